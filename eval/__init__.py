@@ -1,0 +1,1 @@
+"""Tasks, runs, records, scores and reports."""

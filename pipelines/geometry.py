@@ -1,0 +1,147 @@
+"""The geometry law: affine maps between pixel frames, and the convex areas that they carry along.
+
+**Points** are in pixel-centre coordinates: (0, 0) is the centre of the top-left pixel.
+**Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers [0, 1) x [0, 1).
+An edge coordinate is therefore a centre coordinate plus one half. x grows to the right, y grows downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Affine", "Polygon", "bounds", "contains", "intersect", "rectangle"]
+
+Polygon = tuple[tuple[float, float], ...]
+"""A convex polygon in edge coordinates, either orientation; () is the empty area."""
+
+TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Affine:
+    """The map x' = a x + b y + c, y' = d x + e y + f between two frames, in pixel-centre coordinates."""
+
+    a: float = 1.0
+    b: float = 0.0
+    c: float = 0.0
+    d: float = 0.0
+    e: float = 1.0
+    f: float = 0.0
+
+    @classmethod
+    def shift(cls, dx: float, dy: float) -> Affine:
+        """Moves everything by (dx, dy) pixels."""
+        return cls(c=dx, f=dy)
+
+    @classmethod
+    def resize(cls, sx: float, sy: float) -> Affine:
+        """The map of an image resize by the factors `sx`, `sy`: x' = (x + 1/2) sx - 1/2."""
+        return cls(a=sx, c=(sx - 1) / 2, e=sy, f=(sy - 1) / 2)
+
+    @classmethod
+    def rotation(cls, degrees: float) -> Affine:
+        """Turns counter-clockwise as seen on the screen, about the point (0, 0)."""
+        cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
+        return cls(a=cos, b=sin, d=-sin, e=cos)
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """The 2x3 matrix, as `cv2.warpAffine` takes it."""
+        return np.array([[self.a, self.b, self.c], [self.d, self.e, self.f]])
+
+    @property
+    def on_edges(self) -> Affine:
+        """The same map for edge coordinates."""
+        return Affine.shift(0.5, 0.5) @ self @ Affine.shift(-0.5, -0.5)
+
+    @property
+    def scale(self) -> float:
+        """How many times longer a length becomes: the square root of the growth in area."""
+        return math.sqrt(abs(self.a * self.e - self.b * self.d))
+
+    @property
+    def inverse(self) -> Affine:
+        """The way back. Raises ValueError where the map flattens the plane."""
+        det = self.a * self.e - self.b * self.d
+        if abs(det) < 1e-12:
+            raise ValueError(f"this map has no way back, it flattens the plane: {self}")
+        a, b, d, e = self.e / det, -self.b / det, -self.d / det, self.a / det
+        return Affine(a, b, -(a * self.c + b * self.f), d, e, -(d * self.c + e * self.f))
+
+    def __matmul__(self, first: Affine) -> Affine:
+        """`first`, then this map."""
+        a, b, d, e = self.a, self.b, self.d, self.e
+        return Affine(
+            a * first.a + b * first.d,
+            a * first.b + b * first.e,
+            a * first.c + b * first.f + self.c,
+            d * first.a + e * first.d,
+            d * first.b + e * first.e,
+            d * first.c + e * first.f + self.f,
+        )
+
+    def __call__(self, points: ArrayLike) -> NDArray[np.float64]:
+        """Map points of shape (2,) or (n, 2)."""
+        xy = np.asarray(points, np.float64)
+        return xy @ self.matrix[:, :2].T + self.matrix[:, 2]
+
+    def polygon(self, area: Polygon) -> Polygon:
+        """Map an area; the polygon is in edge coordinates before and after."""
+        return tuple((float(x), float(y)) for x, y in self.on_edges(area)) if area else ()
+
+
+def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
+    """The four corners of a box in edge coordinates."""
+    return ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
+
+
+def bounds(area: Polygon) -> tuple[float, float, float, float]:
+    """The smallest upright box (x0, y0, x1, y1) around an area that is not empty."""
+    xs, ys = [x for x, _ in area], [y for _, y in area]
+    return min(xs), min(ys), max(xs), max(ys)
+
+
+def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
+    """Whether edge coordinates (x, y), numbers or arrays, lie in the area or on its rim."""
+    xs, ys = np.asarray(x, np.float64), np.asarray(y, np.float64)
+    if len(area) < 3:
+        return np.zeros(xs.shape, bool)
+    sides = [_side(p, q, xs, ys) for p, q in zip(area, area[1:] + area[:1], strict=True)]
+    return np.asarray(np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0))
+
+
+def intersect(area: Polygon, other: Polygon) -> Polygon:
+    """The common part of two convex polygons; () where they share no area (Sutherland and Hodgman, 1974)."""
+    if len(other) < 3:
+        return ()
+    sign = 1.0 if _signed_area(other) >= 0 else -1.0
+    for p, q in zip(other, other[1:] + other[:1], strict=True):
+        area = _keep_inner(area, p, q, sign)
+    return area if abs(_signed_area(area)) > TOLERANCE else ()
+
+
+def _side(p: tuple[float, float], q: tuple[float, float], x: Any, y: Any) -> Any:
+    """Signed distance of (x, y) from the line through p and q, in pixels."""
+    length = math.hypot(q[0] - p[0], q[1] - p[1]) or 1.0
+    return ((q[0] - p[0]) * (y - p[1]) - (q[1] - p[1]) * (x - p[0])) / length
+
+
+def _signed_area(area: Polygon) -> float:
+    return sum(p[0] * q[1] - q[0] * p[1] for p, q in zip(area, area[1:] + area[:1], strict=True)) / 2
+
+
+def _keep_inner(area: Polygon, p: tuple[float, float], q: tuple[float, float], sign: float) -> Polygon:
+    kept: list[tuple[float, float]] = []
+    for one, two in zip(area, area[1:] + area[:1], strict=True):
+        here, there = sign * _side(p, q, *one), sign * _side(p, q, *two)
+        if here >= 0:
+            kept.append(one)
+        if here * there < 0:
+            t = here / (here - there)
+            kept.append((one[0] + t * (two[0] - one[0]), one[1] + t * (two[1] - one[1])))
+    return tuple(kept)

@@ -1,0 +1,135 @@
+"""Labelled places in an image: points, boxes and masks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, intersect, rectangle
+
+__all__ = ["Box", "Mark", "Mask", "Point", "mark_from_dict"]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A labelled point of image number `image`, in pixel-centre coordinates."""
+
+    label: str
+    x: float
+    y: float
+    image: int = 0
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """(x, y) in pixel-centre coordinates."""
+        return self.x, self.y
+
+    def moved(self, affine: Affine, clip: Polygon) -> Point | None:
+        """The point behind the map, or None where that is outside the area `clip`."""
+        x, y = affine((self.x, self.y))
+        return Point(self.label, float(x), float(y), self.image) if contains(clip, x + 0.5, y + 0.5) else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As records and JSONL files hold it."""
+        return {"label": self.label, "x": self.x, "y": self.y, "image": self.image}
+
+
+@dataclass(frozen=True)
+class Box:
+    """A labelled upright box of image number `image`, in edge coordinates, half-open."""
+
+    label: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    image: int = 0
+
+    def __post_init__(self) -> None:
+        if not (self.x1 > self.x0 and self.y1 > self.y0):
+            raise ValueError(
+                f"box {self.label!r} has no area: x0={self.x0}, y0={self.y0}, x1={self.x1}, y1={self.y1}; "
+                "give the left, top, right and bottom edge, in this order"
+            )
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """(x, y) in pixel-centre coordinates."""
+        return (self.x0 + self.x1 - 1) / 2, (self.y0 + self.y1 - 1) / 2
+
+    @property
+    def xyxy(self) -> tuple[float, float, float, float]:
+        """Left, top, right and bottom edge."""
+        return self.x0, self.y0, self.x1, self.y1
+
+    def moved(self, affine: Affine, clip: Polygon) -> Box | None:
+        """The smallest upright box around what can be seen of this one behind the map, or None."""
+        seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
+        return Box(self.label, *bounds(seen), self.image) if seen else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As records and JSONL files hold it."""
+        return {"label": self.label, "x0": self.x0, "y0": self.y0, "x1": self.x1, "y1": self.y1, "image": self.image}
+
+
+@dataclass(frozen=True, eq=False)
+class Mask:
+    """A labelled region of image number `image`: a boolean array HxW in that image's pixels."""
+
+    label: str
+    pixels: NDArray[np.bool_]
+    image: int = 0
+
+    def __post_init__(self) -> None:
+        if self.pixels.ndim != 2 or not self.pixels.any():
+            raise ValueError(f"mask {self.label!r} is empty or not HxW: shape {self.pixels.shape}")
+        pixels = np.array(self.pixels, bool)
+        pixels.flags.writeable = False
+        object.__setattr__(self, "pixels", pixels)
+
+    @property
+    def center(self) -> tuple[float, float]:
+        """The centroid (x, y) in pixel-centre coordinates."""
+        ys, xs = np.nonzero(self.pixels)
+        return float(xs.mean()), float(ys.mean())
+
+    def moved(self, affine: Affine, clip: Polygon) -> Mask | None:
+        """What can be seen of the region behind the map (nearest pixel), in a frame that ends with `clip`."""
+        width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
+        seen = cv2.warpAffine(self.pixels.astype(np.uint8), affine.matrix, (width, height), flags=cv2.INTER_NEAREST)
+        ys, xs = np.nonzero(seen)
+        inside = contains(clip, xs + 0.5, ys + 0.5)
+        seen[ys, xs] = inside
+        return Mask(self.label, seen.astype(bool), self.image) if inside.any() else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """As records hold it: the size and row-major run lengths, beginning with a run of False."""
+        flat = self.pixels.ravel()
+        edges = np.flatnonzero(np.diff(flat)) + 1
+        runs = np.diff(np.concatenate(([0], edges, [flat.size]))).tolist()
+        counts = [0, *runs] if flat[0] else runs
+        return {"label": self.label, "size": list(self.pixels.shape), "counts": counts, "image": self.image}
+
+
+Mark = Point | Box | Mask
+
+
+def mark_from_dict(data: Mapping[str, Any]) -> Mark:
+    """The way back from `to_dict`. Raises ValueError with what was found where the keys fit no kind of mark."""
+    label, image = str(data.get("label", "")), int(data.get("image", 0))
+    if data.keys() >= {"x", "y"}:
+        return Point(label, float(data["x"]), float(data["y"]), image)
+    if data.keys() >= {"x0", "y0", "x1", "y1"}:
+        return Box(label, *(float(data[key]) for key in ("x0", "y0", "x1", "y1")), image=image)
+    if data.keys() >= {"size", "counts"}:
+        runs = np.arange(len(data["counts"])) % 2 == 1
+        return Mask(label, np.repeat(runs, data["counts"]).reshape(data["size"]), image)
+    raise ValueError(
+        f"this is no mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size, counts; "
+        "each may have a label and an image number"
+    )

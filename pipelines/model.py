@@ -1,0 +1,205 @@
+"""The one door to a model: messages in, a reply out. A wrapper is a model around a model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, Protocol
+
+from looktwice.pipelines.view import View
+
+__all__ = [
+    "Message",
+    "Messages",
+    "Model",
+    "ModelError",
+    "Reply",
+    "Stopped",
+    "Tool",
+    "ToolCall",
+    "Usage",
+    "Want",
+    "message_json",
+    "request_key",
+    "request_json",
+]
+
+Role = Literal["system", "user", "assistant", "tool"]
+Finish = Literal["stop", "length", "filter", "tool"]
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A tool that the model asks for; `arguments` is the JSON text as the model wrote it, not yet checked."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that the model may ask for; `parameters` is a JSON schema."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """One turn. `parts` are texts and views in the order in which they are sent.
+
+    An assistant's turn may hold `tool_calls`, a tool's turn names the call that it answers in `call_id`.
+    """
+
+    role: Role
+    parts: tuple[str | View, ...]
+    tool_calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+
+    @property
+    def text(self) -> str:
+        """The texts of this turn, one below the other."""
+        return "\n".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def views(self) -> tuple[View, ...]:
+        """The views of this turn."""
+        return tuple(part for part in self.parts if isinstance(part, View))
+
+
+Messages = Sequence[Message]
+
+
+@dataclass(frozen=True)
+class Want:
+    """What one call asks for beyond the model's own settings; None leaves a setting to the model.
+
+    `schema` is a JSON schema that the reply must follow, `choices` the only texts allowed, `logprobs` the number
+    of alternatives per token, `effort` the reasoning effort ("low", "medium", "high").
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    tools: tuple[Tool, ...] | None = None
+    schema: Mapping[str, Any] | None = None
+    choices: tuple[str, ...] | None = None
+    logprobs: int | None = None
+    effort: str | None = None
+
+    def given(self) -> dict[str, Any]:
+        """Only what is asked for, as plain JSON values."""
+        asked = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        if self.tools is not None:
+            asked["tools"] = [asdict(tool) for tool in self.tools]
+        return asked
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Tokens of one call as the server counted them; reasoning and cached tokens are part of the other two."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back. `seconds` is the time of the call that was really made, also where `cached` is true.
+
+    `logprobs` holds, per token of the reply, the mapping of candidate texts to natural log-probabilities.
+    `served_by` holds what the server says of itself: model, fingerprint, engine, version.
+    """
+
+    text: str
+    finish: Finish = "stop"
+    reasoning: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    refusal: str = ""
+    usage: Usage = Usage()
+    seconds: float = 0.0
+    logprobs: tuple[Mapping[str, float], ...] = ()
+    cached: bool = False
+    served_by: Mapping[str, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As the cache and the records hold it; what is empty is left out."""
+        return {key: value for key, value in asdict(self).items() if value or key == "text"}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Reply:
+        """The way back from `to_dict`."""
+        known = dict(data)
+        known["usage"] = Usage(**known.get("usage", {}))
+        known["tool_calls"] = tuple(ToolCall(**call) for call in known.get("tool_calls", ()))
+        known["logprobs"] = tuple(known.get("logprobs", ()))
+        return cls(**known)
+
+    def as_message(self) -> Message:
+        """The assistant's turn that this reply is in the conversation."""
+        return Message("assistant", (self.text,), self.tool_calls)
+
+
+class Model(Protocol):
+    """Anything that answers messages.
+
+    `identity` names the model and every setting that changes its answers; it is part of cache keys and records.
+    `draw` numbers repeated samples of the same prompt: another draw is another call. Raises ModelError.
+    """
+
+    @property
+    def identity(self) -> str: ...
+
+    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply: ...
+
+
+class ModelError(Exception):
+    """A call that brought no reply. `retryable` says whether the same call may succeed later.
+
+    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait.
+    """
+
+    def __init__(
+        self, message: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message)
+        self.status, self.retryable, self.retry_after = status, retryable, retry_after
+
+
+class Stopped(BaseException):
+    """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows it."""
+
+
+def message_json(message: Message) -> dict[str, Any]:
+    """A message as plain JSON values, with every picture as the sha256 of its exact bytes."""
+    parts = [part if isinstance(part, str) else {"picture": part.picture.payload.sha} for part in message.parts]
+    plain: dict[str, Any] = {"role": message.role, "parts": parts}
+    if message.tool_calls:
+        plain["tool_calls"] = [asdict(call) for call in message.tool_calls]
+    if message.call_id:
+        plain["call_id"] = message.call_id
+    return plain
+
+
+def request_json(identity: str, messages: Messages, draw: int, want: Want) -> str:
+    """Everything that decides a reply, as canonical JSON: the text behind `request_key`."""
+    whole = {"model": identity, "messages": [message_json(m) for m in messages], "draw": draw, "want": want.given()}
+    return canonical(whole)
+
+
+def request_key(identity: str, messages: Messages, draw: int, want: Want) -> str:
+    """The sha256 under which the reply to this very request is cached."""
+    return hashlib.sha256(request_json(identity, messages, draw, want).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys and no spaces; refuses NaN and anything that is not plain JSON."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,46 @@
+"""How a state shows itself in a notebook: its views, its words, its answer."""
+
+from __future__ import annotations
+
+import base64
+from html import escape
+
+import cv2
+
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.state import State
+
+__all__ = ["state_html", "thumbnail"]
+
+
+def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
+    """A JPEG data URL of the picture with its longest side at most `longest` pixels."""
+    pixels = picture.pixels
+    height, width = pixels.shape[:2]
+    scale = min(1.0, longest / max(height, width))
+    if scale < 1.0:
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)  # type: ignore[assignment]
+    _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
+
+
+def state_html(state: State, longest: int = 320) -> str:
+    """The views side by side, then the prompt, every turn, and the answer."""
+    views = "".join(_figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest) for i, v in enumerate(state.views))
+    turns = "".join(f"<p><b>{m.role}</b> {_turn(m.text, len(m.views))}</p>" for m in state.messages)
+    words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
+    answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
+    return (
+        f'<div style="font-family:sans-serif"><p><b>{escape(state.sample.id)}</b></p>'
+        f'<div style="display:flex;gap:8px;flex-wrap:wrap">{views}</div>'
+        f'<div style="white-space:pre-wrap">{words}</div><p><b>answer</b> {escape(answer)}</p></div>'
+    )
+
+
+def _figure(caption: str, picture: Picture, longest: int) -> str:
+    return f'<figure style="margin:0"><img src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+
+
+def _turn(text: str, views: int) -> str:
+    return (f"[{views} image{'s' * (views > 1)}] " if views else "") + escape(text)

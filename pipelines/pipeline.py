@@ -1,0 +1,110 @@
+"""Stages in a row, which is again a stage; and the door through which they reach the model."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from looktwice.pipelines.model import Messages, Model, ModelError, Reply, Want
+from looktwice.pipelines.state import Call, Stage, State, Step
+
+__all__ = ["Door", "NoModel", "Pipeline", "StageFailed", "step"]
+
+
+@runtime_checkable
+class BySample(Protocol):
+    """A model that answers from a table by sample, such as recorded replies."""
+
+    def of(self, sample: str) -> Model: ...
+
+
+@dataclass(frozen=True)
+class NoModel:
+    """Stands where no model may be called: in scoring, and behind stages that say that they never ask."""
+
+    why: str = "this pipeline was given no model; pass one, or name one under `models:`"
+
+    @property
+    def identity(self) -> str:
+        """The name of nothing."""
+        return "none"
+
+    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+        """Raises ModelError."""
+        raise ModelError(self.why)
+
+
+class Door:
+    """The model as the stages of one sample reach it: it keeps every call and stops at the run's word.
+
+    `check` is called before each call and between stages and may raise Stopped.
+    """
+
+    def __init__(self, model: Model, sample: str, check: Callable[[], None] = lambda: None) -> None:
+        self.model = model.of(sample) if isinstance(model, BySample) else model
+        self.check = check
+        self.calls: list[Call] = []
+
+    @property
+    def identity(self) -> str:
+        """The identity of the model behind the door."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+        """Ask the model behind the door, and keep what was sent and what came back, also where it failed."""
+        self.check()
+        sent = tuple(messages)
+        try:
+            reply = self.model(sent, draw, want)
+        except Exception as exc:
+            self.calls.append(Call(sent, draw, want, None, f"{type(exc).__name__}: {exc}"))
+            raise
+        self.calls.append(Call(sent, draw, want, reply))
+        return reply
+
+
+class StageFailed(Exception):
+    """A stage raised; `state` is how it found the sample, with every call made up to the failure in its trace."""
+
+    def __init__(self, slot: str, state: State) -> None:
+        super().__init__(f"stage {slot!r} failed")
+        self.slot, self.state = slot, state
+
+
+def step(slot: str, stage: Stage, state: State, door: Door) -> State:
+    """Run one stage and write into the trace what it did. Raises StageFailed from the stage's own exception."""
+    door.check()
+    heard, start = len(door.calls), time.perf_counter()
+    try:
+        after = stage(state, door)
+    except Exception as exc:
+        raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from exc
+    if not isinstance(after, State):
+        wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
+        raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from wrong
+    return _traced(slot, state, after, door.calls[heard:], start)
+
+
+def _traced(slot: str, before: State, after: State, heard: list[Call], start: float) -> State:
+    inner = after.trace[len(before.trace) :]
+    known = {id(call) for entry in inner for call in entry.calls}
+    calls = tuple(call for call in heard if id(call) not in known)
+    entry = Step(slot, time.perf_counter() - start, calls, after.views, after.prompt)
+    return after.replace(trace=(*after.trace, entry))
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Named stages, called in their order. A slot that holds None is skipped."""
+
+    stages: Mapping[str, Stage | None]
+
+    def __call__(self, state: State, model: Model | None = None) -> State:
+        """Run every stage. Raises StageFailed, which names the slot and keeps the calls that were made."""
+        door = model if isinstance(model, Door) else Door(model or NoModel(), state.sample.id)
+        for slot, stage in self.stages.items():
+            if stage is not None:
+                state = step(slot, stage, state, door)
+        return state

@@ -1,0 +1,72 @@
+"""One question as the stages see it, and the same with its key as scoring sees it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.picture import Picture, PictureError
+
+__all__ = ["Item", "Sample"]
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """A question with what is needed to ask it. The answer is not here, so that no stage can leak it.
+
+    `images` are decoded when looked at; `choices` are texts or pictures; `marks` are labelled points, boxes and
+    masks in the pixels of the image whose number they carry. `meta` holds what slices, groups or documents the
+    question (subtask, pair, control parameters, the benchmark's own `prompt`) as plain JSON values.
+    """
+
+    id: str
+    question: str
+    images: tuple[Picture, ...] = ()
+    choices: tuple[str | Picture, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """The letters of the choices: A, B, C ..."""
+        return tuple(ascii_uppercase[: len(self.choices)])
+
+    def on(self, image: int) -> tuple[Mark, ...]:
+        """The marks of one image."""
+        return tuple(mark for mark in self.marks if mark.image == image)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the pixels, as plain JSON values; pictures by the sha256 of their source."""
+        return {
+            "id": self.id,
+            "question": self.question,
+            "images": [_sha(image) for image in self.images],
+            "choices": [c if isinstance(c, str) else {"picture": _sha(c)} for c in self.choices],
+            "marks": [mark.to_dict() for mark in self.marks],
+            "meta": dict(self.meta),
+        }
+
+    @property
+    def sha(self) -> str:
+        """The sha256 of all that is asked: another image, wording or mark gives another one."""
+        return hashlib.sha256(canonical(self.to_dict()).encode()).hexdigest()
+
+
+@dataclass(frozen=True, eq=False)
+class Item:
+    """A sample and its key; `answer` is None where the key is hidden, as in a test split."""
+
+    sample: Sample
+    answer: str | None
+
+
+def _sha(picture: Picture) -> str:
+    try:
+        return picture.sha
+    except PictureError as exc:
+        return f"unreadable: {exc}"

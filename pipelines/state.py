@@ -1,0 +1,103 @@
+"""Where one sample stands between two stages, and the socket that every stage fits."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from looktwice.pipelines.model import Message, Messages, Model, Reply, Want
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.view import View
+
+__all__ = ["Call", "Stage", "State", "Step"]
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """One call of the model: what was sent and what came back, or why nothing did."""
+
+    messages: Messages
+    draw: int
+    want: Want
+    reply: Reply | None
+    error: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What one stage did: its slot, its time, its calls, and the views and prompt after it."""
+
+    slot: str
+    seconds: float
+    calls: tuple[Call, ...]
+    views: tuple[View, ...]
+    prompt: str
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A sample on its way through the stages; stages give a changed copy (`state.replace(...)`), never mutate.
+
+    `views` are what will be shown, `prompt` what will be said, `messages` the conversation so far. `answer` is
+    set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
+    lies in 0..1. `seed` and `draw` number the run's randomness and the repetition.
+    """
+
+    sample: Sample
+    views: tuple[View, ...] = ()
+    prompt: str = ""
+    messages: tuple[Message, ...] = ()
+    answer: str | None = None
+    reason: str = ""
+    confidence: float | None = None
+    trace: tuple[Step, ...] = field(default=(), repr=False)
+    seed: int = 0
+    draw: int = 0
+
+    @classmethod
+    def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
+        """The beginning: every image a view, the question the prompt. Raises PictureError."""
+        views = tuple(View.of(image, source=number) for number, image in enumerate(sample.images))
+        return cls(sample, views, sample.question, seed=seed, draw=draw)
+
+    def replace(self, **changes: Any) -> State:
+        """A copy with other fields."""
+        return replace(self, **changes)
+
+    def abstain(self, reason: str) -> State:
+        """A copy without an answer, for a stated reason: neither right nor wrong, but counted."""
+        return replace(self, answer=None, reason=f"abstained: {reason}")
+
+    @property
+    def shown(self) -> tuple[View, ...]:
+        """The views that the model has been shown, in order."""
+        return tuple(view for message in self.messages for view in message.views)
+
+    @property
+    def reply(self) -> str:
+        """The text of the model's last turn; empty where it has not spoken."""
+        said = [message.text for message in self.messages if message.role == "assistant"]
+        return said[-1] if said else ""
+
+    def rng(self, slot: str) -> np.random.Generator:
+        """The randomness of one slot, the same at every run of this seed, sample and draw."""
+        name = f"{self.seed}\n{self.sample.id}\n{self.draw}\n{slot}"
+        return np.random.default_rng(int.from_bytes(hashlib.sha256(name.encode()).digest()[:16], "big"))
+
+    def _repr_html_(self) -> str:
+        from looktwice.pipelines.notebook import state_html
+
+        return state_html(self)
+
+
+class Stage(Protocol):
+    """The one socket: a frozen dataclass whose fields are its settings, called with a state and the model.
+
+    A class that never calls the model may say `asks: ClassVar[bool] = False`; its work is then shared by points
+    that differ in the model alone. `version: ClassVar[int]` is raised when behaviour or a default changes.
+    """
+
+    def __call__(self, state: State, model: Model) -> State: ...

@@ -1,0 +1,94 @@
+"""What is shown to the model, and where each part of it comes from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from looktwice.pipelines.geometry import Affine, Polygon, contains, intersect, rectangle
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.picture import Picture, Pixels
+
+__all__ = ["Part", "View"]
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a view that shows source image number `source`.
+
+    `affine` maps source points to view points (pixel centres); `clip` is the area of the view where this piece
+    can be seen (edge coordinates). `seconds` is the time of a video frame.
+    """
+
+    source: int
+    affine: Affine
+    clip: Polygon
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """A picture with the map back to the sample's images; later parts lie on top of earlier ones."""
+
+    picture: Picture
+    parts: tuple[Part, ...] = ()
+
+    @classmethod
+    def of(cls, picture: Picture, source: int = 0, seconds: float | None = None) -> View:
+        """The whole of source image number `source`, unchanged."""
+        width, height = picture.size
+        return cls(picture, (Part(source, Affine(), rectangle(0, 0, width, height), seconds),))
+
+    @property
+    def pixels(self) -> Pixels:
+        """HxWx3 RGB uint8, read-only."""
+        return self.picture.pixels
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """(width, height) in pixels."""
+        return self.picture.size
+
+    def drawn(self, pixels: Pixels) -> View:
+        """The same view with other pixels of the same size: what a marker gives back."""
+        if pixels.shape[1::-1] != self.size:
+            raise ValueError(
+                f"drawing must keep the size {self.size}, found {pixels.shape[1::-1]}; "
+                "use looktwice.pipelines.transforms to resize, crop or pad, so that the map is kept"
+            )
+        return replace(self, picture=Picture(pixels))
+
+    def moved(self, picture: Picture, affine: Affine) -> View:
+        """The view behind an affine change of frame: `affine` maps points of this view to points of `picture`."""
+        frame = rectangle(0, 0, *picture.size)
+        moved = (replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame)) for p in self.parts)
+        return View(picture, tuple(part for part in moved if part.clip))
+
+    def to_view(self, mark: Mark) -> tuple[Mark, ...]:
+        """Where a mark of a source image is seen in this view: nowhere, once, or several times.
+
+        The marks given back are in this view's coordinates.
+        """
+        places = []
+        for number, part in enumerate(self.parts):
+            if part.source != mark.image:
+                continue
+            place = mark.moved(part.affine, part.clip)
+            if place is not None and not self._covered(place, number):
+                places.append(place)
+        return tuple(places)
+
+    def to_source(self, x: float, y: float) -> tuple[int, float, float] | None:
+        """The source image number and the point in it of view point (x, y), from the topmost part; or None."""
+        for part in reversed(self.parts):
+            if contains(part.clip, x + 0.5, y + 0.5):
+                sx, sy = part.affine.inverse((x, y))
+                return part.source, float(sx), float(sy)
+        return None
+
+    def _covered(self, place: Point | Box | Mask, number: int) -> bool:
+        """Whether a later part lies over the whole place (over a mask: over its centre)."""
+        above = [part.clip for part in self.parts[number + 1 :]]
+        if isinstance(place, Box):
+            return any(contains(clip, *zip(*rectangle(*place.xyxy), strict=True)).all() for clip in above)
+        x, y = place.center
+        return any(bool(contains(clip, x + 0.5, y + 0.5)) for clip in above)
