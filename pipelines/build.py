@@ -1,0 +1,259 @@
+"""From a node of a configuration to an object and back: `use` is where the class lies, the rest are its fields.
+
+`use: prompting.markers.Circles` is the class `Circles` in `prompting/markers.py`. Only public classes that are
+defined in their module, under our own folders or under packages that the caller named, can be reached.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import importlib
+import importlib.util
+import pkgutil
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from looktwice.pipelines.hints import dataclass_in, holds_path, is_plain
+from looktwice.pipelines.model import canonical
+
+__all__ = ["FOLDERS", "Binder", "ConfigError", "Scope", "build", "load_plugin", "locate"]
+
+FOLDERS = ("pipelines", "prompting", "specialists", "eval")
+WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+ARBITRARY = ConfigDict(arbitrary_types_allowed=True)
+
+
+class ConfigError(ValueError):
+    """Every fault of a configuration at once, each with the place where it stands."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("\n".join(faults))
+        self.faults = tuple(faults)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a configuration may reach: its own folder, paths given on the command line, and named plugins."""
+
+    folder: Path = Path()
+    given: tuple[str, ...] = ()
+    plugins: tuple[str, ...] = ()
+
+    def path(self, text: str) -> Path:
+        """A path of the configuration as a real one. Raises ValueError where it lies outside or does not exist.
+
+        A path given on the command line counts from the working folder, any other from the file's own folder.
+        What begins with a given path's text is given too, as `data/blink_replies` is by `data/blink`.
+        """
+        if any(text.startswith(given) for given in self.given):
+            found = Path(text).expanduser().resolve()
+            inside = any(str(found).startswith(str(Path(given).expanduser().resolve())) for given in self.given)
+        else:
+            found = (self.folder / text).resolve()
+            inside = found.is_relative_to(self.folder.resolve())
+        if not inside:
+            raise ValueError(f"{text!r} lies outside the configuration's folder {self.folder}; give it on the command line")
+        if not found.exists():
+            raise ValueError(f"{text!r} does not exist (looked for {found})")
+        return found
+
+
+def locate(use: str, plugins: Sequence[str] = ()) -> type:
+    """The class behind a `use`. Raises ValueError that says what is wrong and what may have been meant.
+
+    The words are checked before anything is imported.
+    """
+    parts = use.removeprefix("looktwice.").split(".")
+    if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
+        raise ValueError(f"{use!r} is not the path of a public class, such as prompting.markers.Circles")
+    module_name = _own_module(parts, use) if parts[0] in FOLDERS else _plugin_module(parts, use, plugins)
+    try:
+        module = importlib.import_module(module_name)
+    except ImportError as exc:
+        raise ValueError(f"{use!r}: {module_name} cannot be imported ({exc})") from exc
+    name, ours = parts[-1], parts[0] in FOLDERS
+    public = [n for n in getattr(module, "__all__", () if ours else vars(module)) if _is_class(module, n)]
+    if name not in public:
+        raise ValueError(f"no public class {name!r} in {module_name}{_near(name, public)}")
+    return getattr(module, name)  # type: ignore[no-any-return]
+
+
+def load_plugin(text: str) -> str:
+    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ValueError."""
+    path = Path(text)
+    name = path.stem if path.suffix == ".py" else text
+    if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
+        raise ValueError(f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file or package")
+    if path.suffix != ".py":
+        if importlib.util.find_spec(name) is None:
+            raise ValueError(f"--plugin {text}: no package of this name is installed")
+        return name
+    spec = importlib.util.spec_from_file_location(name, path)
+    if not path.is_file() or spec is None or spec.loader is None:
+        raise ValueError(f"--plugin {text}: no such file")
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
+        raise ValueError(f"--plugin {text}: a module named {name!r} is already loaded; rename the file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return name
+
+
+@dataclass
+class Binder:
+    """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object."""
+
+    scope: Scope = Scope()
+    models: Mapping[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+    built: dict[str, Any] = field(default_factory=dict)
+
+    def node(self, node: Any, place: str) -> Any:
+        """The object of a node with `use`, or None with its faults noted."""
+        if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
+            return self._fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
+        key = canonical(_plain(node))
+        if key in self.built:
+            return self.built[key]
+        try:
+            cls = locate(node["use"], self.scope.plugins)
+        except ValueError as exc:
+            return self._fault(f"{place}.use", str(exc))
+        settings = {k: v for k, v in node.items() if k not in ("use", "before", "after")}
+        made = self.fields(cls, settings, place)
+        if made is not None:
+            self.built[key] = made
+        return made
+
+    def fields(self, cls: type, settings: Mapping[str, Any], place: str) -> Any:
+        """An object of the dataclass `cls`, or None with every fault of its settings noted."""
+        if not dataclasses.is_dataclass(cls):
+            return self._fault(place, f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one")
+        before, hints = len(self.faults), _hints(cls)
+        known = {f.name: f for f in dataclasses.fields(cls) if f.init}
+        for name in settings.keys() - known.keys():
+            self._fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{_near(name, known)}")
+        for name, f in known.items():
+            needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+            if needed and name not in settings:
+                self._fault(place, f"{cls.__name__} needs the setting {name!r}")
+        values = {k: self.value(v, hints.get(k, Any), f"{place}.{k}") for k, v in settings.items() if k in known}
+        if len(self.faults) > before:
+            return None
+        try:
+            return cls(**values)
+        except (ValueError, TypeError) as exc:
+            return self._fault(place, str(exc))
+
+    def value(self, value: Any, hint: Any, place: str) -> Any:
+        """A setting's value, checked against its type hint."""
+        if isinstance(value, Mapping) and "use" in value:
+            if is_plain(hint):
+                return self._fault(place, f"expected {_shown(hint)}, found a node of {value['use']!r}")
+            return self.node(value, place)
+        if isinstance(value, Mapping) and value.keys() == {"ref"}:
+            return self._model(value["ref"], place)
+        if isinstance(value, Mapping) and (cls := dataclass_in(hint)):
+            return self.fields(cls, value, place)
+        if _has_node(value):
+            return self._inside(value, place)
+        if isinstance(value, str) and holds_path(hint):
+            try:
+                return self.scope.path(value)
+            except ValueError as exc:
+                return self._fault(place, str(exc))
+        return self._checked(value, hint, place)
+
+    def _inside(self, value: Any, place: str) -> Any:
+        if isinstance(value, Mapping):
+            return {k: self.value(v, Any, f"{place}.{k}") for k, v in value.items() if v is not None}
+        return tuple(self.value(v, Any, f"{place}[{i}]") for i, v in enumerate(value))
+
+    def _model(self, name: Any, place: str) -> Any:
+        if name not in self.models:
+            return self._fault(f"{place}.ref", f"no model {name!r} under `models:`{_near(str(name), self.models)}")
+        return self.node(self.models[name], f"models.{name}")
+
+    def _checked(self, value: Any, hint: Any, place: str) -> Any:
+        try:
+            return TypeAdapter(hint, config=None if _configured(hint) else ARBITRARY).validate_python(value)
+        except ValidationError as exc:
+            wrong = exc.errors(include_url=False, include_context=False)[0]
+            return self._fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
+
+    def _fault(self, place: str, text: str) -> None:
+        line = f"{place}: {text}"
+        if line not in self.faults:
+            self.faults.append(line)
+
+
+def build(node: Mapping[str, Any], scope: Scope | None = None) -> Any:
+    """The object of one node. Raises ConfigError with all faults."""
+    binder = Binder(scope or Scope())
+    made = binder.node(node, "node")
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    return made
+
+
+def _own_module(parts: Sequence[str], use: str) -> str:
+    folder = f"looktwice.{parts[0]}"
+    known = [found.name for found in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
+    if len(parts) != 3 or parts[1] not in known:
+        raise ValueError(f"no module {'.'.join(parts[:-1])!r} (from {use!r}){_near(parts[1], known)}")
+    return f"{folder}.{parts[1]}"
+
+
+def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
+    if parts[0] not in plugins:
+        named = f"named are {', '.join(plugins)}" if plugins else "none is named"
+        raise ValueError(
+            f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin ({named}); "
+            f"if you trust it, add --plugin {parts[0]}{_near(parts[0], FOLDERS)}"
+        )
+    return ".".join(parts[:-1])
+
+
+def _is_class(module: Any, name: str) -> bool:
+    found = getattr(module, name, None)
+    return isinstance(found, type) and not name.startswith("_") and found.__module__ == module.__name__
+
+
+def _near(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, list(words), 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name that a plugin imports for the type checker alone
+        return {}
+
+
+def _configured(hint: Any) -> bool:
+    """Whether pydantic refuses a configuration for this hint, because the type brings its own."""
+    return isinstance(hint, type) and (dataclasses.is_dataclass(hint) or hasattr(hint, "__pydantic_config__"))
+
+
+def _shown(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint).replace("typing.", "").replace("collections.abc.", "")
+
+
+def _has_node(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        return "use" in value or any(_has_node(inner) for inner in value.values())
+    return isinstance(value, list | tuple) and any(_has_node(inner) for inner in value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,202 @@
+"""From one configuration to the nodes of its points: contestants x sweep x each x their tasks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from looktwice.pipelines.build import Scope
+from looktwice.pipelines.config import Node, Overlay, nested, resolved
+
+__all__ = ["Expansion", "PointNode"]
+
+TOP = (
+    "include", "name", "note", "task", "tasks", "model", "models", "stages", "read", "seed", "draws",
+    "sweep", "each", "contestants", "baseline",
+)  # fmt: skip
+CONTESTANT = ("stages", "extend", "model", "only", "needs", "read", "draws")
+NEEDS = ("env", "file")
+
+
+@dataclass(frozen=True)
+class PointNode:
+    """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages."""
+
+    contestant: str
+    changes: Mapping[str, Any]
+    task_name: str
+    task: Any
+    model: Any
+    stages: Mapping[str, Any]
+    read: Any
+    draws: Any
+    seed: Any
+    baseline: bool
+    place: str
+
+
+@dataclass
+class Expansion:
+    """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose needs are not met."""
+
+    config: Node
+    scope: Scope = Scope()
+    faults: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def points(self) -> Iterator[PointNode]:
+        """Every point that the configuration asks for, in order; what equals another point comes out too."""
+        self._check_keys(self.config, TOP, "")
+        base = {k: v for k, v in self.config.items() if k not in ("sweep", "each", "contestants", "baseline")}
+        named = {k: v for k, v in (self.config.get("contestants") or {"plain": {}}).items() if v is not None}
+        first = self._baseline(named)
+        for name, overlay in named.items():
+            place = f"contestants.{name}" if self.config.get("contestants") else ""
+            self._check_keys(overlay or {}, CONTESTANT, place)
+            entered = self._entered(base, overlay or {}, place)
+            if self._may_enter(name, overlay or {}, entered):
+                for changes in self._changes():
+                    yield from self._of(name, entered, overlay or {}, changes, name == first, place)
+
+    def _baseline(self, named: Mapping[str, Any]) -> str:
+        wanted = self.config.get("baseline")
+        if wanted is not None and wanted not in named:
+            self.faults.append(f"baseline: no contestant {wanted!r}; there are {', '.join(named)}")
+        return str(wanted or next(iter(named), ""))
+
+    def _entered(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
+        """The file as this contestant plays it: its own stages replace the file's unless it says `extend: true`."""
+        layer = Overlay()
+        node = dict(base)
+        if "stages" in overlay and not overlay.get("extend"):
+            node["stages"] = {}
+        own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
+        if isinstance(own.get("model"), str):
+            node["model"] = None
+        merged: Node = layer(node, own)
+        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        return merged
+
+    def _changes(self) -> list[dict[str, Any]]:
+        """Each combination of the sweep's axes, with nothing and then with each single change."""
+        sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
+        for place, values in sweep.items():
+            if not isinstance(values, Sequence) or isinstance(values, str):
+                self._note([f"sweep.{place}: expected a list of values, found {values!r}"])
+                return [{}]
+        grid = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
+        return [{**point, **alone} for point in grid for alone in ({}, *each)]
+
+    def _of(
+        self, name: str, entered: Node, overlay: Mapping[str, Any], changes: Mapping[str, Any], baseline: bool, place: str
+    ) -> Iterator[PointNode]:
+        """The points of one contestant under one set of changes, one for each of its tasks."""
+        applied = {k: v for k, v in changes.items() if self._applies(k, v, entered, overlay)}
+        layer, node = Overlay(), entered
+        for key, value in applied.items():
+            node = layer(node, nested(key, value))
+        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        node = resolved(node, self.faults)
+        tasks = self._tasks(node)
+        models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
+        for task in self._chosen(overlay, tasks, place):
+            mine = {k: v for k, v in applied.items() if _touches(k, task)}
+            stages = {slot: stage for slot, stage in (node.get("stages") or {}).items() if stage is not None}
+            yield PointNode(
+                name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
+                node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
+            )  # fmt: skip
+
+    def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:
+        """A contestant with stages of its own is not touched by changes of slots that it does not have."""
+        parts = key.split(".")
+        if parts[0] != "stages" or "stages" not in overlay or overlay.get("extend"):
+            return not (parts[0] == "model" and "model" in overlay)
+        return len(parts) > 1 and parts[1] in entered["stages"]
+
+    def _tasks(self, node: Node) -> dict[str, Any]:
+        if node.get("task") is not None and node.get("tasks"):
+            self._note(["task: there is `tasks:` as well; keep one of the two"])
+        if (task := node.get("task")) is not None:
+            name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
+            return {name if isinstance(name, str) else "task": task}
+        tasks = {k: v for k, v in (node.get("tasks") or {}).items() if v is not None}
+        if not tasks:
+            self._note(["tasks: there is none; name one, such as `task: {use: eval.photos.Photos, kind: jigsaw}`"])
+        return tasks
+
+    def _chosen(self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str) -> list[str]:
+        only = overlay.get("only")
+        for name in only or ():
+            if name not in tasks:
+                self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{_near(name, tasks)}"])
+        return [task for task in tasks if only is None or task in only]
+
+    def _model(self, model: Any, models: Mapping[str, Any]) -> Any:
+        """The model's node: named, written out, or the only one there is."""
+        if model is None:
+            return next(iter(models.values())) if len(models) == 1 and "model" not in self.config else None
+        if isinstance(model, str):
+            if model not in models:
+                self._note([f"model: no model {model!r} under `models:`{_near(model, models)}"])
+            return models.get(model)
+        return model
+
+    def _may_enter(self, name: str, overlay: Mapping[str, Any], entered: Node) -> bool:
+        """Whether what a contestant `needs` (environment variables, files) is there; if not, it is left out."""
+        needs = overlay.get("needs") or {}
+        self._check_keys(needs, NEEDS, f"contestants.{name}.needs")
+        missing = [f"{var} is not set" for var in _many(needs.get("env")) if not os.environ.get(var)]
+        for text in _many(needs.get("file")):
+            plain = resolved({**entered, "needed": text}, self.faults).get("needed", text)
+            try:
+                self.scope.path(plain)
+            except ValueError as exc:
+                missing.append(str(exc))
+        if missing:
+            self.left_out[name] = "; ".join(missing)
+        return not missing
+
+    def _check_keys(self, node: Any, known: Sequence[str], place: str) -> None:
+        if not isinstance(node, Mapping):
+            self._note([f"{place}: expected a mapping, found {node!r}"])
+            return
+        for key in node:
+            if key not in known:
+                here = f"{place}.{key}" if place else str(key)
+                self._note([f"{here}: no such entry{_near(str(key), known)}; there are {', '.join(known)}"])
+
+    def _note(self, faults: Any) -> None:
+        self.faults += [fault for fault in faults if fault not in self.faults]
+
+
+def _touches(key: str, task: str) -> bool:
+    parts = key.split(".")
+    return parts[0] != "tasks" or len(parts) < 2 or parts[1] == task
+
+
+def _flat(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes as single settings: a merged mapping is spread, a new node is shown by its class."""
+    flat: dict[str, Any] = {}
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and "use" not in value:
+            flat |= _flat({f"{key}.{inner}": v for inner, v in value.items() if inner not in ("before", "after")})
+        elif isinstance(value, Mapping):
+            shown = ", ".join(f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after"))
+            flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")
+        else:
+            flat[key] = value
+    return flat
+
+
+def _many(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _near(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, [str(w) for w in words], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,139 @@
+"""Points: each is a task, a model and stages, built and named by what decides its results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config import Node, Overlay, load, nested, override, resolved
+from looktwice.pipelines.expand import Expansion, PointNode
+from looktwice.pipelines.spec import asks, digest, identity, spec
+from looktwice.pipelines.state import Stage
+
+__all__ = ["Plan", "Point", "plan"]
+
+DEFAULT_READER = {"use": "eval.readers.Choice"}
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """One cell of the study: who answers (`contestant`, `changes`), which task, with which model and stages.
+
+    `id` is the sha256 of everything that decides the answers; URL, timeouts, rates and paths are no part of it.
+    `task_id` is the same of the task alone. `model` is None where no stage asks one.
+    """
+
+    contestant: str
+    changes: Mapping[str, Any]
+    task_name: str
+    task: Any
+    model: Any
+    stages: Mapping[str, Stage]
+    read: Any
+    draws: int
+    seed: int
+    baseline: bool
+    id: str
+    task_id: str
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was built, defaults included, as a configuration can hold it."""
+        stages = {slot: spec(stage) for slot, stage in self.stages.items()}
+        return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All points of a configuration, and the contestants left out with the reason."""
+
+    name: str
+    points: tuple[Point, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    config: Node = field(default_factory=dict)
+
+
+def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
+    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once."""
+    config, faults = load(path), []
+    pairs = [override(text) for text in overrides]
+    for place, value in pairs:
+        layer = Overlay()
+        config = layer(config, nested(place, value))
+        faults += layer.faults
+    given = tuple(v for _, v in pairs if isinstance(v, str) and v not in ("", ".") and Path(v).expanduser().exists())
+    return planned(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
+
+
+def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
+    """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
+    expansion = Expansion(config, scope, list(faults))
+    nodes = list(expansion.points())
+    models = resolved(dict(config), []).get("models") or {}
+    binder = Binder(scope, models, expansion.faults)
+    points = [point for node in nodes if (point := _bound(node, binder))]
+    _note_twins(points, binder.faults)
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    if not points and not expansion.left_out:
+        raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
+    return Plan(str(config.get("name") or name), _distinct(points), expansion.left_out, config)
+
+
+def _bound(node: PointNode, binder: Binder) -> Point | None:
+    """The built point, or None with its faults noted."""
+    before = len(binder.faults)
+    own = f"{node.place}." if node.place else ""
+    task = binder.node(node.task, f"tasks.{node.task_name}")
+    stages = {slot: binder.node(stage, _stage_place(slot, own, binder)) for slot, stage in node.stages.items()}
+    asking = any(asks(stage) for stage in stages.values() if stage is not None)
+    model = binder.node(node.model, "model") if asking and node.model is not None else None
+    read = binder.node(node.read or DEFAULT_READER, "read")
+    draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
+    if not stages:
+        binder.faults.append(f"{own}stages: there is none, so nothing would answer")
+    if asking and node.model is None and None not in stages.values():
+        binder.faults.append(f"{own}model: a stage asks the model and none is named; say `model:` or `models:`")
+    if len(binder.faults) > before or any(x is None for x in (task, read, *stages.values())):
+        return None
+    point = Point(
+        node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
+    )
+    return _named(point, binder)
+
+
+def _stage_place(slot: str, own: str, binder: Binder) -> str:
+    return f"{own}stages.{slot}"
+
+
+def _named(point: Point, binder: Binder) -> Point | None:
+    try:
+        task = identity(point.task)
+        stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
+        whole = {"task": task, "model": identity(point.model), "stages": stages, "seed": point.seed}
+    except TypeError as exc:
+        binder.faults.append(f"contestants.{point.contestant}: {exc}")
+        return None
+    return replace(point, id=digest(whole), task_id=digest(task))
+
+
+def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
+    """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
+    seen: dict[str, Point] = {}
+    tasks: dict[str, tuple[str, Any]] = {}
+    for point in points:
+        twin = seen.setdefault(point.id, point)
+        if twin.contestant != point.contestant:
+            same = f"contestants.{point.contestant}: on {point.task_name} it is the same as {twin.contestant!r}; drop one"
+            faults += [same] if same not in faults else []
+        name, other = tasks.setdefault(point.task_id, (point.task_name, spec(point.task)))
+        if other != spec(point.task):
+            alike = f"tasks.{point.task_name}: differs from {name!r} in its folder alone; give the folders different names"
+            faults += [alike] if alike not in faults else []
+
+
+def _distinct(points: Sequence[Point]) -> tuple[Point, ...]:
+    return tuple({point.id: point for point in reversed(points)}.values())[::-1]

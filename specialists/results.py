@@ -1,0 +1,167 @@
+"""What specialists find: small frozen sets of read-only arrays, picked from by mask, index or slice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Boxes", "DepthMap", "Features", "Masks", "Matches"]
+
+Floats = NDArray[np.float64]
+Texts = NDArray[np.str_]
+Pick = slice | int | NDArray[Any] | list[int] | list[bool]
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """Arrays of one length, a row of each for every thing that was found."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    def __getitem__(self, pick: Pick) -> Self:
+        """The rows under a boolean mask, indices, a slice or one index, as the same kind of result."""
+        rows = np.atleast_1d(np.arange(len(self))[pick])
+        return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
+
+    def _keep(self, **rows: tuple[ArrayLike, type, tuple[int | None, ...]]) -> None:
+        """Store each array under its name, read-only, once its shape is found right; None stands for any size."""
+        kind, count = type(self).__name__, None
+        for name, (values, dtype, shape) in rows.items():
+            array = np.array(values, dtype)
+            if array.size == 0 and array.ndim != len(shape) + 1:
+                array = array.reshape(0, *(size or 0 for size in shape))
+            count = len(array) if count is None and array.ndim else count
+            fits = array.ndim == len(shape) + 1 and all(
+                want in (None, got) for want, got in zip(shape, array.shape[1:], strict=True)
+            )
+            if not fits or len(array) != count:
+                wanted = ", ".join(str(size) if size is not None else "any" for size in (count, *shape))
+                raise ValueError(f"{kind}.{name} must have the shape ({wanted}), found {array.shape}")
+            if dtype is np.float64 and not np.isfinite(array).all():
+                raise ValueError(f"{kind}.{name} holds numbers that are not finite; drop these rows first")
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes(_Rows):
+    """n upright boxes: `xyxy` (n, 4) edges left, top, right, bottom in pixels; `scores` (n,); `labels` (n,) texts."""
+
+    xyxy: Floats
+    scores: Floats
+    labels: Texts
+
+    def __post_init__(self) -> None:
+        self._keep(xyxy=(self.xyxy, np.float64, (4,)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ()))
+        turned = np.flatnonzero((self.xyxy[:, 2] < self.xyxy[:, 0]) | (self.xyxy[:, 3] < self.xyxy[:, 1]))
+        if len(turned):
+            raise ValueError(
+                f"Boxes.xyxy[{turned[0]}] = {self.xyxy[turned[0]].tolist()} has its right before its left edge or its "
+                "bottom above its top; give left, top, right, bottom"
+            )
+
+    def to_supervision(self) -> Any:
+        """As `supervision.Detections`, labels in `data["class_name"]`. Raises ImportError with what to type."""
+        names, ids = np.unique(self.labels, return_inverse=True)
+        xyxy, scores = np.array(self.xyxy, np.float32), np.array(self.scores, np.float32)
+        data = {"class_name": names[ids]} if len(self) else {"class_name": np.array([], str)}
+        return _supervision().Detections(xyxy=xyxy, confidence=scores, class_id=ids.astype(int), data=data)
+
+    @classmethod
+    def from_supervision(cls, detections: Any) -> Boxes:
+        """From `supervision.Detections`: missing confidences are 1, labels the class names, else the class numbers."""
+        count, ids = len(detections.xyxy), detections.class_id
+        scores = np.ones(count) if detections.confidence is None else detections.confidence
+        numbers = [""] * count if ids is None else [str(number) for number in ids]
+        return cls(detections.xyxy, scores, np.array(detections.data.get("class_name", numbers), str))
+
+
+@dataclass(frozen=True, eq=False)
+class Masks(_Rows):
+    """n regions: `masks` (n, height, width) bool in the image's pixels; `scores` (n,); `labels` (n,) texts."""
+
+    masks: NDArray[np.bool_]
+    scores: Floats
+    labels: Texts
+
+    def __post_init__(self) -> None:
+        self._keep(
+            masks=(self.masks, bool, (None, None)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ())
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Matches(_Rows):
+    """n places found in two images: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in 0..1."""
+
+    xy0: Floats
+    xy1: Floats
+    confidence: Floats
+
+    def __post_init__(self) -> None:
+        pairs, confidence = (self.xy0, np.float64, (2,)), (self.confidence, np.float64, ())
+        self._keep(xy0=pairs, xy1=(self.xy1, np.float64, (2,)), confidence=confidence)
+        if len(self) and not (self.confidence.min() >= 0 and self.confidence.max() <= 1):
+            found = f"{self.confidence.min():g} .. {self.confidence.max():g}"
+            raise ValueError(f"Matches.confidence lies in 0..1, found {found}")
+
+    @classmethod
+    def none(cls) -> Matches:
+        """No match at all."""
+        return cls(np.empty((0, 2)), np.empty((0, 2)), np.empty(0))
+
+
+@dataclass(frozen=True, eq=False)
+class Features(_Rows):
+    """n described places: `xy` (n, 2) pixel centres; `vectors` (n, d) descriptors; `scores` (n,)."""
+
+    xy: Floats
+    vectors: Floats
+    scores: Floats
+
+    def __post_init__(self) -> None:
+        xy, vectors = (self.xy, np.float64, (2,)), (self.vectors, np.float64, (None,))
+        self._keep(xy=xy, vectors=vectors, scores=(self.scores, np.float64, ()))
+
+
+@dataclass(frozen=True, eq=False)
+class DepthMap:
+    """Depth or disparity for every pixel: `values` (height, width), NaN where nothing is known.
+
+    `larger_is_nearer` is true of disparity and inverse depth, false of distance. Units are the method's own.
+    """
+
+    values: Floats
+    larger_is_nearer: bool
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, np.float64)
+        if values.ndim != 2 or 0 in values.shape:
+            raise ValueError(f"DepthMap.values must have the shape (height, width), found {values.shape}")
+        values[~np.isfinite(values)] = np.nan
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    @property
+    def nearness(self) -> Floats:
+        """(height, width), larger is nearer whatever the method."""
+        return self.values if self.larger_is_nearer else -self.values
+
+    def around(self, x: float, y: float, window: int) -> Floats:
+        """What is known in the window x window pixels around a point in pixel centres; (k,), k 0 where nothing is."""
+        column, row, half = round(x), round(y), window // 2
+        patch = self.nearness[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        known: Floats = patch[~np.isnan(patch)]
+        return known
+
+
+def _supervision() -> Any:
+    try:
+        import supervision
+    except ImportError as exc:
+        raise ImportError("supervision is not installed; type: pip install 'looktwice[sv]'") from exc
+    return supervision

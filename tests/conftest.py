@@ -1,0 +1,86 @@
+"""Closes the network except loopback, finds the optional data folder, and skips GPU tests where there is no GPU."""
+
+import importlib.util
+import ipaddress
+import os
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DATA = Path(os.environ.get("LOOKTWICE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+# A model hub that is asked by name would only meet the closed network below, after its own retries.
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+
+class NetworkClosed(RuntimeError):
+    """Not an OSError on purpose: code that retries or forgives connection errors must not hide it."""
+
+
+def is_loopback(host: object) -> bool:
+    """Whether a host name or address, as socket functions take them, stays on this machine."""
+    if isinstance(host, bytes):
+        host = host.decode()
+    if host is None or host in ("", "localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(str(host).partition("%")[0])
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+def _guarded_connect(original: Callable[..., Any]) -> Callable[..., Any]:
+    def connect(self: socket.socket, address: Any) -> Any:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not is_loopback(address[0]):
+            raise NetworkClosed(f"a test tried to connect to {address!r}; serve it on 127.0.0.1 instead")
+        return original(self, address)
+
+    return connect
+
+
+def _guarded_lookup(original: Callable[..., Any]) -> Callable[..., Any]:
+    def lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
+        if not is_loopback(host):
+            raise NetworkClosed(f"a test tried to look up {host!r}; serve it on 127.0.0.1 instead")
+        return original(host, *args, **kwargs)
+
+    return lookup
+
+
+@pytest.fixture(scope="session", autouse=True)
+def closed_network() -> Iterator[None]:
+    """Loopback only, in this process; a subprocess that a test starts has to behave by itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _guarded_connect(getattr(socket.socket, name)))
+        for name in ("getaddrinfo", "gethostbyname"):
+            patch.setattr(socket, name, _guarded_lookup(getattr(socket, name)))
+        yield
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real benchmark files: `LOOKTWICE_DATA`, or `shared/data` beside the checkout."""
+    if not DATA.is_dir():
+        pytest.skip(f"no data folder at {DATA}; name one in LOOKTWICE_DATA")
+    return DATA
+
+
+def _has_gpu() -> bool:
+    if importlib.util.find_spec("torch") is None:
+        return False
+    import torch
+
+    return bool(torch.cuda.is_available())
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skips what is marked `gpu` where CUDA is missing; torch is imported only if something is so marked."""
+    marked = [item for item in items if item.get_closest_marker("gpu")]
+    if marked and not _has_gpu():
+        for item in marked:
+            item.add_marker(pytest.mark.skip(reason="needs torch with CUDA"))
