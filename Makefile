@@ -42,7 +42,7 @@ $(VENV)/.dev: $(VENV)/pyvenv.cfg pyproject.toml constraints.txt
 	@touch $(VENV)/.core $@
 
 demo: $(VENV)/.core
-	$(VENV)/bin/looktwice run configs/quickstart.yaml
+	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
 
 test: $(VENV)/.dev
 	$(PY) -m pytest -q $(ARGS)

@@ -42,7 +42,7 @@ class Faults:
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`; did you mean 'X'?` for the known word that is most alike, or nothing where none is."""
+    """The end of a sentence: `; did you mean 'X'?` for the known word that is most alike, a stop where none is."""
     by_case = {name.casefold().replace(" ", "_"): name for name in known}
     close = difflib.get_close_matches(word.casefold().replace(" ", "_"), by_case, 1)
-    return f"; did you mean {by_case[close[0]]!r}?" if close else ""
+    return f"; did you mean {by_case[close[0]]!r}?" if close else "."

@@ -59,7 +59,9 @@ class Scope:
             found = (self.folder / text).resolve()
             inside = found.is_relative_to(self.folder.resolve())
         if not inside:
-            raise ValueError(f"{text!r} lies outside the configuration's folder {self.folder}; give it on the command line")
+            raise ValueError(
+                f"{text!r} lies outside the configuration's folder {self.folder}; give it on the command line"
+            )
         if not found.exists():
             raise ValueError(f"{text!r} does not exist (looked for {found})")
         return found
@@ -86,20 +88,22 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
 
 
 def load_plugin(text: str) -> str:
-    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ValueError."""
+    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError."""
     path = Path(text)
     name = path.stem if path.suffix == ".py" else text
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
-        raise ValueError(f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file or package")
+        raise ConfigError(
+            [f"--plugin {text}: the name {name!r} is taken or not a plain name; rename the file or package"]
+        )
     if path.suffix != ".py":
         if importlib.util.find_spec(name) is None:
-            raise ValueError(f"--plugin {text}: no package of this name is installed")
+            raise ConfigError([f"--plugin {text}: no package of this name is installed"])
         return name
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
-        raise ValueError(f"--plugin {text}: no such file")
+        raise ConfigError([f"--plugin {text}: no such file"])
     if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
-        raise ValueError(f"--plugin {text}: a module named {name!r} is already loaded; rename the file")
+        raise ConfigError([f"--plugin {text}: a module named {name!r} is already loaded; rename the file"])
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     spec.loader.exec_module(module)
@@ -110,7 +114,7 @@ def load_plugin(text: str) -> str:
 class Binder:
     """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object."""
 
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     models: Mapping[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     built: dict[str, Any] = field(default_factory=dict)

@@ -92,7 +92,9 @@ class Overlay:
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
             elif not known and not free and value is not None:
-                self.faults.append(f"{here}: a new slot needs its place; say `before:` or `after:` one of {', '.join(base)}")
+                self.faults.append(
+                    f"{here}: a new slot needs its place; say `before:` or `after:` one of {', '.join(base)}"
+                )
         return merged
 
     def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:

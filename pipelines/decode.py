@@ -38,8 +38,11 @@ def inspect(data: bytes, name: str) -> Header:
     """Read the header alone. Raises PictureError."""
     image = _open(data, name)
     width, height = image.size
-    size = (height, width) if _orientation(image) in TURNED else (width, height)
-    return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image))
+    try:
+        size = (height, width) if _orientation(image) in TURNED else (width, height)
+        return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
+    except (OSError, SyntaxError, ValueError) as exc:  # Pillow reads a PNG to its end to find its EXIF block
+        raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -85,30 +88,31 @@ def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
         return None
 
 
-def _changes(image: Image.Image) -> str:
+def _changes(image: Image.Image, data: bytes) -> str:
     found = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
         "EXIF orientation applied": _orientation(image) != 1,
         "transparency laid on white": image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info,
         "first frame of several": getattr(image, "n_frames", 1) > 1,
-        "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(image),
+        "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(data),
         f"{image.mode} converted to RGB": image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F"),
         "colour profile converted to sRGB": _profile(image) is not None,
     }
     return ", ".join(reason for reason, so in found.items() if so)
 
 
-def _deep_png(image: Image.Image) -> bool:
+def _deep_png(data: bytes) -> bool:
     """Whether this PNG holds 16 bits a channel, which Pillow shows as 8-bit RGB or RGBA."""
-    tile = getattr(image, "tile", None) or []
-    return image.format == "PNG" and any(";16" in str(part) for part in tile)
+    return data[:8] == b"\x89PNG\r\n\x1a\n" and data[24:25] == b"\x10"
 
 
 def _to_eight_bit(image: Image.Image, name: str) -> Image.Image:
     if image.mode in SIXTEEN_BIT:
         values = np.asarray(image).astype(np.float64)
         if values.min() < 0 or values.max() > 65535:
-            raise PictureError(f"{name}: 32-bit values {values.min():.0f} .. {values.max():.0f}; save it with 8 or 16 bit")
+            raise PictureError(
+                f"{name}: 32-bit values {values.min():.0f} .. {values.max():.0f}; save it with 8 or 16 bit"
+            )
         return Image.fromarray(np.rint(values / 257).astype(np.uint8))
     if image.mode == "F":
         raise PictureError(f"{name}: floating-point pixels have no fixed range; save it with 8 or 16 bit")

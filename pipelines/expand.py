@@ -44,7 +44,7 @@ class Expansion:
     """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose needs are not met."""
 
     config: Node
-    scope: Scope = Scope()
+    scope: Scope = field(default_factory=Scope)
     faults: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
@@ -92,7 +92,13 @@ class Expansion:
         return [{**point, **alone} for point in grid for alone in ({}, *each)]
 
     def _of(
-        self, name: str, entered: Node, overlay: Mapping[str, Any], changes: Mapping[str, Any], baseline: bool, place: str
+        self,
+        name: str,
+        entered: Node,
+        overlay: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        baseline: bool,
+        place: str,
     ) -> Iterator[PointNode]:
         """The points of one contestant under one set of changes, one for each of its tasks."""
         applied = {k: v for k, v in changes.items() if self._applies(k, v, entered, overlay)}
@@ -147,10 +153,14 @@ class Expansion:
         return model
 
     def _may_enter(self, name: str, overlay: Mapping[str, Any], entered: Node) -> bool:
-        """Whether what a contestant `needs` (environment variables, files) is there; if not, it is left out."""
+        """Whether what a contestant `needs` is there; if not, it is left out.
+
+        `env` names environment variables, `A|B` means one of them; `file` names files.
+        """
         needs = overlay.get("needs") or {}
         self._check_keys(needs, NEEDS, f"contestants.{name}.needs")
-        missing = [f"{var} is not set" for var in _many(needs.get("env")) if not os.environ.get(var)]
+        wanted = (text.split("|") for text in _many(needs.get("env")))
+        missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
         for text in _many(needs.get("file")):
             plain = resolved({**entered, "needed": text}, self.faults).get("needed", text)
             try:

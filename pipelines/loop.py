@@ -17,7 +17,7 @@ from yarl import URL
 
 from looktwice.pipelines.model import ModelError, Stopped
 
-__all__ = ["Answer", "Background", "background"]
+__all__ = ["Answer", "background"]
 
 Result = TypeVar("Result")
 

@@ -125,7 +125,8 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
     if data.keys() >= {"x", "y"}:
         return Point(label, float(data["x"]), float(data["y"]), image)
     if data.keys() >= {"x0", "y0", "x1", "y1"}:
-        return Box(label, *(float(data[key]) for key in ("x0", "y0", "x1", "y1")), image=image)
+        x0, y0, x1, y1 = (float(data[key]) for key in ("x0", "y0", "x1", "y1"))
+        return Box(label, x0, y0, x1, y1, image)
     if data.keys() >= {"size", "counts"}:
         runs = np.arange(len(data["counts"])) % 2 == 1
         return Mask(label, np.repeat(runs, data["counts"]).reshape(data["size"]), image)

@@ -22,8 +22,8 @@ __all__ = [
     "Usage",
     "Want",
     "message_json",
-    "request_key",
     "request_json",
+    "request_key",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]

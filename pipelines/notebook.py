@@ -27,7 +27,9 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
 
 def state_html(state: State, longest: int = 320) -> str:
     """The views side by side, then the prompt, every turn, and the answer."""
-    views = "".join(_figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest) for i, v in enumerate(state.views))
+    views = "".join(
+        _figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest) for i, v in enumerate(state.views)
+    )
     turns = "".join(f"<p><b>{m.role}</b> {_turn(m.text, len(m.views))}</p>" for m in state.messages)
     words = turns or f"<p><b>prompt</b> {escape(state.prompt)}</p>"
     answer = state.answer if state.answer is not None else (state.reason or "no answer yet")
@@ -39,7 +41,9 @@ def state_html(state: State, longest: int = 320) -> str:
 
 
 def _figure(caption: str, picture: Picture, longest: int) -> str:
-    return f'<figure style="margin:0"><img src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+    return (
+        f'<figure style="margin:0"><img src="{thumbnail(picture, longest)}"><figcaption>{caption}</figcaption></figure>'
+    )
 
 
 def _turn(text: str, views: int) -> str:

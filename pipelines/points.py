@@ -13,7 +13,7 @@ from looktwice.pipelines.expand import Expansion, PointNode
 from looktwice.pipelines.spec import asks, digest, identity, spec
 from looktwice.pipelines.state import Stage
 
-__all__ = ["Plan", "Point", "plan"]
+__all__ = ["Plan", "Point", "named", "plan", "planned"]
 
 DEFAULT_READER = {"use": "eval.readers.Choice"}
 
@@ -68,6 +68,14 @@ def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ())
     return planned(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
 
 
+def named(point: Point) -> Point:
+    """The point with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
+    task = identity(point.task)
+    stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
+    whole = {"task": task, "model": identity(point.model), "stages": stages, "seed": point.seed}
+    return replace(point, id=digest(whole), task_id=digest(task))
+
+
 def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
     expansion = Expansion(config, scope, list(faults))
@@ -88,7 +96,7 @@ def _bound(node: PointNode, binder: Binder) -> Point | None:
     before = len(binder.faults)
     own = f"{node.place}." if node.place else ""
     task = binder.node(node.task, f"tasks.{node.task_name}")
-    stages = {slot: binder.node(stage, _stage_place(slot, own, binder)) for slot, stage in node.stages.items()}
+    stages = {slot: binder.node(stage, f"{own}stages.{slot}") for slot, stage in node.stages.items()}
     asking = any(asks(stage) for stage in stages.values() if stage is not None)
     model = binder.node(node.model, "model") if asking and node.model is not None else None
     read = binder.node(node.read or DEFAULT_READER, "read")
@@ -105,19 +113,12 @@ def _bound(node: PointNode, binder: Binder) -> Point | None:
     return _named(point, binder)
 
 
-def _stage_place(slot: str, own: str, binder: Binder) -> str:
-    return f"{own}stages.{slot}"
-
-
 def _named(point: Point, binder: Binder) -> Point | None:
     try:
-        task = identity(point.task)
-        stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
-        whole = {"task": task, "model": identity(point.model), "stages": stages, "seed": point.seed}
+        return named(point)
     except TypeError as exc:
         binder.faults.append(f"contestants.{point.contestant}: {exc}")
         return None
-    return replace(point, id=digest(whole), task_id=digest(task))
 
 
 def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
@@ -127,11 +128,15 @@ def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
     for point in points:
         twin = seen.setdefault(point.id, point)
         if twin.contestant != point.contestant:
-            same = f"contestants.{point.contestant}: on {point.task_name} it is the same as {twin.contestant!r}; drop one"
+            same = (
+                f"contestants.{point.contestant}: on {point.task_name} it is the same as {twin.contestant!r}; drop one"
+            )
             faults += [same] if same not in faults else []
         name, other = tasks.setdefault(point.task_id, (point.task_name, spec(point.task)))
         if other != spec(point.task):
-            alike = f"tasks.{point.task_name}: differs from {name!r} in its folder alone; give the folders different names"
+            alike = (
+                f"tasks.{point.task_name}: differs from {name!r} in its folder alone; give the folders different names"
+            )
             faults += [alike] if alike not in faults else []
 
 

@@ -42,7 +42,9 @@ def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
 def pad(view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0, color: RGB = BLACK) -> View:
     """Add a rim of one colour; widths in pixels."""
     if min(left, top, right, bottom) < 0:
-        raise ValueError(f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use crop to cut")
+        raise ValueError(
+            f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use crop to cut"
+        )
     pixels = cv2.copyMakeBorder(view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color)
     return view.moved(Picture(_rgb(pixels)), Affine.shift(left, top))
 
@@ -59,9 +61,9 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     """
     width, height = view.size
     if degrees % 90 == 0:
-        pixels = np.rot90(view.pixels, int(degrees // 90) % 4)
-        turned = (pixels.shape[1], pixels.shape[0])
-        return view.moved(Picture(_rgb(pixels)), _about_center((width, height), degrees, turned))
+        upright = np.rot90(view.pixels, int(degrees // 90) % 4)
+        turned = (upright.shape[1], upright.shape[0])
+        return view.moved(Picture(_rgb(upright)), _about_center((width, height), degrees, turned))
     cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
     new = (math.ceil(width * cos + height * sin), math.ceil(width * sin + height * cos))
     affine = _about_center((width, height), degrees, new)
@@ -90,7 +92,8 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
         width, height = view.size
         if left < 0 or top < 0 or left + width > frame_width or top + height > frame_height:
             raise ValueError(
-                f"a view of {width} x {height} pixels at ({left}, {top}) leaves the canvas of {frame_width} x {frame_height}"
+                f"a view of {width} x {height} pixels at ({left}, {top}) "
+                f"leaves the canvas of {frame_width} x {frame_height}"
             )
         pixels[top : top + height, left : left + width] = view.pixels
         affine = Affine.shift(left, top)

@@ -60,7 +60,9 @@ class View:
     def moved(self, picture: Picture, affine: Affine) -> View:
         """The view behind an affine change of frame: `affine` maps points of this view to points of `picture`."""
         frame = rectangle(0, 0, *picture.size)
-        moved = (replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame)) for p in self.parts)
+        moved = (
+            replace(p, affine=affine @ p.affine, clip=intersect(affine.polygon(p.clip), frame)) for p in self.parts
+        )
         return View(picture, tuple(part for part in moved if part.clip))
 
     def to_view(self, mark: Mark) -> tuple[Mark, ...]:

@@ -148,11 +148,11 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         reply = Reply(
-            text=text,
+            text=whole(text),
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
+            reasoning=whole(str(message.get("reasoning_content") or message.get("reasoning") or thought)),
             tool_calls=calls,
-            refusal=str(message.get("refusal") or refusal),
+            refusal=whole(str(message.get("refusal") or refusal)),
             usage=_usage(data.get("usage") or {}),
             seconds=seconds,
             logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
@@ -164,6 +164,11 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
     if reason in BROKEN:
         raise ModelError(f"the server gave up in the middle of its reply (finish_reason {reason!r})", retryable=True)
     return reply
+
+
+def whole(text: str) -> str:
+    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _content(content: Any) -> tuple[str, str, str]:
@@ -183,7 +188,7 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
     function = call["function"]
     arguments = function.get("arguments") or "{}"
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(str(call.get("id") or f"call_{number}"), str(function["name"]), written)
+    return ToolCall(str(call.get("id") or f"call_{number}"), str(function["name"]), whole(written))
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
@@ -221,7 +226,7 @@ def error_of(data: Any) -> Json | None:
     if not isinstance(data, dict):
         return None
     error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
-    if not error:
+    if not error or (data.get("choices") and not data.get("error")):
         return None
     return error if isinstance(error, dict) else {"message": error if isinstance(error, str) else json.dumps(error)}
 

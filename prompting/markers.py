@@ -140,13 +140,13 @@ def _labels(pixels: Pixels, view: View, places: Sequence[Point], reach: float, s
         plate = _plate(place.label, size)
         options = _around(place, reach, plate.shape[1], plate.shape[0], _frame(view, place))
         best = min(options, key=lambda area: _hidden(area, places, reach, taken))
-        if _hidden(best, places, reach, taken)[0]:
-            raise ValueError(
-                f"label {place.label!r} of {plate.shape[1]} x {plate.shape[0]} pixels hides a point wherever it "
-                f"stands in a view of {view.size[0]} x {view.size[1]}; set label: false or a smaller font_size"
-            )
         left, top, right, bottom = best
-        pixels[top:bottom, left:right] = plate[: bottom - top, : right - left]
+        if pixels[top:bottom, left:right].shape != plate.shape or _hidden(best, places, reach, taken)[0]:
+            raise ValueError(
+                f"label {place.label!r} of {plate.shape[1]} x {plate.shape[0]} pixels has no room in the view of "
+                f"{view.size[0]} x {view.size[1]} pixels without hiding a point; set label: false or a smaller font_size"
+            )
+        pixels[top:bottom, left:right] = plate
         taken.append(best)
 
 

@@ -37,7 +37,9 @@ class MultipleChoice:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
-            raise ValueError(f'label_style writes the letter A with signs around it, as "(A)", found {self.label_style!r}')
+            raise ValueError(
+                f'label_style writes the letter A with signs around it, as "(A)", found {self.label_style!r}'
+            )
         strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
         if strange:
             raise ValueError(f"instruction holds {', '.join(sorted(strange))}; only {{letters}} is filled in")
@@ -77,7 +79,9 @@ class MarksAsText:
         if not lines:
             return state
         unit = "pixels of the image" if self.frame == "pixels" else "thousandths of the image's width and height"
-        return _said(state, f"Marked places, in {unit}, with x to the right and y down from the top left corner:", *lines)
+        return _said(
+            state, f"Marked places, in {unit}, with x to the right and y down from the top left corner:", *lines
+        )
 
     def places(self, mark: Mark, views: Sequence[View]) -> Iterator[str]:
         """One line for each place where a mark is seen."""
@@ -110,7 +114,8 @@ class Verbatim:
         if not isinstance(prompt, str) or not prompt:
             known = ", ".join(sorted(state.sample.meta)) or "none"
             raise ValueError(
-                f"sample {state.sample.id} has no prompt of its own (fields: {known}); use prompting.wording.MultipleChoice"
+                f"sample {state.sample.id} has no prompt of its own (fields: {known}); "
+                "word the question with prompting.wording.MultipleChoice"
             )
         return state.replace(prompt=prompt)
 

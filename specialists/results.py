@@ -31,7 +31,7 @@ class _Rows:
         """Store each array under its name, read-only, once its shape is found right; None stands for any size."""
         kind, count = type(self).__name__, None
         for name, (values, dtype, shape) in rows.items():
-            array = np.array(values, dtype)
+            array: NDArray[Any] = np.array(values, dtype)
             if array.size == 0 and array.ndim != len(shape) + 1:
                 array = array.reshape(0, *(size or 0 for size in shape))
             count = len(array) if count is None and array.ndim else count
@@ -56,7 +56,9 @@ class Boxes(_Rows):
     labels: Texts
 
     def __post_init__(self) -> None:
-        self._keep(xyxy=(self.xyxy, np.float64, (4,)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ()))
+        self._keep(
+            xyxy=(self.xyxy, np.float64, (4,)), scores=(self.scores, np.float64, ()), labels=(self.labels, str, ())
+        )
         turned = np.flatnonzero((self.xyxy[:, 2] < self.xyxy[:, 0]) | (self.xyxy[:, 3] < self.xyxy[:, 1]))
         if len(turned):
             raise ValueError(

@@ -70,8 +70,10 @@ class SeamMatcher:
         """Row and column, 0 or 1, of the black quadrant."""
         height, width = board.shape[0] // 2, board.shape[1] // 2
         if min(height, width) < 2:
-            raise NoEvidence(f"the first image is too small to have quadrants: {board.shape[1]} x {board.shape[0]} pixels")
-        rows, columns = (slice(height), slice(height, None)), (slice(width), slice(width, None))
+            raise NoEvidence(
+                f"the first image is too small to have quadrants: {board.shape[1]} x {board.shape[0]} pixels"
+            )
+        rows, columns = (slice(height), slice(-height, None)), (slice(width), slice(-width, None))
         found = [(r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= self.black]
         if len(found) != 1:
             raise NoEvidence(f"{len(found) or 'no'} quadrants of the first image are black, one should be")
@@ -107,10 +109,10 @@ def _mirrored(pixels: Pixels, row: int, column: int) -> Pixels:
 
 
 def _fitted(piece: Pixels, board: Pixels) -> Pixels:
-    """The candidate at the size of the gap: a quadrant of the board, the larger half where its size is odd."""
-    height, width = board.shape[0] - board.shape[0] // 2, board.shape[1] - board.shape[1] // 2
-    if piece.shape[:2] == (height, width):
+    """The candidate at the size of the gap. Of a board of odd size the gap may be the smaller or the larger half."""
+    height, width = board.shape[:2]
+    if abs(2 * piece.shape[0] - height) <= 1 and abs(2 * piece.shape[1] - width) <= 1:
         return piece
-    shrinks = piece.shape[0] * piece.shape[1] > height * width
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
-    return np.asarray(cv2.resize(piece, (width, height), interpolation=how), np.uint8)
+    size = (width - width // 2, height - height // 2)
+    shrinks = piece.shape[0] * piece.shape[1] > size[0] * size[1]
+    return np.asarray(cv2.resize(piece, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC), np.uint8)

@@ -1,0 +1,215 @@
+"""BLINK (Fu et al., 2024) from its official parquet files, one folder for each of the fourteen tasks."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from string import ascii_uppercase
+from typing import TYPE_CHECKING, Any
+
+from looktwice.eval.rows import Faults, nearest
+from looktwice.eval.task import Facts, Subset, TaskError
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item, Sample
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+__all__ = ["Blink"]
+
+NAMES = (
+    "Art_Style",
+    "Counting",
+    "Forensic_Detection",
+    "Functional_Correspondence",
+    "IQ_Test",
+    "Jigsaw",
+    "Multi-view_Reasoning",
+    "Object_Localization",
+    "Relative_Depth",
+    "Relative_Reflectance",
+    "Semantic_Correspondence",
+    "Spatial_Relation",
+    "Visual_Correspondence",
+    "Visual_Similarity",
+)
+WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
+IMAGES = ("image_1", "image_2", "image_3", "image_4")
+BATCH = 16  # rows with their images in memory at a time
+ERRATA = {
+    "Relative_Reflectance": (
+        "val labels were matched to the wrong questions until the release of 2025-09-03; the offline key "
+        "val_answers.json of 2024 still has the wrong ones, so scores on the two keys cannot be compared",
+    )
+}
+
+
+@dataclass(frozen=True)
+class Blink:
+    """The task `name` of BLINK from `path/name/split-*-of-*.parquet`, read a few rows at a time.
+
+    `question` and `choices` are the columns of these names; the official text, which already ends with the lettered
+    choices, is `meta["prompt"]`, verbatim. The official runner also puts a disclaimer of its own before the prompts
+    of Art_Style, Forensic_Detection and Jigsaw: that text is in no column and is left out here. The column
+    `explanation` is left out because it gives answers away. `meta["row"]` counts from 0 through all files. The key
+    "(B)" becomes "B", and "hidden" None. Raises TaskError.
+    """
+
+    path: Path
+    name: str
+    split: str = "val"
+    subset: Subset = field(default_factory=Subset)
+
+    def __post_init__(self) -> None:
+        folder = Path(self.path)
+        if not folder.is_dir():
+            raise TaskError(f"there is no folder {folder}; `path` is the folder that holds BLINK's task folders")
+        present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+        if self.name in present:
+            return
+        hint = nearest(self.name, {*NAMES, *present} - {self.name})
+        known = f"BLINK's {self.name} is not in it." if self.name in NAMES else f"no task is named {self.name!r}{hint}"
+        raise TaskError(f"{folder}: {known} It has {', '.join(present) or 'no folders'}")
+
+    @property
+    def facts(self) -> Facts:
+        """The split, the sha256 of its files as label version (the files name none), and the known errata."""
+        digest = hashlib.sha256()
+        for file in self._files:
+            with file.open("rb") as source:
+                digest.update(hashlib.file_digest(source, "sha256").digest())
+        return Facts(self.split, f"as in the file, sha256 {digest.hexdigest()[:12]}", ERRATA.get(self.name, ()))
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The items in their order; the images of a few rows are in memory at a time, encoded."""
+        start, wanted = 0, set(self._chosen)
+        for file in self._files:
+            with _open(file) as source:
+                for number, pictures in _images(source, start, wanted):
+                    yield self._item(number, pictures)
+                start += source.metadata.num_rows
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        folder = Path(self.path) / self.name
+        files = sorted(folder.glob("*-*-of-*.parquet"))
+        found = [file for file in files if file.name.startswith(f"{self.split}-")]
+        if not found:
+            splits = sorted({file.name.split("-")[0] for file in files})
+            raise TaskError(
+                f"{folder} has no {self.split}-*-of-*.parquet; it has the splits {', '.join(splits) or 'none'}"
+            )
+        total = found[0].stem.split("-of-")[-1]
+        if not total.isdigit() or len(found) != int(total):
+            raise TaskError(f"{folder}: {len(found)} of {total} files of the split {self.split}; fetch the others")
+        return found
+
+    @cached_property
+    def _words(self) -> list[dict[str, Any]]:
+        """Every row without its images, the key read; checked."""
+        place = self._files[0] if len(self._files) == 1 else self._files[0].parent
+        rows = _checked([row for file in self._files for row in _read(file)], Faults(place))
+        if not rows:
+            raise TaskError(f"{place} has no rows; fetch it again")
+        return rows
+
+    @cached_property
+    def _chosen(self) -> list[int]:
+        rows = [(row["idx"], {"subtask": row["sub_task"], "answer": row["answer"]}) for row in self._words]
+        chosen = self.subset.choose(rows)
+        if not chosen:
+            raise TaskError(f"{self._files[0]}: the subset {self.subset} leaves no question of {len(rows)}")
+        return chosen
+
+    def _item(self, number: int, pictures: tuple[Picture, ...]) -> Item:
+        row = self._words[number]
+        meta = {"subtask": row["sub_task"], "prompt": row["prompt"], "row": number}
+        return Item(Sample(row["idx"], row["question"], pictures, tuple(row["choices"]), meta=meta), row["answer"])
+
+
+def _open(file: Path) -> ParquetFile:
+    """A parquet file whose pages the system may drop again, with the columns that BLINK has. Raises TaskError."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        source = ParquetFile(file, memory_map=True)
+    except (OSError, pyarrow.ArrowException) as exc:
+        raise TaskError(f"{file} is no parquet file that can be read ({exc}); fetch it again") from exc
+    found = source.schema_arrow.names
+    if missing := [name for name in (*WORDS, *IMAGES) if name not in found]:
+        raise TaskError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(found)}")
+    return source
+
+
+def _batches(source: ParquetFile, **choice: Any) -> Iterator[list[dict[str, Any]]]:
+    import pyarrow
+
+    try:
+        for batch in source.iter_batches(**choice):
+            yield batch.to_pylist()
+    except (OSError, pyarrow.ArrowException) as exc:
+        raise TaskError(f"a BLINK parquet file is damaged ({exc}); fetch it again") from exc
+
+
+def _read(file: Path) -> list[dict[str, Any]]:
+    with _open(file) as source:
+        return [row for batch in _batches(source, columns=list(WORDS)) for row in batch]
+
+
+def _checked(rows: list[dict[str, Any]], faults: Faults) -> list[dict[str, Any]]:
+    for number, row in enumerate(rows):
+        faults.seen(number, str(row["idx"]))
+        if problem := _problem(row):
+            faults.add(number, problem)
+    faults.check()
+    return [{**row, "answer": None if row["answer"] == "hidden" else row["answer"][1]} for row in rows]
+
+
+def _problem(row: Mapping[str, Any]) -> str:
+    texts = [row[name] for name in ("idx", "question", "sub_task", "prompt")]
+    if not all(isinstance(text, str) and text for text in texts):
+        return f"idx, question, sub_task or prompt is empty: {texts}"
+    choices = row["choices"]
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices) or len(choices) < 2:
+        return f"{row['idx']} needs at least two texts as choices, found {choices!r}"
+    keys = [f"({letter})" for letter in ascii_uppercase[: len(choices)]]
+    if row["answer"] not in (*keys, "hidden"):
+        return f"{row['idx']} has the answer {row['answer']!r}; with its choices it can be {', '.join(keys)} or hidden"
+    return ""
+
+
+def _images(source: ParquetFile, start: int, wanted: set[int]) -> Iterator[tuple[int, tuple[Picture, ...]]]:
+    """The numbers of the wanted rows of one file and their images; row groups without any are not read."""
+    first = start
+    for group in range(source.metadata.num_row_groups):
+        end = first + source.metadata.row_group(group).num_rows
+        if not wanted.isdisjoint(range(first, end)):
+            columns = ["idx", *IMAGES]
+            batches = _batches(source, batch_size=BATCH, row_groups=[group], columns=columns)
+            for number, row in enumerate((row for batch in batches for row in batch), first):
+                if number in wanted:
+                    yield number, tuple(_picture(row, name) for name in IMAGES if _is_there(row, name))
+        first = end
+
+
+def _is_there(row: Mapping[str, Any], name: str) -> bool:
+    return row[name] is not None or name == "image_1"  # every question has a first image: without it, it must fail
+
+
+def _picture(row: Mapping[str, Any], column: str) -> Picture:
+    name, data = f"{row['idx']} {column}", (row[column] or {}).get("bytes")
+    return Picture.encoded(data, name) if data else Picture.lazy(_absent(name), name)
+
+
+def _absent(name: str) -> Callable[[], bytes]:
+    def fetch() -> bytes:
+        raise PictureError(f"{name}: the parquet file holds no bytes for it; fetch a file with embedded images")
+
+    return fetch

@@ -1,0 +1,201 @@
+"""The command line: `looktwice check | run | score | report | show | replies | merge`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    help="Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look again.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted place.")]
+Plugins = Annotated[list[str] | None, typer.Option("--plugin", help="A package or .py file that `use:` may reach.")]
+Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
+Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader instead.")]
+By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
+
+
+@app.command()
+def check(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    plugin: Plugins = None,
+    out: Annotated[Path | None, typer.Option(help="Write the views after each stage into this folder.")] = None,
+) -> None:
+    """Print all faults, then send one sample of each task through the stages with a scripted model."""
+    with _faults():
+        from looktwice.eval.check import checked
+        from looktwice.pipelines.points import plan
+
+        found = plan(config, overrides or (), _plugins(plugin))
+        _left_out(found.left_out)
+        for line in checked(found, out):
+            _say(line)
+
+
+@app.command()
+def run(
+    config: ConfigPath,
+    overrides: Overrides = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first samples of each task.")] = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
+    out: Annotated[Path, typer.Option(help="The folder of all runs.")] = Path("runs"),
+    plugin: Plugins = None,
+    shard: Annotated[str, typer.Option(help="i/n: this machine's share of the samples.")] = "1/1",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an earlier run is moved aside.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Ask no server.")] = False,
+    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not ask FAILED samples again.")] = False,
+    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+) -> None:
+    """Run every point of a configuration, go on where it was stopped, and write the report."""
+    with _faults():
+        from looktwice.eval.run import Options
+        from looktwice.eval.study import Study
+        from looktwice.pipelines.points import plan
+
+        found = plan(config, overrides or (), _plugins(plugin))
+        _left_out(found.left_out)
+        options = Options(workers, limit, _share(shard), keep_failed)
+        outcome = Study(found, out, options, cache, fresh, only_cached)()
+        _finish([outcome.folder], found)
+        _say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
+        if outcome.stopped:
+            raise typer.Exit(130)
+        if outcome.failed:
+            _say(f"{outcome.failed} samples FAILED; the report says why, and the same command asks them again")
+            raise typer.Exit(1)
+
+
+@app.command()
+def score(runs: Runs, reader: Reader = None, by: By = None) -> None:
+    """Read and score runs again; no model is called."""
+    with _faults():
+        from rich.console import Console
+
+        from looktwice.eval.table import console_table, table
+
+        Console().print(console_table(table(runs, _reader(reader), by or ())))
+
+
+@app.command()
+def report(
+    runs: Runs,
+    out: Annotated[Path | None, typer.Option(help="Where to write (default: the first run's folder).")] = None,
+    reader: Reader = None,
+    by: By = None,
+) -> None:
+    """Write report.html, report.md and report.csv of one or several runs."""
+    with _faults():
+        from looktwice.eval.report import write_report
+
+        where = out or runs[0]
+        _say(f"report: {write_report(runs, where, _reader(reader), by or ())}")
+
+
+@app.command()
+def show(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")] = None,
+    plugin: Plugins = None,
+) -> None:
+    """Show one sample: the views after each stage, the words, the reply, for every contestant."""
+    with _faults():
+        from looktwice.eval.show import shown
+
+        for line in shown(run, sample, out, _plugins(plugin)):
+            _say(line)
+
+
+@app.command()
+def replies(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSONL files, plain or .gz.")],
+    reader: Reader = None,
+    key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
+    disagreements: Annotated[Path | None, typer.Option(help="List here where reader and label differ.")] = None,
+) -> None:
+    """Score recorded replies: by their recorded labels, or read again."""
+    with _faults():
+        from looktwice.eval.replies import replies_lines
+
+        for line in replies_lines(files, reader, key, disagreements):
+            _say(line)
+
+
+@app.command()
+def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
+    """Put the shards of one run together."""
+    with _faults():
+        from looktwice.eval.merge import merged
+
+        _say(merged(runs, out))
+
+
+def main() -> None:
+    """The entry point of the command `looktwice`."""
+    app()
+
+
+def _finish(runs: list[Path], plan: Any) -> None:
+    """The table on the terminal, and where the report lies."""
+    from rich.console import Console
+
+    from looktwice.eval.report import write_report
+    from looktwice.eval.show import images_of
+    from looktwice.eval.table import console_table, table
+
+    Console().print(console_table(table(runs)))
+    _say(f"report: {write_report(runs, runs[0], images=images_of(plan))}")
+
+
+def _share(text: str) -> tuple[int, int]:
+    number, _, shards = text.partition("/")
+    if not (number.isdigit() and shards.isdigit() and 1 <= int(number) <= int(shards)):
+        raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
+    return int(number), int(shards)
+
+
+def _left_out(contestants: Any) -> None:
+    for name, why in contestants.items():
+        _say(f"left out: {name} ({why})")
+
+
+def _say(text: object) -> None:
+    typer.echo(str(text))
+
+
+def _plugins(names: list[str] | None) -> list[str]:
+    from looktwice.pipelines.build import load_plugin
+
+    return [load_plugin(name) for name in names or ()]
+
+
+def _reader(name: str | None) -> Any:
+    from looktwice.eval.readers import reader
+
+    return reader(name) if name else None
+
+
+@contextmanager
+def _faults() -> Iterator[None]:
+    """A fault of the input is its message and exit code 2; a fault of ours keeps its traceback."""
+    try:
+        yield
+    except (ValueError, OSError) as exc:
+        from looktwice.eval.faults import INPUT_FAULTS
+
+        if not isinstance(exc, INPUT_FAULTS):
+            raise
+        typer.echo(str(exc), err=True)
+        raise typer.Exit(2) from None

@@ -1,0 +1,83 @@
+"""How points are called in tables, and which point each one is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from looktwice.eval.records import PointRow
+
+__all__ = ["baseline_of", "contestant_label", "factor_value", "own_changes", "task_changes", "task_label"]
+
+
+def own_changes(point: PointRow) -> dict[str, Any]:
+    """The changes that belong to who answers: stages, model, draws."""
+    return {place: value for place, value in point.changes.items() if not _of_task(place)}
+
+
+def task_changes(point: PointRow) -> dict[str, Any]:
+    """The changes that belong to what is asked; places of other tasks are left out."""
+    return {place: value for place, value in point.changes.items() if _of_task(place) and _touches(place, point.task)}
+
+
+def contestant_label(point: PointRow, without: str = "") -> str:
+    """The contestant and its changes: "plain [mark.radius=15]"; `without` leaves out one place."""
+    return _labelled(point.contestant, own_changes(point), without)
+
+
+def task_label(point: PointRow, without: str = "") -> str:
+    """The task and its changes: "correspondence [strength=0.5]"; `without` leaves out one place."""
+    return _labelled(point.task, task_changes(point), without)
+
+
+def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
+    """The baseline's point on the same samples: the one with the same changes, else the baseline's first.
+
+    A changed point of the baseline itself is compared with its unchanged, else its first point. None where there
+    is nothing to compare with.
+    """
+    rivals = [other for other in points if other.baseline and other.task_id == point.task_id]
+    wanted = {} if point.baseline else own_changes(point)
+    chosen = next((other for other in rivals if own_changes(other) == wanted), rivals[0] if rivals else None)
+    return None if chosen is None or chosen.id == point.id else chosen
+
+
+def factor_value(point: PointRow, place: str) -> float | None:
+    """The number that a point has at a dotted place: from its changes, or else from what was built."""
+    value = point.changes[place] if place in point.changes else _built(point.spec, _spec_path(place))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _labelled(name: str, changes: Mapping[str, Any], without: str) -> str:
+    shown = [_shown(place, value) for place, value in changes.items() if place != without]
+    return f"{name} [{', '.join(shown)}]" if shown else name
+
+
+def _shown(place: str, value: Any) -> str:
+    head, _, rest = place.partition(".")
+    if head == "tasks":
+        rest = rest.partition(".")[2]
+    short = rest if head in ("stages", "task", "tasks") and rest else place
+    return f"no {short}" if value is None else f"{short}={value}"
+
+
+def _of_task(place: str) -> bool:
+    return place.partition(".")[0] in ("task", "tasks")
+
+
+def _touches(place: str, task: str) -> bool:
+    head, _, rest = place.partition(".")
+    return head == "task" or rest.partition(".")[0] == task
+
+
+def _spec_path(place: str) -> list[str]:
+    parts = place.split(".")
+    if parts[0] in ("tasks", "models"):
+        return [parts[0].removesuffix("s"), *parts[2:]]
+    return parts
+
+
+def _built(spec: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        spec = spec.get(part) if isinstance(spec, Mapping) else None
+    return spec

@@ -1,0 +1,79 @@
+"""From a state at the end of its stages, or from a failure, to the record that is kept of it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from looktwice.eval.records import Record
+from looktwice.pipelines.blobs import Blobs
+from looktwice.pipelines.model import canonical, message_json
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.points import Point
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Call, State
+
+__all__ = ["failure", "recorded"]
+
+
+def recorded(point: Point, given: Sample, sha: str, state: State, blobs: Blobs, error: str = "") -> Record:
+    """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
+
+    `given` is the sample as the task gave it: marks are recorded where a stage changed them.
+    """
+    calls = [call for entry in state.trace for call in entry.calls]
+    marks = state.sample.marks
+    return Record(
+        point=point.id,
+        sample=state.sample.id,
+        sample_sha=sha,
+        draw=state.draw,
+        answer=None if error else state.answer,
+        reason=state.reason,
+        confidence=state.confidence,
+        error=error,
+        calls=tuple(_call(call, blobs) for call in calls),
+        pictures=tuple(dict.fromkeys(_pictures(calls, blobs))),
+        marks=tuple(mark.to_dict() for mark in marks) if marks != given.marks else None,
+        timings={
+            "total": round(sum(entry.seconds for entry in state.trace), 6),
+            "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
+            "calls": [{"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {} for c in calls],
+        },
+    )
+
+
+def failure(exc: BaseException) -> str:
+    """The traceback of a stage's own exception, its last line first, so that tables can show one line."""
+    lines = traceback.format_exception(exc)
+    return f"{type(exc).__name__}: {exc}\n{''.join(lines)}"
+
+
+def _call(call: Call, blobs: Blobs) -> dict[str, Any]:
+    entry: dict[str, Any] = {"messages": _kept(call, blobs), "draw": call.draw}
+    if want := call.want.given():
+        entry["want"] = want
+    if call.reply is not None:
+        reply = call.reply.to_dict()
+        entry["reply"] = {key: value for key, value in reply.items() if key not in ("seconds", "cached")}
+    if call.error:
+        entry["error"] = call.error
+    return entry
+
+
+def _kept(call: Call, blobs: Blobs) -> list[str]:
+    try:
+        return [blobs.put(canonical(message_json(message)).encode()) for message in call.messages]
+    except PictureError:  # a picture that cannot be encoded is why this call failed; its error says so
+        return []
+
+
+def _pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[str]:
+    for call in calls:
+        for view in (view for message in call.messages for view in message.views):
+            try:
+                payload = view.picture.payload
+            except PictureError:
+                continue
+            yield blobs.put(payload.data, payload.sha)

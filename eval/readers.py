@@ -1,0 +1,202 @@
+"""Readers: stages that scoring runs on a recorded conversation to find the answer in the model's words.
+
+A reader sets `answer` (a letter of the choices, or text where there are none) or leaves it None with a `reason`.
+It never asks a model and never guesses.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass
+from string import ascii_uppercase
+from typing import ClassVar
+
+from looktwice.pipelines.build import ConfigError
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State
+
+__all__ = ["BlinkOfficial", "Choice", "Verbatim"]
+
+
+@dataclass(frozen=True)
+class BlinkOfficial:
+    """BLINK's own token rule (official `analyze_answer`, without its language model).
+
+    A reply that is exactly a letter A-E, bare or in brackets, counts as it is, also beyond the choices. Else the
+    tokens between white space that are exactly "(A)", "(B)" ... are looked at: the only one of the last paragraph
+    wins, then the only one of the whole reply. Where the official code would go on to ask GPT-3.5, there is no
+    answer here (reason "unread").
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        found = self.rule(state.reply, len(state.sample.choices))
+        return state.replace(answer=found, reason="" if found else "unread")
+
+    @staticmethod
+    def rule(reply: str, choices: int) -> str | None:
+        """The letter that the rule gives for a reply to a question with so many choices, or None."""
+        exact = re.fullmatch(r"[A-E]|\([A-E]\)", reply)
+        if exact:
+            return exact[0].strip("()")
+        tokens = {f"({letter})": letter for letter in ascii_uppercase[:choices]}
+        last = tokens.keys() & set(reply.split("\n\n")[-1].split())
+        whole = tokens.keys() & set(reply.split())
+        for found in (last, whole):
+            if len(found) == 1:
+                return tokens[found.pop()]
+        return None
+
+
+_MARKUP = re.compile(r"</?s>|<\|[a-z_]+\|>|[*_`$]+|\\boxed|\\text")
+_NEGATED = re.compile(
+    r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead of|except|unlikely)\b|n[’']t\b", re.I
+)
+_DECLARED = re.compile(
+    r"\b(?i:answer|choice|option)\s*(?i:(?:is|would be|must be|should be)\s*[:=]?|[:=])\s*"
+    r"(?i:(?:option|choice|letter)\s+)?[\"'“]?(?P<open>[(\[{]?)(?P<letter>[A-Z])(?P<close>[)\]}]?)(?P<after>.{0,12})",
+    re.S,
+)
+_BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
+_BARE = re.compile(r"[\s\"'“(\[{]*(?:(?i:option|choice)\s+)?[(\[]?([A-Z])[)\]}.:,;!\"'”\s]*")
+_LED = re.compile(r"\s*[(\[]?([A-Z])[)\].:]\s")
+_LITTLE = {"yes", "no", "a", "an", "the", "i", "it"}
+"""Words that a reply uses without meaning a choice of that text."""
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The letter of one of the choices, from a reply in free words; no answer where the words leave it open.
+
+    In this order: a reply that is a letter and nothing more; the last declaration ("the answer is (B)",
+    "Answer: B"); the only letter in brackets, of the whole reply or of the last paragraph's last sentence with
+    one; a letter that opens the reply ("B. the third image"); the choice whose text the reply begins with, or the
+    only one that it names. What is negated, a list of the choices and a declaration of two letters ("A or B") are
+    no answer, nor is a letter beyond the choices. For samples with choices: see `Verbatim` for open answers.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        texts = [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
+        found = self.read(state.reply, texts)
+        return state.replace(answer=found, reason="" if found else "unread")
+
+    def read(self, reply: str, choices: list[str]) -> str | None:
+        """The letter for a reply to a question with these choices (empty where a choice is no text), or None."""
+        letters = ascii_uppercase[: len(choices)]
+        plain = _MARKUP.sub("", reply).strip()
+        bare = _BARE.fullmatch(plain)
+        if bare:
+            return bare[1] if bare[1] in letters else None
+        declared = _declared(plain, letters)
+        if declared is not None:
+            return declared or None
+        return _bracketed(plain, letters) or _leading(plain, letters) or _named(plain, choices)
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """The whole reply, without the white space around it, as the answer to an open question."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        found = state.reply.strip() or None
+        return state.replace(answer=found, reason="" if found else "unread")
+
+
+def reader(name: str) -> Stage:
+    """The reader of this name as commands spell it: `blink_official` is BlinkOfficial. Raises ConfigError."""
+    found = names()
+    if name not in found:
+        raise ConfigError([f"reader: no reader is named {name!r}; there are {', '.join(sorted(found))}"])
+    built: Stage = found[name]()
+    return built
+
+
+def names() -> dict[str, type]:
+    """Every reader of this file by its name in snake case, as `--reader` takes it."""
+    module = sys.modules[__name__]
+    return {reader_name(public): getattr(module, public) for public in __all__}
+
+
+def reader_name(class_name: str) -> str:
+    """`BlinkOfficial` or `eval.readers.BlinkOfficial` as `blink_official`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name.rpartition(".")[2]).lower()
+
+
+def _declared(text: str, letters: str) -> str | None:
+    """The letter of the last declaration, "" where it names several or one beyond the choices, None without one."""
+    found = [match for match in _DECLARED.finditer(text) if _is_letter(match)]
+    if not found:
+        return None
+    last = found[-1]
+    tail = re.match(r"\s*(?:,|/|&|and|or|and/or)\s*\(?([A-Z])\b", text[last.start("after") :])
+    if tail and tail[1] in letters and tail[1] != last["letter"]:
+        return ""
+    return last["letter"] if last["letter"] in letters else ""
+
+
+def _is_letter(match: re.Match[str]) -> bool:
+    """Whether a declared capital stands alone: bracketed, or bare and not the first letter or article of a phrase."""
+    if match["open"]:
+        return bool(match["close"])
+    return bool(re.match(r"$|[.,;:!?\"'”)\n]|\s*(?:$|\n|[-–(]|(?:because|since|as|and|or)\b)", match["after"]))
+
+
+def _bracketed(text: str, letters: str) -> str | None:
+    """The letter in brackets that is alone in the reply, else in the last sentence with one of the last paragraph.
+
+    Lines that open with letters in turn are a list of the choices and say nothing; a negated sentence neither.
+    """
+    lines = [line for line in text.splitlines() if not _LED.match(line + " ")] if _lists(text) else text.splitlines()
+    prose = "\n".join(lines).strip()
+    for part in (prose, prose.rpartition("\n\n")[2]):
+        naming = [s for s in _SENTENCE.split(part) if set(_BRACKETED.findall(s)) & set(letters)]
+        chosen = naming if part is prose else naming[-1:]
+        found = {letter for sentence in chosen for letter in _BRACKETED.findall(sentence)} & set(letters)
+        if len(found) == 1:
+            return None if _NEGATED.search(naming[-1]) else found.pop()
+    return None
+
+
+def _lists(text: str) -> bool:
+    """Whether lines of the reply open with different letters, as where the choices are gone through."""
+    return len({match[1] for line in text.splitlines() if (match := _LED.match(line + " "))}) > 1
+
+
+def _leading(text: str, letters: str) -> str | None:
+    """The letter that opens the reply, unless further lines open with others, as in a list of the choices."""
+    opens = _LED.match(text + " ")
+    return opens[1] if opens and opens[1] in letters and not _lists(text) else None
+
+
+def _named(text: str, choices: list[str]) -> str | None:
+    """The letter of the one choice that the reply begins with, or else of the only one that it names anywhere."""
+    folded = text.casefold()
+    starts = [i for i, choice in enumerate(choices) if choice and re.match(_word(choice) + r"\s*([.,;:!]|$)", folded)]
+    if len(starts) == 1:
+        return ascii_uppercase[starts[0]]
+    found = _mentions(folded, choices)
+    said = [s for s in _SENTENCE.split(folded) if found and re.search(_word(choices[found[0]]), s)]
+    if len(found) != 1 or choices[found[0]].casefold() in _LITTLE or any(_NEGATED.search(s) for s in said):
+        return None
+    return ascii_uppercase[found[0]]
+
+
+def _mentions(text: str, choices: list[str]) -> list[int]:
+    """The numbers of the choices that are named; one inside a longer one that is named too does not count."""
+    held = [(i, choice.casefold()) for i, choice in enumerate(choices) if choice]
+    found = [(i, choice) for i, choice in held if re.search(_word(choice), text)]
+    return [i for i, choice in found if not any(choice != other and choice in other for _, other in found)]
+
+
+def _word(choice: str) -> str:
+    return rf"(?<!\w){re.escape(choice.casefold())}(?!\w)"

@@ -1,0 +1,259 @@
+"""Reads and scores the records of a run: who was right, wrong, unreadable or failed, without any model call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from looktwice.eval.log import failure
+from looktwice.eval.readers import reader_name
+from looktwice.eval.records import Key, PointRow, Record, RunFolder, SampleRow
+from looktwice.pipelines.model import Reply
+from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
+from looktwice.pipelines.state import Stage, State
+
+__all__ = ["Judge", "PointScores", "RunScores", "Score", "Scored", "Verdict", "score_run"]
+
+REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
+"""Why an answer is UNREADABLE."""
+
+
+class Verdict(StrEnum):
+    """What became of one sample: four counts that are kept apart everywhere.
+
+    HIDDEN is no verdict but its absence: an answer was found and there is no key to compare it with.
+    """
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNREADABLE = "unreadable"
+    FAILED = "failed"
+    HIDDEN = "hidden"
+
+
+@dataclass(frozen=True)
+class Score:
+    """A verdict and its value in 0..1 (graded tasks have values between); `group` joins samples that count as one."""
+
+    verdict: Verdict
+    value: float = 0.0
+    group: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.value <= 1.0:
+            raise ValueError(f"a score lies in 0..1, found {self.value}")
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One record, read: the answer and its score.
+
+    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure,
+    `read` says whether the reader found the answer (else a stage gave it), tokens are those of all its calls.
+    """
+
+    sample: str
+    draw: int
+    answer: str | None
+    score: Score
+    reason: str = ""
+    detail: str = ""
+    read: bool = False
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+    @property
+    def verdict(self) -> Verdict:
+        """The verdict of the score."""
+        return self.score.verdict
+
+
+@dataclass(frozen=True)
+class PointScores:
+    """Every sample that a point's task has, and what was scored of it: an empty mapping of draws means missing."""
+
+    point: PointRow
+    samples: Mapping[str, SampleRow]
+    scored: Mapping[str, Mapping[int, Scored]]
+    reader: str = ""
+
+    @property
+    def all(self) -> list[Scored]:
+        """Every scored record of the point."""
+        return [scored for draws in self.scored.values() for scored in draws.values()]
+
+    def draws(self, sample: str) -> list[Scored | None]:
+        """One entry per draw that was asked for; None is a record that is missing."""
+        held = self.scored.get(sample, {})
+        return [held.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in held)))]
+
+    def only(self, samples: set[str]) -> PointScores:
+        """The same for some of the samples: a slice."""
+        kept = {name: row for name, row in self.samples.items() if name in samples}
+        return replace(self, samples=kept, scored={name: self.scored[name] for name in self.scored if name in samples})
+
+
+@dataclass(frozen=True)
+class RunScores:
+    """A run folder, scored: the points in the order in which they were asked."""
+
+    folder: RunFolder
+    points: tuple[PointScores, ...]
+
+    @property
+    def name(self) -> str:
+        """The run's name, which is its folder's."""
+        return self.folder.path.resolve().name
+
+
+def score_run(folder: RunFolder, reader: Stage | None = None) -> RunScores:
+    """Read and score every record of a run. `reader` stands in for the reader that the run's configuration names.
+
+    Raises RunError for a folder that is none. A reader that raises makes that one record FAILED.
+    """
+    by_point: dict[str, dict[Key, Record]] = {name: {} for name in folder.points}
+    for key, record in folder.records().items():
+        by_point.setdefault(record.point, {})[key] = record
+    tasks: dict[str, dict[str, SampleRow]] = {}
+    for (task, name), row in folder.samples.items():
+        tasks.setdefault(task, {})[name] = row
+    points = [
+        _score_point(folder, point, by_point[point.id], tasks.get(point.task_id, {}), reader)
+        for point in folder.points.values()
+    ]
+    return RunScores(folder, tuple(points))
+
+
+def _score_point(
+    folder: RunFolder,
+    point: PointRow,
+    records: Mapping[Key, Record],
+    samples: Mapping[str, SampleRow],
+    override: Stage | None,
+) -> PointScores:
+    judge = Judge(folder, override or configured_reader(point))
+    scored: dict[str, dict[int, Scored]] = {name: {} for name in samples}
+    for record in records.values():
+        if record.sample in samples:
+            scored[record.sample][record.draw] = judge(record, samples[record.sample])
+    read = any(entry.read or entry.reason == "unread" for draws in scored.values() for entry in draws.values())
+    return PointScores(point, samples, scored, reader_name(type(judge.reader).__name__) if read else "")
+
+
+def configured_reader(point: PointRow) -> Stage:
+    """The reader that the run's configuration names, or `Choice` where it names none. Raises what `build` raises."""
+    if not point.read:
+        from looktwice.eval.log import failure
+from looktwice.eval.readers import Choice
+
+        return Choice()
+    from looktwice.pipelines.build import build
+
+    built: Stage = build(point.read)
+    return built
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What reading a record brought, before it is compared with the key."""
+
+    verdict: Verdict | None = None
+    answer: str | None = None
+    reason: str = ""
+    detail: str = ""
+    read: bool = False
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Reads records with one reader, which may call no model, and compares what it finds with the keys."""
+
+    folder: RunFolder
+    reader: Stage
+    model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
+
+    def __call__(self, record: Record, row: SampleRow) -> Scored:
+        """One record, scored. What the reader raises makes this record FAILED, and no other."""
+        replies = record.replies
+        found = self._find(record, row, replies)
+        tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
+        score = _judged(found, row)
+        return Scored(record.sample, record.draw, found.answer, score, found.reason, found.detail, found.read, *tokens)
+
+    def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
+        if record.error:
+            return _Found(Verdict.FAILED, detail=record.error)
+        if record.sample_sha and record.sample_sha != row.sha:
+            return _Found(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
+        letters = _letters(row)
+        if letters and row.answer is not None and row.answer not in letters:
+            return _Found(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
+        if record.answer is not None:
+            return _given(record.answer, letters)
+        return _unanswered(record, replies) or self._read(record, row, replies)
+
+    def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
+        try:
+            sample = row.without_pixels(self.folder.blobs)
+            state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
+            after = step("read", self.reader, state, Door(self.model, record.sample))
+        except StageFailed as exc:
+            return _Found(Verdict.FAILED, detail=failure(exc.__cause__ or exc))
+        except (OSError, ValueError, KeyError, TypeError) as exc:
+            return _Found(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
+        if after.answer is not None:
+            return _Found(answer=after.answer, read=True)
+        cut = replies[-1].finish == "length"
+        return _Found(Verdict.UNREADABLE, reason="cut_off" if cut else _reason(after.reason), detail=after.reason)
+
+
+def _unanswered(record: Record, replies: list[Reply]) -> _Found | None:
+    """Why there is nothing to read, or None where there is."""
+    last = replies[-1] if replies else None
+    if record.reason or last is None:
+        reason = _reason(record.reason)
+        return _Found(Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered")
+    if last.finish == "filter":
+        return _Found(Verdict.UNREADABLE, reason="filtered", detail=last.text)
+    if last.refusal:
+        return _Found(Verdict.UNREADABLE, reason="refused", detail=last.refusal)
+    if not last.text.strip():
+        return _Found(Verdict.UNREADABLE, reason="cut_off" if last.finish == "length" else "empty")
+    return None
+
+
+def _given(answer: str, letters: tuple[str, ...]) -> _Found:
+    """An answer that a stage set; one beyond the choices is nobody's choice, so it is not WRONG but UNREADABLE."""
+    if letters and answer.strip() not in letters:
+        said = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
+        return _Found(Verdict.UNREADABLE, answer, "unread", said)
+    return _Found(answer=answer)
+
+
+def _judged(found: _Found, row: SampleRow) -> Score:
+    group = str(row.meta.get("group", ""))
+    if found.verdict is not None or found.answer is None:
+        return Score(found.verdict or Verdict.UNREADABLE, 0.0, group)
+    if row.answer is None:
+        return Score(Verdict.HIDDEN, 0.0, group)
+    right = _same(found.answer, row.answer, bool(row.sample["choices"]))
+    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
+
+
+def _same(answer: str, key: str, letter: bool) -> bool:
+    """Letters must be equal; texts may differ in case and white space."""
+    if letter:
+        return answer.strip() == key
+    return " ".join(answer.casefold().split()) == " ".join(key.casefold().split())
+
+
+def _reason(said: str) -> str:
+    kind = said.partition(":")[0].strip()
+    return kind if kind in REASONS else "unread"
+
+
+def _letters(row: SampleRow) -> tuple[str, ...]:
+    choices: list[Any] = row.sample["choices"]
+    return tuple(chr(ord("A") + number) for number in range(len(choices)))

@@ -1,0 +1,105 @@
+"""What `looktwice show` does: one sample of a run, gone through again with its recorded replies and no model."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.pages import page, words
+from looktwice.eval.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.task import TaskError
+from looktwice.pipelines.build import Binder, ConfigError, Scope
+from looktwice.pipelines.model import Reply
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
+from looktwice.pipelines.points import Plan
+from looktwice.pipelines.replay import ReplayCalls, request_digest
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+
+__all__ = ["images_of", "shown"]
+
+
+def shown(run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = ()) -> Iterator[str]:
+    """Write the page of one sample and say the same in lines. Raises RunError.
+
+    The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
+    """
+    folder = RunFolder(run)
+    rows = [row for row in folder.samples.values() if row.id == sample]
+    if not rows:
+        ids = sorted({row.id for row in folder.samples.values()})
+        raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
+    records = {key[0]: record for key, record in folder.records().items() if key[1] == sample}
+    for row in rows:
+        points = [p for p in folder.points.values() if p.task_id == row.task and p.id in records]
+        again = [_again(folder, point, row, records[point.id], plugins) for point in points]
+        labelled = [(_label(p), state, error) for p, (state, error) in zip(points, again, strict=True)]
+        path = out or run / "show" / f"{sample.replace('/', '_')}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
+        yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
+        for label, state, error in labelled:
+            yield label
+            yield from words(state)
+            yield from ([f"  FAILED: {error.splitlines()[0]}"] if error else [])
+        yield f"page: {path}"
+
+
+def images_of(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
+    """A function (task id, sample id) -> the sample's own images, as long as the task's data is there."""
+    tasks = {point.task_id: point.task for point in plan.points}
+    found: dict[str, dict[str, Sample]] = {}
+
+    def images(task_id: str, sample: str) -> tuple[Picture, ...]:
+        if task_id not in found:
+            found[task_id] = {item.sample.id: item.sample for item in tasks[task_id]} if task_id in tasks else {}
+        there = found[task_id].get(sample)
+        return there.images if there else ()
+
+    return images
+
+
+def _again(
+    folder: RunFolder, point: PointRow, row: SampleRow, record: Record, plugins: Sequence[str]
+) -> tuple[State, str]:
+    """The state after all stages, called with the record's own replies, and the error where a stage failed."""
+    binder = Binder(Scope(Path("/"), (), tuple(plugins)))
+    sample = _sample(folder, point, row, binder)
+    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
+    if None in stages.values():
+        raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
+    door = Door(_replayed(folder, record), sample.id)
+    state = State.start(sample, point.seed, record.draw)
+    for slot, stage in stages.items():
+        try:
+            state = step(slot, stage, state, door)
+        except StageFailed as exc:
+            return exc.state, record.error or f"{type(exc.__cause__).__name__}: {exc.__cause__}"
+    return state, record.error
+
+
+def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
+    task = binder.node(point.spec["task"], "task")
+    try:
+        found = next((item.sample for item in task or () if item.sample.id == row.id), None)
+    except TaskError:
+        found = None
+    return found if found is not None and found.sha == row.sha else row.without_pixels(folder.blobs)
+
+
+def _replayed(folder: RunFolder, record: Record) -> Any:
+    replies: dict[str, list[Reply]] = defaultdict(list)
+    for call in record.calls:
+        if call.get("reply"):
+            sent = [json.loads(folder.blobs.get(sha)) for sha in call["messages"]]
+            replies[request_digest(sent, call["draw"], call.get("want", {}))].append(Reply.from_dict(call["reply"]))
+    return ReplayCalls(replies) if replies else NoModel("the record holds no reply to this call")
+
+
+def _label(point: PointRow) -> str:
+    changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
+    return point.contestant + (f" [{changes}]" if changes else "")

@@ -1,0 +1,229 @@
+"""The long table of one or several runs, and how it is shown on a terminal, in a notebook and as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from looktwice.eval.labels import baseline_of, contestant_label, task_label
+from looktwice.eval.metrics import COLUMNS, Row, compared, floors, mean_over_tasks, measured, pooled
+from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.score import PointScores, RunScores, score_run
+from looktwice.eval.stats import holm
+from looktwice.pipelines.state import Stage
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+__all__ = ["Row", "Table", "console_table", "table", "tabled"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then what needs no looking.
+
+    `scores` are what the rows were made from. A notebook and `print` show the accuracy of every point.
+    """
+
+    rows: tuple[Row, ...]
+    scores: tuple[RunScores, ...] = field(default=(), repr=False)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def where(self, **fields: Any) -> Table:
+        """The rows whose fields have these values, such as `metric="accuracy", slice=""`."""
+        return replace(self, rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())))
+
+    @property
+    def csv(self) -> str:
+        """The columns of report.csv, a header and a line per row; empty where a value does not apply."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for row in self.rows:
+            writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+        return out.getvalue()
+
+    def __repr__(self) -> str:
+        from rich.console import Console
+
+        console = Console(file=io.StringIO(), width=140)
+        console.print(console_table(self))
+        return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
+
+    def _repr_html_(self) -> str:
+        from looktwice.eval.pages import html_table
+
+        return html_table(self)
+
+    def _repr_markdown_(self) -> str:
+        from looktwice.eval.pages import markdown_table
+
+        return markdown_table(self)
+
+
+def table(runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = ()) -> Table:
+    """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError."""
+    paths = [runs] if isinstance(runs, str | Path) else list(runs)
+    return tabled([score_run(RunFolder(Path(path)), reader) for path in paths], by)
+
+
+def tabled(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
+    """The table of runs that are scored already. Raises RunError for a field `by` that no sample has."""
+    known = {name for run in runs for scores in run.points for row in scores.samples.values() for name in row.meta}
+    for name in by:
+        if name not in known:
+            raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")
+    return Table(tuple(row for run in runs for row in _run_rows(run, by)), tuple(runs))
+
+
+def _run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
+    points = {scores.point.id: scores for scores in run.points}
+    rows = {point: _point_rows(run, scores, points) for point, scores in points.items()}
+    rows = _corrected(rows)
+    of: dict[str, list[PointScores]] = defaultdict(list)
+    for scores in run.points:
+        of[contestant_label(scores.point)].append(scores)
+    out: list[Row] = []
+    for held in of.values():
+        mine = [row for scores in held for row in rows[scores.point.id]]
+        out += mine + _means(mine, held, points) + [row for scores in held for row in _slices(run, scores, by)]
+    return out + _floor_rows(run, by)
+
+
+def _plain(run: RunScores, scores: PointScores, part: str = "") -> Row:
+    point = scores.point
+    facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
+    names = (run.name, point.id, contestant_label(point), task_label(point), part)
+    return Row(*names, metric="accuracy", value=None, reader=scores.reader, **facts)  # type: ignore[arg-type]
+
+
+def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScores]) -> list[Row]:
+    rows = measured(scores, _plain(run, scores))
+    rival = baseline_of(scores.point, [other.point for other in points.values()])
+    if rival is not None:
+        rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], contestant_label(rival))
+    return rows
+
+
+def _corrected(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
+    """Holm's correction over all comparisons of a run, one per point."""
+    tested = [point for point, held in rows.items() if held[0].p is not None]
+    adjusted = holm([rows[point][0].p or 0.0 for point in tested])
+    for point, p in zip(tested, adjusted, strict=True):
+        rows[point] = [replace(rows[point][0], p_holm=p), *rows[point][1:]]
+    return rows
+
+
+def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, PointScores]) -> list[Row]:
+    """A contestant's macro and micro rows; the micro accuracy has the paired test over all its tasks."""
+    names, out = [scores.point.task for scores in held], []
+    everyone = [other.point for other in points.values()]
+    for metric in ("accuracy", "accuracy_answered", "coverage"):
+        alike = [row for row in rows if row.metric == metric]
+        out += [mean_over_tasks(alike, names), pooled(alike, names)]
+    rivals = [(scores, baseline_of(scores.point, everyone)) for scores in held]
+    pairs = [(scores, points[rival.id]) for scores, rival in rivals if rival is not None]
+    if len(pairs) == len(held):
+        labels = dict.fromkeys(contestant_label(rival.point) for _, rival in pairs)
+        out[1] = compared(pairs).fill(out[1], ", ".join(labels))
+        out[0] = replace(out[0], against=out[1].against)
+    return out
+
+
+def _slices(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[Row]:
+    for part, names in _parts(scores, by):
+        yield from measured(scores.only(names), _plain(run, scores, part))
+
+
+def _parts(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, set[str]]]:
+    for name in by:
+        values: dict[str, set[str]] = defaultdict(set)
+        for sample, row in scores.samples.items():
+            values[str(row.meta.get(name, ""))].add(sample)
+        yield from ((f"{name}={value}", held) for value, held in sorted(values.items()))
+
+
+def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
+    """Majority and chance, once for each task, for its slices, and over the tasks."""
+    tasks = {scores.point.task_id: scores for scores in run.points}
+    whole: dict[str, list[tuple[Row, str]]] = defaultdict(list)
+    sliced: list[Row] = []
+    for scores in tasks.values():
+        for row in floors(scores, _plain(run, scores)):
+            whole[row.contestant].append((row, scores.point.task))
+        for part, names in _parts(scores, by):
+            sliced += floors(scores.only(names), _plain(run, scores, part))
+    out: list[Row] = []
+    for held in whole.values():
+        rows, names_ = [row for row, _ in held], [name for _, name in held]
+        means = [mean_over_tasks(rows, names_), pooled(rows, names_)]
+        if rows[0].right is None:  # a level, not a measurement: it has no interval
+            means = [replace(mean, low=None, high=None) for mean in means]
+        out += [*rows, *means]
+    return out + sliced
+
+
+def console_table(shown: Table) -> RichTable:
+    """The accuracy of every point with its interval, counts and comparison, for a terminal."""
+    from rich.table import Table as RichTable
+
+    rows = shown.where(metric="accuracy").rows
+    split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
+    caption = f"split: {split} | labels: {labels} | reader: {readers} | accuracy = right/n over all four counts, 95 %"
+    out = RichTable(caption=caption, caption_justify="left", header_style="bold")
+    columns = ["task", "contestant", "accuracy %", "interval", "n", "right", "wrong", "unread.", "failed", "delta", "p"]
+    for name in columns + (["missing"] if any(row.missing for row in rows) else []):
+        out.add_column(name, justify="left" if name in ("task", "contestant") else "right", overflow="fold")
+    for task in dict.fromkeys(row.task + (f" {row.slice}" if row.slice else "") for row in ordered(rows)):
+        for row in (row for row in rows if row.task + (f" {row.slice}" if row.slice else "") == task):
+            out.add_row(*_console_cells(row, task)[: len(out.columns)])
+        out.add_section()
+    return out
+
+
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """Tasks in their order, with macro and micro at the end."""
+    return sorted(rows, key=lambda row: ("macro", "micro").index(row.task) + 1 if row.task in ("macro", "micro") else 0)
+
+
+def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
+    """A share as a percentage, empty for None."""
+    return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
+
+
+def shown_p(p: float | None) -> str:
+    """A p-value to the precision that one reads."""
+    return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def interval(row: Row) -> str:
+    """The interval in percent."""
+    return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
+
+
+def _console_cells(row: Row, task: str) -> list[str]:
+    counts = ["" if count is None else str(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
+    value = percent(row.value) or ("hidden key" if row.hidden else "-")
+    cells = [task, row.contestant, value, interval(row), str(row.n), *counts]
+    return [*cells, percent(row.delta, sign=True), shown_p(row.p), str(row.missing) if row.missing else ""]
+
+
+def _facts(rows: Sequence[Row], name: str) -> str:
+    found = dict.fromkeys(part for row in rows for part in str(getattr(row, name)).split("; ") if part)
+    return ", ".join(found) or "-"
+
+
+def _cell(value: Any) -> Any:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else value

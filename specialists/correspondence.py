@@ -1,0 +1,135 @@
+"""Which of the lettered points shows the same place as the reference, told from matches between the two images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.protocols import Matcher, NoEvidence
+from looktwice.specialists.results import Matches
+
+__all__ = ["MatchedPoint"]
+
+XY = NDArray[np.float64]
+LEAST = {"homography": 4, "affine": 3, "nearest": 1}
+
+
+@dataclass(frozen=True)
+class MatchedPoint:
+    """Carries the reference point of image 0 into image 1 and answers the candidate nearest to where it lands.
+
+    The candidates are the points on image 1 that are labelled with the sample's letters. `transfer` says how:
+    "homography" fits one plane to all matches (RANSAC); "affine" fits an affine map to the `neighbors` matches
+    nearest to the reference (RANSAC), which follows scenes with depth; "nearest" takes over the shift of the one
+    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the distances to the
+    nearest and second nearest candidate.
+
+    Abstains where there are fewer than `min_matches` matches or matches that agree with the fit, where the
+    reference or a candidate is missing, and at a tie.
+    """
+
+    matcher: Matcher
+    transfer: Literal["homography", "affine", "nearest"] = "affine"
+    min_matches: int = 6
+    neighbors: int = 16
+    tolerance: float = 3.0
+    reference: str = "REF"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        least = LEAST[self.transfer]
+        if self.min_matches < least:
+            raise ValueError(
+                f"transfer {self.transfer!r} needs min_matches of {least} or more, found {self.min_matches}"
+            )
+        if self.transfer == "affine" and self.neighbors < self.min_matches:
+            raise ValueError(f"neighbors ({self.neighbors}) must not be fewer than min_matches ({self.min_matches})")
+        if not self.tolerance > 0:
+            raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        try:
+            reference, candidates = self._marked(state.sample)
+            matches = self.matcher(state.sample.images[0].pixels, state.sample.images[1].pixels)
+            x, y = self.carry(reference, matches)
+        except NoEvidence as exc:
+            return state.abstain(str(exc))
+        away = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
+        first, second = sorted(away, key=lambda letter: away[letter])[:2]
+        if away[first] == away[second]:
+            return state.abstain(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
+        return state.replace(answer=first, reason="", confidence=1 - away[first] / away[second])
+
+    def carry(self, reference: XY, matches: Matches) -> XY:
+        """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises NoEvidence."""
+        if len(matches) < self.min_matches:
+            raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
+        carry: dict[str, Callable[[XY, Matches], XY]] = {
+            "homography": self._by_homography,
+            "affine": self._by_affine,
+            "nearest": _by_nearest,
+        }
+        landed = carry[self.transfer](reference, matches)
+        if not np.isfinite(landed).all():
+            raise NoEvidence("the fitted map throws the reference point to infinity")
+        return landed
+
+    def _by_homography(self, reference: XY, matches: Matches) -> XY:
+        fit, agree = cv2.findHomography(matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance)
+        matrix = self._supported(fit, agree)
+        x, y, w = matrix @ (*reference, 1.0)
+        if w <= 0:  # beyond the horizon of the fitted plane
+            return np.full(2, np.nan)
+        return np.array([x / w, y / w])
+
+    def _by_affine(self, reference: XY, matches: Matches) -> XY:
+        near = matches[_by_distance(reference, matches)[: self.neighbors]]
+        fit, agree = cv2.estimateAffine2D(near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance)
+        landed: XY = self._supported(fit, agree) @ (*reference, 1.0)
+        return landed
+
+    def _supported(self, fit: object, agree: object) -> XY:
+        """The fitted matrix, if enough matches agree with it."""
+        count = 0 if fit is None else int(np.count_nonzero(np.asarray(agree)))
+        if count < self.min_matches:
+            raise NoEvidence(f"{count} matches agree on one map, at least {self.min_matches} are needed")
+        return np.asarray(fit, np.float64)
+
+    def _marked(self, sample: Sample) -> tuple[XY, dict[str, Point]]:
+        """The reference (2,) and the candidates by letter."""
+        if len(sample.images) < 2 or len(sample.letters) < 2:
+            raise NoEvidence(
+                f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each are needed"
+            )
+        references = [m for m in sample.on(0) if isinstance(m, Point) and m.label == self.reference]
+        if len(references) != 1:
+            raise NoEvidence(f"{len(references) or 'no'} points {self.reference!r} are on image 0, one should be")
+        points = {mark.label: mark for mark in sample.on(1) if isinstance(mark, Point)}
+        missing = [letter for letter in sample.letters if letter not in points]
+        if missing:
+            raise NoEvidence(f"no point {', '.join(missing)} on image 1")
+        return np.array(references[0].center), {letter: points[letter] for letter in sample.letters}
+
+
+def _by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:
+    """Row numbers of the matches, the one nearest to the reference in image 0 first."""
+    order: NDArray[np.intp] = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
+    return order
+
+
+def _by_nearest(reference: XY, matches: Matches) -> XY:
+    nearest = _by_distance(reference, matches)[0]
+    landed: XY = reference + matches.xy1[nearest] - matches.xy0[nearest]
+    return landed

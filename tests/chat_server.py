@@ -1,0 +1,252 @@
+"""A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails when told to.
+
+`python chat_server.py --log FILE` prints `port N`. Every answer follows from a hash of the request. Words in the last
+user's text ask for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail, `--first
+429,500` the first requests. GET /stats gives the counts and the Authorization headers seen.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+Json = dict[str, Any]
+FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
+
+
+def text_of(body: Json) -> str:
+    """The last user's words."""
+    for message in reversed(body["messages"]):
+        if message["role"] == "user":
+            content = message["content"]
+            parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            return "\n".join(part["text"] for part in parts if part["type"] == "text")
+    return ""
+
+
+def number_of(body: Json, salt: str = "") -> int:
+    """A number that follows from the request."""
+    return int(hashlib.sha256((salt + json.dumps(body, sort_keys=True)).encode()).hexdigest()[:12], 16)
+
+
+def completion(body: Json) -> Json:
+    """A chat completion whose letter follows from the request."""
+    text = f"({'ABCD'[number_of(body) % 4]})"
+    message: Json = {"role": "assistant", "content": text, "refusal": None}
+    choice: Json = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    if body.get("logprobs"):
+        top = [{"token": t, "logprob": -1.0 - i, "bytes": None} for i, t in enumerate(("(B", "(C"))]
+        token = {"token": "(A", "logprob": -0.5, "bytes": None, "top_logprobs": top[: body.get("top_logprobs", 0)]}
+        choice["logprobs"] = {"content": [token], "refusal": None}
+    usage = {"prompt_tokens": 100, "completion_tokens": 7, "total_tokens": 107}
+    return {
+        "id": f"chatcmpl-{number_of(body):x}",
+        "object": "chat.completion",
+        "created": 1,
+        "model": f"{body['model']}-2026",
+        "system_fingerprint": "fp_test",
+        "choices": [choice],
+        "usage": usage,
+    }
+
+
+def edited(body: Json, finish: str = "stop", usage: Json | None = None, **message: Any) -> web.Response:
+    """The completion with other fields in its message."""
+    whole = completion(body)
+    whole["choices"][0]["message"].update(message)
+    whole["choices"][0]["finish_reason"] = finish
+    whole["usage"].update(usage or {})
+    return web.json_response(whole)
+
+
+def refused(status: int, message: str, code: str | None = None, **headers: str) -> web.Response:
+    """An error in OpenAI's shape."""
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
+    return web.json_response({"error": error}, status=status, headers=headers)
+
+
+CALL = {"id": "call_7", "type": "function", "function": {"name": "zoom", "arguments": '{"x": 1}'}}
+THOUGHT = {"completion_tokens_details": {"reasoning_tokens": 5}, "prompt_tokens_details": {"cached_tokens": 64}}
+BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
+    "#filter": lambda b: edited(b, "content_filter", content=None),
+    "#400filter": lambda b: refused(400, "The response was filtered", "content_filter"),
+    "#length": lambda b: edited(b, "length", content="It is mostly"),
+    "#empty": lambda b: edited(b, content=""),
+    "#refusal": lambda b: edited(b, content=None, refusal="I cannot help with that."),
+    "#reasoning": lambda b: edited(b, reasoning_content="Let me look.", usage=THOUGHT),
+    "#openrouter": lambda b: edited(b, reasoning="Let me see."),
+    "#think": lambda b: edited(b, content="<think>hm</think>(A)"),
+    "#parts": lambda b: edited(
+        b, content=[{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "(D)"}]
+    ),
+    "#tool": lambda b: edited(b, "tool_calls", content=None, tool_calls=[CALL]),
+    "#stoptool": lambda b: edited(b, "stop", content=None, tool_calls=[{"function": CALL["function"]}]),
+    "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
+    "#half": lambda b: edited(b, content="half \ud83d"),
+    "#aborted": lambda b: edited(b, "abort", content="It is"),
+    "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
+    "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),
+    "#404": lambda b: web.json_response({"detail": "Not Found"}, status=404),
+    "#ollama": lambda b: web.json_response({"error": "model 'm' not found, try pulling it first"}, status=404),
+    "#gemini": lambda b: web.json_response([{"error": {"code": 400, "message": "API key not valid"}}], status=400),
+    "#quota": lambda b: refused(429, "You exceeded your current quota", "insufficient_quota"),
+    "#late": lambda b: refused(429, "Come back tomorrow", **{"Retry-After": "86400"}),
+    "#inside": lambda b: web.json_response({"error": {"code": 502, "message": "Provider returned error"}}),
+    "#redirect": lambda b: web.Response(status=307, headers={"Location": "http://127.0.0.1:9/v1/chat/completions"}),
+}
+
+
+class Server:
+    """The handlers and what they have seen."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args = args
+        self.log = os.open(args.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if args.log else None
+        self.first: list[str] = [each for each in args.first.split(",") if each]
+        self.shares = [(kind, float(share)) for kind, _, share in (each.partition("=") for each in args.fail)]
+        self.attempts: Counter[int] = Counter()
+        self.authorizations: set[str | None] = set()
+        self.requests = self.replies = self.in_flight = self.most = 0
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """One request: log, wait, fail or answer."""
+        raw = await request.read()
+        self.requests += 1
+        self.in_flight += 1
+        self.most = max(self.most, self.in_flight)
+        self.authorizations.add(request.headers.get("Authorization"))
+        if self.log is not None:
+            os.write(self.log, raw + b"\n")
+        try:
+            await asyncio.sleep(self.args.delay)
+            return await self.answer(request, json.loads(raw))
+        finally:
+            self.in_flight -= 1
+
+    async def answer(self, request: web.Request, body: Json) -> web.StreamResponse:
+        """The failure that is due, the behaviour that the text names, or a completion."""
+        failure = self.due(body)
+        if failure:
+            return await self.fail(request, failure)
+        text = text_of(body)
+        self.replies += 1
+        for word, behaviour in BEHAVIOURS.items():
+            if word in text.split():
+                return behaviour(body)
+        return web.json_response(completion(body))
+
+    def due(self, body: Json) -> str | None:
+        """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its share."""
+        if self.first:
+            return self.first.pop(0) or None
+        word = next((w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None)
+        if word in FAILURES:
+            return word
+        number = number_of(body)
+        self.attempts[number] += 1
+        if self.attempts[number] == 1:
+            for kind, share in self.shares:
+                if number_of(body, kind) % 1000 < share * 1000:
+                    return kind
+        return None
+
+    async def fail(self, request: web.Request, kind: str) -> web.StreamResponse:
+        """Break off, send half a body, send no JSON, or refuse with a status."""
+        if kind == "ok":
+            return web.json_response(completion(await request.json()))
+        if kind == "garbage":
+            return web.Response(text="<html>Welcome</html>", content_type="text/html")
+        if kind in ("reset", "drop"):
+            if kind == "drop":
+                half = web.StreamResponse(headers={"Content-Length": "500", "Content-Type": "application/json"})
+                await half.prepare(request)
+                await half.write(b'{"choices": [')
+            if request.transport is not None:
+                request.transport.abort()
+            return web.Response()
+        named = {"Retry-After": self.args.retry_after} if self.args.retry_after and kind in ("429", "503") else {}
+        return refused(int(kind), "busy", **named)
+
+    async def stats(self, request: web.Request) -> web.Response:
+        """What was seen up to now."""
+        seen = sorted(self.authorizations, key=str)
+        counts = {"requests": self.requests, "replies": self.replies, "most_in_flight": self.most}
+        return web.json_response(counts | {"authorizations": seen})
+
+    async def serve(self) -> None:
+        """Listen on a free port of this machine until killed."""
+        app = web.Application(client_max_size=1 << 28)
+        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_get("/stats", self.stats)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", self.args.port)
+        await site.start()
+        sys.stdout.write(f"port {runner.addresses[0][1]}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+class ChatServer:
+    """The running server as a test sees it."""
+
+    def __init__(self, port: int, log: Path | None) -> None:
+        self.root = f"http://127.0.0.1:{port}"
+        self.url = f"{self.root}/v1"
+        self.log = log
+
+    @property
+    def stats(self) -> Json:
+        """requests, replies, most_in_flight, authorizations."""
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(f"{self.root}/stats", timeout=10) as answer:
+            return dict(json.loads(answer.read()))
+
+    @property
+    def bodies(self) -> list[Json]:
+        """Every request body in order of arrival."""
+        return [json.loads(line) for line in self.log.read_bytes().splitlines()] if self.log else []
+
+
+@contextlib.contextmanager
+def chat_server(log: Path | None = None, *flags: str) -> Iterator[ChatServer]:
+    """Start the server process; it is killed at the end."""
+    named = ["--log", str(log)] if log else []
+    command = [sys.executable, str(Path(__file__).resolve()), *named, *flags]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            word, _, port = process.stdout.readline().partition(" ")
+            assert word == "port", "the server did not start"
+            yield ChatServer(int(port), log)
+        finally:
+            process.kill()
+
+
+def main() -> None:
+    """Read the flags and serve."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    env = os.environ.get
+    parser.add_argument("--port", type=int, default=int(env("CHAT_PORT", "0")))
+    parser.add_argument("--log", default=env("CHAT_LOG", ""), help="file to which every request body is appended")
+    parser.add_argument("--delay", type=float, default=float(env("CHAT_DELAY", "0")), help="seconds before an answer")
+    parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
+    parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
+    parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(Server(parser.parse_args()).serve())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""Pictures: what a person sees is what the model is sent, and nobody writes into it."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageCms
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+
+RAMP = np.zeros((20, 40, 3), np.uint8)
+RAMP[:, 20:] = (200, 100, 50)
+RAMP[:5, :5] = 255
+
+
+NOISE = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+
+
+def encoded(image: Image.Image, kind: str, **options: Any) -> bytes:
+    out = io.BytesIO()
+    image.save(out, kind, **options)
+    return out.getvalue()
+
+
+def rotated_jpeg() -> bytes:
+    """RAMP as a camera on its side stores it: turned, with the EXIF word that turns it back."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return encoded(Image.fromarray(np.rot90(RAMP)), "JPEG", quality=100, subsampling=0, exif=exif)
+
+
+def rgba_png() -> bytes:
+    """RAMP where it is bright; where it is black, transparent with garbage behind."""
+    alpha = np.where(RAMP.any(axis=2), 255, 0).astype(np.uint8)
+    hidden = np.where(alpha[:, :, None] == 0, (1, 222, 3), RAMP).astype(np.uint8)
+    return encoded(Image.fromarray(np.dstack([hidden, alpha])), "PNG")
+
+
+def cmyk_jpeg() -> bytes:
+    return encoded(Image.fromarray(RAMP).convert("CMYK"), "JPEG", quality=100, subsampling=0)
+
+
+def deep_png() -> bytes:
+    ok, data = cv2.imencode(".png", RAMP[:, :, 0].astype(np.uint16) * 257)
+    assert ok
+    return data.tobytes()
+
+
+def deep_rgb_png() -> bytes:
+    ok, data = cv2.imencode(".png", RAMP[:, :, ::-1].astype(np.uint16) * 257)
+    assert ok
+    return data.tobytes()
+
+
+GREY = np.repeat(RAMP[:, :, :1], 3, axis=2)
+ON_WHITE = np.where(RAMP.any(axis=2, keepdims=True), RAMP, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("data", "seen", "note"),
+    [
+        (encoded(Image.fromarray(RAMP), "PNG"), RAMP, ""),
+        (encoded(Image.fromarray(RAMP), "JPEG", quality=100, subsampling=0), RAMP, ""),
+        (encoded(Image.fromarray(RAMP), "WEBP", lossless=True), RAMP, ""),
+        (encoded(Image.fromarray(RAMP[:, :, 0]), "PNG"), GREY, ""),
+        (rotated_jpeg(), RAMP, "EXIF"),
+        (rgba_png(), ON_WHITE, "white"),
+        (deep_png(), GREY, "16 bit"),
+        (deep_rgb_png(), RAMP, "16 bit"),
+        (cmyk_jpeg(), RAMP, "CMYK"),
+        (encoded(Image.fromarray(RAMP).quantize(16), "PNG"), RAMP, "P converted"),
+        (encoded(Image.fromarray(RAMP), "BMP"), RAMP, "BMP"),
+        (encoded(Image.fromarray(RAMP), "TIFF"), RAMP, "TIFF"),
+        (encoded(Image.fromarray(RAMP), "GIF"), RAMP, "GIF"),
+    ],
+    ids=["png", "jpeg", "webp", "grey", "exif", "rgba", "16bit", "16bit-rgb", "cmyk", "palette", "bmp", "tiff", "gif"],
+)
+def test_the_model_is_sent_what_a_person_sees(data: bytes, seen: np.ndarray[Any, Any], note: str) -> None:
+    picture = Picture.encoded(data, "made.img")
+    assert picture.size == (40, 20)
+    np.testing.assert_allclose(picture.pixels.astype(int), seen.astype(int), atol=12)
+    payload = picture.payload
+    if note:
+        assert note in payload.note
+        np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(payload.data))), picture.pixels)
+    else:
+        assert payload.data == data
+        assert payload.note == ""
+
+
+def test_marks_stay_in_place_on_a_turned_photograph() -> None:
+    picture = Picture.encoded(rotated_jpeg())
+    state = State.start(Sample("s", "?", (picture,), marks=(Point("A", 30, 10),)))
+    (place,) = state.views[0].to_view(Point("A", 30, 10))
+    x, y = place.center
+    np.testing.assert_allclose(state.views[0].pixels[int(y), int(x)], (200, 100, 50), atol=6)
+
+
+def test_a_colour_profile_is_converted() -> None:
+    lab = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB"))
+    data = encoded(Image.fromarray(RAMP), "PNG", icc_profile=lab.tobytes())
+    assert "profile" in Picture.encoded(data).payload.note
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB"))
+    data = encoded(Image.fromarray(RAMP), "PNG", icc_profile=srgb.tobytes())
+    assert Picture.encoded(data).payload.data == data
+
+
+def test_writing_into_a_view_raises() -> None:
+    view = State.start(Sample("s", "?", (Picture(np.zeros((20, 20, 3), np.uint8)),))).views[0]
+    with pytest.raises(ValueError, match="read-only"):
+        view.pixels[0, 0] = 1
+    with pytest.raises(cv2.error):
+        cv2.circle(view.pixels, (5, 5), 3, (255, 0, 0))
+    decoded = Picture.encoded(encoded(Image.fromarray(RAMP), "PNG"))
+    with pytest.raises(ValueError, match="read-only"):
+        decoded.pixels[0, 0] = 1
+
+
+def test_pixels_given_are_not_shared_with_the_giver() -> None:
+    mine = np.zeros((4, 4, 3), np.uint8)
+    picture = Picture(mine)
+    mine[0, 0] = 255
+    assert picture.pixels[0, 0].max() == 0
+    whole = np.zeros((8, 4, 3), np.uint8)
+    part = whole[:4]
+    part.flags.writeable = False
+    cut = Picture(part)
+    whole[:] = 7
+    assert cut.pixels.max() == 0
+
+
+def bomb() -> bytes:
+    """A PNG header that claims 40,000 x 40,000 pixels."""
+
+    def chunk(kind: bytes, body: bytes) -> bytes:
+        return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+
+    head = struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda tmp: Picture.open(tmp / "none.png"), "none.png.*cannot be read"),
+        (lambda tmp: Picture.encoded(b"not an image at all", "words.jpg"), "words.jpg.*not an image"),
+        (lambda tmp: Picture.encoded(b"", "empty.jpg"), "empty.jpg.*not an image"),
+        (
+            lambda tmp: Picture.encoded(encoded(Image.fromarray(NOISE), "JPEG")[:-2000], "cut.jpg"),
+            "cut.jpg.*breaks off",
+        ),
+        (lambda tmp: Picture.encoded(bomb(), "bomb.png"), "bomb.png.*too many pixels"),
+        (lambda tmp: Picture(np.zeros((4, 4), np.uint8)), "HxWx3"),
+        (lambda tmp: Picture(np.zeros((4, 4, 3), np.float32)), "HxWx3"),  # type: ignore[arg-type]
+        (lambda tmp: Picture(np.zeros((0, 4, 3), np.uint8)), "HxWx3"),
+    ],
+)
+def test_bad_images_are_named(make: Callable[[Path], Picture], says: str, tmp_path: Path) -> None:
+    with pytest.raises(PictureError, match=says):
+        make(tmp_path).payload  # noqa: B018
+
+
+def test_nothing_is_decoded_before_it_is_looked_at() -> None:
+    fetched = []
+
+    def fetch() -> bytes:
+        fetched.append(1)
+        return encoded(Image.fromarray(RAMP), "PNG")
+
+    picture = Picture.lazy(fetch, "lazy")
+    Sample("s", "?", (picture,))
+    assert fetched == []
+    assert picture.size == (40, 20)
+    assert "not decoded" in repr(picture)
+    assert picture.pixels is picture.pixels
+    assert fetched == [1]
+
+
+def test_equal_content_has_one_hash() -> None:
+    data = encoded(Image.fromarray(RAMP), "PNG")
+    assert Picture.encoded(data).sha == Picture.encoded(data).sha
+    assert Picture(RAMP).sha == Picture(RAMP.copy()).sha
+    assert Picture(RAMP).sha != Picture(RAMP[:, ::-1]).sha
+    assert Picture(RAMP).payload.sha == Picture(RAMP.copy()).payload.sha
