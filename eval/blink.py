@@ -173,11 +173,10 @@ def _checked(rows: list[dict[str, Any]], faults: Faults) -> list[dict[str, Any]]
 
 
 def _problem(row: Mapping[str, Any]) -> str:
-    texts = [row[name] for name in ("idx", "question", "sub_task", "prompt")]
-    if not all(isinstance(text, str) and text for text in texts):
-        return f"idx, question, sub_task or prompt is empty: {texts}"
+    if empty := [name for name in ("idx", "question", "sub_task", "prompt") if not row[name]]:
+        return f"{', '.join(empty)}: empty, but every question needs them"
     choices = row["choices"]
-    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices) or len(choices) < 2:
+    if not choices or len(choices) < 2 or None in choices:
         return f"{row['idx']} needs at least two texts as choices, found {choices!r}"
     keys = [f"({letter})" for letter in ascii_uppercase[: len(choices)]]
     if row["answer"] not in (*keys, "hidden"):

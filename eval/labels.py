@@ -2,12 +2,43 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from looktwice.eval.records import PointRow
+from looktwice.pipelines.model import canonical
 
-__all__ = ["baseline_of", "contestant_label", "factor_value", "own_changes", "task_changes", "task_label"]
+__all__ = ["baseline_of", "contestant_label", "factor_value", "labels", "own_changes", "task_changes", "task_label"]
+
+
+def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
+    """The labels (contestant, task) of every point by id, each pair once.
+
+    A run that went on after its configuration was edited holds points of one name that were built differently;
+    the later ones are numbered: "plain #2". So are tasks of one name that are different sets.
+    """
+    plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
+    counts = Counter(plain.values())
+    twice = {label for label, count in counts.items() if count > 1}
+    built: dict[str, list[str]] = {}
+    asked: dict[str, list[str]] = {}
+    out: dict[str, tuple[str, str]] = {}
+    for point in points:
+        who, what = plain[point.id]
+        if who in {contestant for contestant, _ in twice}:
+            who = _numbered(who, canonical([{**point.spec, "task": None}, point.seed]), built)
+        if what in {task for _, task in twice}:
+            what = _numbered(what, point.task_id, asked)
+        out[point.id] = who, what
+    return out
+
+
+def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:
+    kinds = seen.setdefault(label, [])
+    if kind not in kinds:
+        kinds.append(kind)
+    return f"{label} #{kinds.index(kind) + 1}" if kinds.index(kind) else label
 
 
 def own_changes(point: PointRow) -> dict[str, Any]:
@@ -33,12 +64,14 @@ def task_label(point: PointRow, without: str = "") -> str:
 def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
     """The baseline's point on the same samples: the one with the same changes, else the baseline's first.
 
-    A changed point of the baseline itself is compared with its unchanged, else its first point. None where there
-    is nothing to compare with.
+    A changed point of the baseline itself is compared with its unchanged, else its first point. Of several that
+    fit (the configuration was edited between two runs) it is the latest. None where there is nothing to compare.
     """
     rivals = [other for other in points if other.baseline and other.task_id == point.task_id]
     wanted = {} if point.baseline else own_changes(point)
-    chosen = next((other for other in rivals if own_changes(other) == wanted), rivals[0] if rivals else None)
+    alike = [other for other in rivals if own_changes(other) == wanted]
+    unchanged = [other for other in rivals if not own_changes(other)]
+    chosen = next(iter(alike[-1:] or unchanged[-1:] or rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 
 

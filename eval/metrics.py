@@ -14,7 +14,18 @@ from typing import Any
 from looktwice.eval.score import PointScores, Scored, Verdict
 from looktwice.eval.stats import Paired, paired, stratified, wilson
 
-__all__ = ["COLUMNS", "METRICS", "Comparison", "Metric", "Row", "compared", "floors", "mean_over_tasks", "measured", "pooled"]
+__all__ = [
+    "COLUMNS",
+    "METRICS",
+    "Comparison",
+    "Metric",
+    "Row",
+    "compared",
+    "floors",
+    "mean_over_tasks",
+    "measured",
+    "pooled",
+]
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 COLUMNS = (
@@ -128,7 +139,7 @@ def measured(scores: PointScores, row: Row) -> list[Row]:
 
 
 def comparable(scores: PointScores) -> dict[str, float]:
-    """The samples with a key that a paired test may use, with their values: draws that FAILED or are missing fall out."""
+    """The values of the samples that a paired test may use: those with a key and a draw that did not fail."""
     values: dict[str, float] = {}
     for name, row in scores.samples.items():
         held = [s.score.value for s in scores.draws(name) if s and s.verdict is not Verdict.FAILED]
@@ -216,10 +227,21 @@ def floors(scores: PointScores, row: Row) -> list[Row]:
 def _summed(rows: Sequence[Row]) -> Row:
     """The first row with sums for counts, with joint facts, and without what belongs to one point."""
     sums: dict[str, Any] = {}
-    for name in ("n", "right", "wrong", "unreadable", "failed", "missing", "hidden", "tokens_in", "tokens_out", "n_groups"):
+    for name in (
+        "n",
+        "right",
+        "wrong",
+        "unreadable",
+        "failed",
+        "missing",
+        "hidden",
+        "tokens_in",
+        "tokens_out",
+        "n_groups",
+    ):
         held = [value for row in rows if (value := getattr(row, name)) is not None]
         sums[name] = sum(held) if held else None
-    joint = {name: _common(rows, name) for name in ("split", "label_version", "reader")}
+    joint: dict[str, Any] = {name: _common(rows, name) for name in ("split", "label_version", "reader")}
     start = replace(rows[0], point="", delta=None, p=None, p_holm=None, against="", discordant=None, fell_out=None)
     return replace(start, **sums, **joint)
 
@@ -236,4 +258,3 @@ def _is_answered(scored: Scored | None) -> float:
 def _mean(values: Iterable[float]) -> float:
     held = list(values)
     return sum(held) / len(held)
-

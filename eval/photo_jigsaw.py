@@ -54,7 +54,7 @@ def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Dra
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, other)]
     images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
-    return Drawn(images, meta={"crop": crop, "distractor": [row, column]})
+    return Drawn(images, meta={"crop": crop, "distractor": [row, column], **light.settings})
 
 
 def _grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:

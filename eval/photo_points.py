@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import cv2
 import numpy as np
 from numpy.random import Generator
@@ -31,7 +29,7 @@ def two_windows(rng: Generator, frame: tuple[int, int]) -> tuple[XY, XY, tuple[i
     about where the reference was.
     """
     size = (round(SHARE * frame[0]), round(SHARE * frame[1]))
-    room = np.array(frame) - size
+    room = np.array([frame[0] - size[0], frame[1] - size[1]])
     shift = np.zeros(2, int)
     while np.hypot(*(shift / room)) < SHORTEST:
         shift = rng.integers(-room, room, endpoint=True)
@@ -57,15 +55,17 @@ def choose(rng: Generator, places: list[XY], size: tuple[int, int], rank: int) -
     for true in numbers[:40]:
         away = np.array([np.hypot(*(place - places[0][true]).T) for place in places[1:]])
         picked = [int(true)]
-        nearer, farther = ((sign * away < sign * away[:, [true]]).all(0) for sign in (1, -1))
-        for wanted, count in ((nearer, rank), (farther, 3 - rank)):
-            picked += _apart(picked, (int(i) for i in numbers if wanted[i]), places, count)
+        nearer, farther = (
+            numbers[(lead[:, numbers] > 0).all(0)] for lead in (away[:, [true]] - away, away - away[:, [true]])
+        )
+        for others, count in ((nearer, rank), (farther, 3 - rank)):
+            picked += _apart(picked, others.tolist(), places, count)
         if len(picked) == 4:
             return picked
     return None
 
 
-def _apart(picked: list[int], others: Iterator[int], places: list[XY], count: int) -> list[int]:
+def _apart(picked: list[int], others: list[int], places: list[XY], count: int) -> list[int]:
     """The first `count` others that are far enough, in all views, from those picked and from each other."""
     found: list[int] = []
     for other in others:

@@ -65,11 +65,15 @@ def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: 
         raise TaskError("no window of the stereo pair has two such points")
     points, ratio = found
     labels = (letter, "B" if letter == "A" else "A")
-    named = sorted((Point(label, *xy) for label, xy in zip(labels, points, strict=True)), key=lambda mark: mark.label)
+    named = sorted(zip(labels, points, strict=True))
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
     images = tuple(light(window(view, corner, DEPTH_WINDOW), rng) for view in views)
-    return Drawn(images, tuple(named), {"ratio": round(ratio, 3), "window": [left, top], **light.settings})
+    return Drawn(
+        images,
+        tuple(Point(label, x, y) for label, (x, y) in named),
+        {"ratio": round(ratio, 3), "window": [left, top], **light.settings},
+    )
 
 
 def _near_and_far(

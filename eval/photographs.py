@@ -57,7 +57,7 @@ class Drawn:
 class Light:
     """A photometric change: its directions are drawn, its size is set by `strength` in 0..1 alone.
 
-    At strength 1: gamma 1.5 or its inverse, then gain 1.5 or its inverse, then Gaussian blur of 2 px, then Gaussian
+    At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2 px, then Gaussian
     noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0 changes nothing.
     """
 
@@ -75,7 +75,7 @@ class Light:
     def settings(self) -> dict[str, float]:
         """Gamma, gain, sigma of the blur in pixels and of the noise in grey levels."""
         share = self.strength
-        gamma, gain = 1.5 ** (self.steeper * share), 1.5 ** (self.brighter * share)
+        gamma, gain = 1.6 ** (self.steeper * share), 1.25 ** (self.brighter * share)
         return {"gamma": round(gamma, 4), "gain": round(gain, 4), "blur": 2 * share, "noise": 20 * share}
 
     def __call__(self, pixels: Pixels, rng: Generator) -> Pixels:

@@ -96,7 +96,8 @@ class Photos:
 
     @cached_property
     def _chosen(self) -> list[int]:
-        chosen = self.subset.choose([(self._id(number), self._plan(number)) for number in range(self.n)])
+        plan = self._plan if self.subset.per else lambda number: {}
+        chosen = self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
         if not chosen:
             raise TaskError(f"the subset {self.subset} leaves no question of {self.n}")
         return chosen

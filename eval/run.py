@@ -140,19 +140,20 @@ class Run:
     def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
             ground = Ground(self.models, writer, pool, self._check, self._heard, self.trouble)
+            room = threading.Semaphore(2 * self.options.workers)
             try:
                 for (_, seed, draw), points in self.groups().items():
-                    self._walk_all(points, seed, draw, ground, known, done)
-            except BaseException:
-                self.drain.set()
-                raise
+                    self._walk_all(points, seed, draw, ground, room, known, done)
+            finally:  # the pool takes no new visits once it is left, so every walk must have ended
+                for _ in range(2 * self.options.workers):
+                    _acquire(room)
 
     def _walk_all(
-        self, points: Sequence[Point], seed: int, draw: int, ground: Ground,
+        self, points: Sequence[Point], seed: int, draw: int, ground: Ground, room: threading.Semaphore,
         known: Mapping[tuple[str, str], SampleRow], done: set[Key],
     ) -> None:  # fmt: skip
         """Send every item of one task through the tree, never more at once than twice the workers."""
-        roots, room = tree(points), threading.Semaphore(2 * self.options.workers)
+        roots = tree(points)
         for item in self.items(points[0].task):
             if self.drain.is_set() or self.stop.is_set() or self.trouble:
                 return

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
+from looktwice.eval.labels import labels
 from looktwice.eval.log import failure
-from looktwice.eval.readers import reader_name
+from looktwice.eval.readers import Choice, reader_name
 from looktwice.eval.records import Key, PointRow, Record, RunFolder, SampleRow
+from looktwice.pipelines.build import build
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
 from looktwice.pipelines.state import Stage, State
@@ -72,12 +74,17 @@ class Scored:
 
 @dataclass(frozen=True)
 class PointScores:
-    """Every sample that a point's task has, and what was scored of it: an empty mapping of draws means missing."""
+    """Every sample that a point's task has, and what was scored of it: an empty mapping of draws means missing.
+
+    `contestant` and `task` are the labels under which tables show the point.
+    """
 
     point: PointRow
     samples: Mapping[str, SampleRow]
     scored: Mapping[str, Mapping[int, Scored]]
     reader: str = ""
+    contestant: str = ""
+    task: str = ""
 
     @property
     def all(self) -> list[Scored]:
@@ -119,11 +126,13 @@ def score_run(folder: RunFolder, reader: Stage | None = None) -> RunScores:
     tasks: dict[str, dict[str, SampleRow]] = {}
     for (task, name), row in folder.samples.items():
         tasks.setdefault(task, {})[name] = row
+    named = labels(list(folder.points.values()))
     points = [
         _score_point(folder, point, by_point[point.id], tasks.get(point.task_id, {}), reader)
         for point in folder.points.values()
     ]
-    return RunScores(folder, tuple(points))
+    named_points = (replace(p, contestant=named[p.point.id][0], task=named[p.point.id][1]) for p in points)
+    return RunScores(folder, tuple(named_points))
 
 
 def _score_point(
@@ -145,12 +154,7 @@ def _score_point(
 def configured_reader(point: PointRow) -> Stage:
     """The reader that the run's configuration names, or `Choice` where it names none. Raises what `build` raises."""
     if not point.read:
-        from looktwice.eval.log import failure
-from looktwice.eval.readers import Choice
-
         return Choice()
-    from looktwice.pipelines.build import build
-
     built: Stage = build(point.read)
     return built
 

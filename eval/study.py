@@ -14,10 +14,12 @@ from typing import Any
 from rich.console import Console
 
 from looktwice.eval.progress import Display
-from looktwice.eval.records import Record, RunFolder, SampleRow
+from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.run import Options, Outcome, Run
-from looktwice.eval.score import Reading
+from looktwice.eval.score import Judge
 from looktwice.pipelines.cache import Store, close_model
+from looktwice.pipelines.loop import background
+from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.points import Plan, Point
 from looktwice.pipelines.wrappers import Metered, wrapped
 
@@ -66,19 +68,27 @@ class Study:
 
     def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
         if getattr(model, "remote", False):
+            _check(model)
             store = Store(self.cache or self.out / ".cache", "--cache")
             model = wrapped(model, store, run.stop, only_cached=self.only_cached)
         models.append(model)
         return model
 
 
+def _check(model: Any) -> None:
+    """A bad URL or a missing key must be one sentence before the run, not one for every sample."""
+    try:
+        model.check()
+    except ModelError as exc:
+        raise RunError(str(exc)) from exc
+
+
 def _telling(display: Display, folder: RunFolder) -> Callable[[Point, SampleRow, Record], None]:
-    readings: dict[str, Reading] = {}
+    judges: dict[str, Judge] = {}
 
     def tell(point: Point, row: SampleRow, record: Record) -> None:
-        reading = readings.setdefault(point.id, Reading(folder, point.read))
-        verdict = reading(record, row).verdict
-        display.add(verdict.value if verdict else "predicted")
+        judge = judges.setdefault(point.id, Judge(folder, point.read))
+        display.add(judge(record, row).verdict.value)
 
     return tell
 
@@ -98,6 +108,7 @@ def _interrupts(run: Run, console: Console) -> Iterator[None]:
             os._exit(130)
         if run.drain.is_set():
             run.stop.set()
+            background().cancel()
             console.print("stopping now; what was obtained is kept", highlight=False)
         else:
             run.drain.set()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.labels import baseline_of, contestant_label, task_label
+from looktwice.eval.labels import baseline_of
 from looktwice.eval.metrics import COLUMNS, Row, compared, floors, mean_over_tasks, measured, pooled
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.score import PointScores, RunScores, score_run
@@ -61,12 +61,12 @@ class Table:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def _repr_html_(self) -> str:
-        from looktwice.eval.pages import html_table
+        from looktwice.eval.printed import html_table
 
         return html_table(self)
 
     def _repr_markdown_(self) -> str:
-        from looktwice.eval.pages import markdown_table
+        from looktwice.eval.printed import markdown_table
 
         return markdown_table(self)
 
@@ -92,7 +92,7 @@ def _run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     rows = _corrected(rows)
     of: dict[str, list[PointScores]] = defaultdict(list)
     for scores in run.points:
-        of[contestant_label(scores.point)].append(scores)
+        of[scores.contestant].append(scores)
     out: list[Row] = []
     for held in of.values():
         mine = [row for scores in held for row in rows[scores.point.id]]
@@ -103,7 +103,7 @@ def _run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 def _plain(run: RunScores, scores: PointScores, part: str = "") -> Row:
     point = scores.point
     facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
-    names = (run.name, point.id, contestant_label(point), task_label(point), part)
+    names = (run.name, point.id, scores.contestant, scores.task, part)
     return Row(*names, metric="accuracy", value=None, reader=scores.reader, **facts)  # type: ignore[arg-type]
 
 
@@ -111,7 +111,7 @@ def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScor
     rows = measured(scores, _plain(run, scores))
     rival = baseline_of(scores.point, [other.point for other in points.values()])
     if rival is not None:
-        rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], contestant_label(rival))
+        rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], points[rival.id].contestant)
     return rows
 
 
@@ -134,7 +134,7 @@ def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, P
     rivals = [(scores, baseline_of(scores.point, everyone)) for scores in held]
     pairs = [(scores, points[rival.id]) for scores, rival in rivals if rival is not None]
     if len(pairs) == len(held):
-        labels = dict.fromkeys(contestant_label(rival.point) for _, rival in pairs)
+        labels = dict.fromkeys(rival.contestant for _, rival in pairs)
         out[1] = compared(pairs).fill(out[1], ", ".join(labels))
         out[0] = replace(out[0], against=out[1].against)
     return out

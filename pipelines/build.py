@@ -112,24 +112,28 @@ def load_plugin(text: str) -> str:
 
 @dataclass
 class Binder:
-    """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object."""
+    """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object.
+
+    A fault met again, by another point, is not said twice, but counts in `noticed`.
+    """
 
     scope: Scope = field(default_factory=Scope)
     models: Mapping[str, Any] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     built: dict[str, Any] = field(default_factory=dict)
+    noticed: int = 0
 
     def node(self, node: Any, place: str) -> Any:
         """The object of a node with `use`, or None with its faults noted."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
-            return self._fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
+            return self.fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
         key = canonical(_plain(node))
         if key in self.built:
             return self.built[key]
         try:
             cls = locate(node["use"], self.scope.plugins)
         except ValueError as exc:
-            return self._fault(f"{place}.use", str(exc))
+            return self.fault(f"{place}.use", str(exc))
         settings = {k: v for k, v in node.items() if k not in ("use", "before", "after")}
         made = self.fields(cls, settings, place)
         if made is not None:
@@ -139,28 +143,28 @@ class Binder:
     def fields(self, cls: type, settings: Mapping[str, Any], place: str) -> Any:
         """An object of the dataclass `cls`, or None with every fault of its settings noted."""
         if not dataclasses.is_dataclass(cls):
-            return self._fault(place, f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one")
-        before, hints = len(self.faults), _hints(cls)
+            return self.fault(place, f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one")
+        before, hints = self.noticed, _hints(cls)
         known = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - known.keys():
-            self._fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{_near(name, known)}")
+            self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{_near(name, known)}")
         for name, f in known.items():
             needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
             if needed and name not in settings:
-                self._fault(place, f"{cls.__name__} needs the setting {name!r}")
+                self.fault(place, f"{cls.__name__} needs the setting {name!r}")
         values = {k: self.value(v, hints.get(k, Any), f"{place}.{k}") for k, v in settings.items() if k in known}
-        if len(self.faults) > before:
+        if self.noticed > before:
             return None
         try:
             return cls(**values)
         except (ValueError, TypeError) as exc:
-            return self._fault(place, str(exc))
+            return self.fault(place, str(exc))
 
     def value(self, value: Any, hint: Any, place: str) -> Any:
         """A setting's value, checked against its type hint."""
         if isinstance(value, Mapping) and "use" in value:
             if is_plain(hint):
-                return self._fault(place, f"expected {_shown(hint)}, found a node of {value['use']!r}")
+                return self.fault(place, f"expected {_shown(hint)}, found a node of {value['use']!r}")
             return self.node(value, place)
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
@@ -172,7 +176,7 @@ class Binder:
             try:
                 return self.scope.path(value)
             except ValueError as exc:
-                return self._fault(place, str(exc))
+                return self.fault(place, str(exc))
         return self._checked(value, hint, place)
 
     def _inside(self, value: Any, place: str) -> Any:
@@ -182,7 +186,7 @@ class Binder:
 
     def _model(self, name: Any, place: str) -> Any:
         if name not in self.models:
-            return self._fault(f"{place}.ref", f"no model {name!r} under `models:`{_near(str(name), self.models)}")
+            return self.fault(f"{place}.ref", f"no model {name!r} under `models:`{_near(str(name), self.models)}")
         return self.node(self.models[name], f"models.{name}")
 
     def _checked(self, value: Any, hint: Any, place: str) -> Any:
@@ -190,9 +194,11 @@ class Binder:
             return TypeAdapter(hint, config=None if _configured(hint) else ARBITRARY).validate_python(value)
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
-            return self._fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
+            return self.fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
 
-    def _fault(self, place: str, text: str) -> None:
+    def fault(self, place: str, text: str) -> None:
+        """Note a fault, once."""
+        self.noticed += 1
         line = f"{place}: {text}"
         if line not in self.faults:
             self.faults.append(line)

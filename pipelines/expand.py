@@ -24,7 +24,10 @@ NEEDS = ("env", "file")
 
 @dataclass(frozen=True)
 class PointNode:
-    """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages."""
+    """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages.
+
+    `place` is the contestant's place in the file, `own` the slots that it names itself.
+    """
 
     contestant: str
     changes: Mapping[str, Any]
@@ -37,6 +40,7 @@ class PointNode:
     seed: Any
     baseline: bool
     place: str
+    own: frozenset[str]
 
 
 @dataclass
@@ -115,6 +119,7 @@ class Expansion:
             yield PointNode(
                 name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
                 node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
+                frozenset(overlay.get("stages") or ()),
             )  # fmt: skip
 
     def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:

@@ -93,19 +93,20 @@ def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -
 
 def _bound(node: PointNode, binder: Binder) -> Point | None:
     """The built point, or None with its faults noted."""
-    before = len(binder.faults)
-    own = f"{node.place}." if node.place else ""
+    before = binder.noticed
+    where = f"{node.place}." if node.place else ""
     task = binder.node(node.task, f"tasks.{node.task_name}")
-    stages = {slot: binder.node(stage, f"{own}stages.{slot}") for slot, stage in node.stages.items()}
+    places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
+    stages = {slot: binder.node(stage, places[slot]) for slot, stage in node.stages.items()}
     asking = any(asks(stage) for stage in stages.values() if stage is not None)
     model = binder.node(node.model, "model") if asking and node.model is not None else None
     read = binder.node(node.read or DEFAULT_READER, "read")
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
     if not stages:
-        binder.faults.append(f"{own}stages: there is none, so nothing would answer")
+        binder.fault(f"{where}stages", "there is none, so nothing would answer")
     if asking and node.model is None and None not in stages.values():
-        binder.faults.append(f"{own}model: a stage asks the model and none is named; say `model:` or `models:`")
-    if len(binder.faults) > before or any(x is None for x in (task, read, *stages.values())):
+        binder.fault(f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`")
+    if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):
         return None
     point = Point(
         node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
@@ -117,7 +118,7 @@ def _named(point: Point, binder: Binder) -> Point | None:
     try:
         return named(point)
     except TypeError as exc:
-        binder.faults.append(f"contestants.{point.contestant}: {exc}")
+        binder.fault(f"contestants.{point.contestant}", str(exc))
         return None
 
 
@@ -128,17 +129,16 @@ def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
     for point in points:
         twin = seen.setdefault(point.id, point)
         if twin.contestant != point.contestant:
-            same = (
-                f"contestants.{point.contestant}: on {point.task_name} it is the same as {twin.contestant!r}; drop one"
-            )
+            same = f"contestants.{point.contestant}: the same as {twin.contestant!r} on {point.task_name}; drop one"
             faults += [same] if same not in faults else []
         name, other = tasks.setdefault(point.task_id, (point.task_name, spec(point.task)))
         if other != spec(point.task):
-            alike = (
-                f"tasks.{point.task_name}: differs from {name!r} in its folder alone; give the folders different names"
-            )
+            alike = f"tasks.{point.task_name}: differs from {name!r} in its folder alone; rename one of the folders"
             faults += [alike] if alike not in faults else []
 
 
 def _distinct(points: Sequence[Point]) -> tuple[Point, ...]:
-    return tuple({point.id: point for point in reversed(points)}.values())[::-1]
+    first: dict[str, Point] = {}
+    for point in points:
+        first.setdefault(point.id, point)
+    return tuple(first.values())

@@ -144,7 +144,7 @@ def _labels(pixels: Pixels, view: View, places: Sequence[Point], reach: float, s
         if pixels[top:bottom, left:right].shape != plate.shape or _hidden(best, places, reach, taken)[0]:
             raise ValueError(
                 f"label {place.label!r} of {plate.shape[1]} x {plate.shape[0]} pixels has no room in the view of "
-                f"{view.size[0]} x {view.size[1]} pixels without hiding a point; set label: false or a smaller font_size"
+                f"{view.size[0]} x {view.size[1]} pixels without hiding a point; set label: false or less font_size"
             )
         pixels[top:bottom, left:right] = plate
         taken.append(best)

@@ -114,7 +114,9 @@ class Server:
         self.args = args
         self.log = os.open(args.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT) if args.log else None
         self.first: list[str] = [each for each in args.first.split(",") if each]
-        self.shares = [(kind, float(share)) for kind, _, share in (each.partition("=") for each in args.fail)]
+        self.shares: list[tuple[str, float]] = [
+            (kind, float(share)) for kind, _, share in (each.partition("=") for each in args.fail)
+        ]
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
         self.requests = self.replies = self.in_flight = self.most = 0

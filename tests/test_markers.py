@@ -1,7 +1,5 @@
 """What a marker draws: the pixels that matter, in the place that the law of geometry names."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -61,7 +59,7 @@ def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
 @pytest.mark.parametrize(("x", "y"), [(60, 50), (60.25, 49.5), (41.7, 33.4)])
 def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(x: float, y: float, thickness: float) -> None:
     pixels = drawn(Circles(radius=9.5, thickness=thickness, label=False), Point("A", x, y))
-    assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.05
+    assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
     weight = redness(pixels)
     ys, xs = np.nonzero(weight)
     assert np.average(np.hypot(xs - x, ys - y), weights=weight[ys, xs]) == pytest.approx(9.5, abs=0.25)
@@ -101,7 +99,7 @@ def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: 
     left, top, right, bottom = plate(pixels)
     assert 10 <= right - left <= 20
     assert 12 <= bottom - top <= 20
-    assert (pixels[top:bottom, left:right] == WHITE).all(-1).any()  # the glyph
+    assert (pixels[top:bottom, left:right] > 240).all(-1).any()  # the glyph
     gap = y - (bottom - 1) if side == "above" else top - y
     assert 12 < gap <= 17  # outside the ring, and near it
     middle = (left + right - 1) / 2
@@ -144,7 +142,7 @@ def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None
     assert redness(tiny).sum() > 2
 
 
-def test_what_shows_no_point_is_kept_with_its_own_bytes(tmp_path: Path) -> None:
+def test_what_shows_no_point_is_kept_with_its_own_bytes() -> None:
     state = start(Box("A", 1, 1, 20, 20), Point("B", 100, 50))
     left_half = crop(state.views[0], 0, 0, 50, 100)
     before = state.replace(views=(left_half,))
@@ -175,7 +173,7 @@ def test_a_point_outside_its_own_image_is_named(mark: Point, message: str) -> No
 
 
 def test_a_view_without_room_for_a_label_says_so() -> None:
-    with pytest.raises(ValueError, match="'A' of .* has no room in the view of 16 x 16 pixels"):
+    with pytest.raises(ValueError, match=r"'A' of .* has no room in the view of 16 x 16 pixels"):
         drawn(Circles(), Point("A", 8, 8), images=(plain(16, 16),))
     with pytest.raises(ValueError, match="no room"):
         drawn(Circles(), Point("a very long label", 30, 50), images=(plain(60, 100),))

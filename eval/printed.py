@@ -1,0 +1,162 @@
+"""The printed tables of a report as grids of text, which Markdown, HTML and notebooks show alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from looktwice.eval.metrics import Row
+from looktwice.eval.score import RunScores, Verdict
+from looktwice.eval.table import Table, interval, ordered, percent, shown_p
+
+__all__ = ["Grid", "failures", "html_table", "markdown_table", "overview", "reasons", "task_grid"]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of texts: the first `words` columns are words, the others numbers. A second line follows a newline."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+    @property
+    def markdown(self) -> str:
+        """A GitHub table; what Markdown or HTML would read as its own is escaped."""
+        rule = ["---" if i < self.words else "---:" for i in range(len(self.header))]
+        return "\n".join(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
+
+    @property
+    def html(self) -> str:
+        """A plain HTML table."""
+        head = "".join(f"<th{self._number(i)}>{escape(cell)}</th>" for i, cell in enumerate(self.header))
+        body = "".join(f"<tr>{self._html_cells(row)}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def without_empty(self) -> Grid:
+        """The grid without the columns of numbers that hold nothing."""
+        kept = [i for i in range(len(self.header)) if i < self.words or any(row[i] for row in self.rows)]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return Grid(tuple(self.header[i] for i in kept), rows, self.words)
+
+    def _html_cells(self, row: Sequence[str]) -> str:
+        cells = []
+        for i, cell in enumerate(row):
+            first, _, second = cell.partition("\n")
+            more = f"<small>{escape(second)}</small>" if second else ""
+            tag = "th scope=row" if i == 0 else f"td{self._number(i)}"
+            cells.append(f"<{tag}>{escape(first)}{more}</{tag[:2]}>")
+        return "".join(cells)
+
+    def _number(self, column: int) -> str:
+        return "" if column < self.words else " class=n"
+
+
+def overview(table: Table) -> Grid:
+    """Contestants by tasks: accuracy in percent, its interval below, macro and micro at the end."""
+    rows = table.where(metric="accuracy", slice="").rows
+    tasks = list(dict.fromkeys(row.task for row in ordered(rows)))
+    cells = {(row.run, row.contestant, row.task): row for row in rows}
+    many = len({row.run for row in rows}) > 1
+    whole = len({row.task for row in rows} - {"macro", "micro"})
+    lines = []
+    for run, contestant in dict.fromkeys((row.run, row.contestant) for row in rows):
+        found = [cells.get((run, contestant, task)) for task in tasks]
+        part = sum(row is not None and row.task not in ("macro", "micro") for row in found)
+        name = f"{contestant} ({run})" if many else contestant
+        name += f"\n{part} of {whole} tasks" if part < whole else ""
+        lines.append((name, *(_overview_cell(row) for row in found)))
+    return Grid(("contestant", *tasks), tuple(lines))
+
+
+def task_grid(rows: Sequence[Row]) -> Grid:
+    """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline."""
+    header = (
+        "contestant", "task", "accuracy %", "95 % interval", "n", "right", "wrong", "unreadable", "failed", "missing",
+        "key hidden", "groups", "answered only %", "coverage %", "delta", "p", "p (Holm)", "differ", "fell out",
+    )  # fmt: skip
+    others = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
+    many = len({row.run for row in rows}) > 1
+    lines = []
+    for row in (row for row in rows if row.metric == "accuracy"):
+        near = {name: others.get((row.run, row.contestant, row.task, row.slice, name)) for name in _BESIDE}
+        lines.append(_line(row, f"{row.contestant} ({row.run})" if many else row.contestant, near))
+    return Grid(header, tuple(lines), words=2).without_empty()
+
+
+_BESIDE = ("accuracy_answered", "coverage")
+
+
+def reasons(runs: Sequence[RunScores]) -> Grid:
+    """Why answers are unreadable or missing: a line per point that has any."""
+    kinds, lines = ("unread", "refused", "empty", "cut_off", "filtered", "abstained"), []
+    for run in runs:
+        for scores in run.points:
+            counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
+            if counts:
+                cells = [str(counts[kind]) if counts[kind] else "" for kind in kinds]
+                lines.append((scores.contestant, scores.task, *cells))
+    return Grid(("contestant", "task", *kinds), tuple(lines), words=2).without_empty()
+
+
+def failures(runs: Sequence[RunScores], most: int = 12) -> Grid:
+    """What failed: the first line of each error with how often it came and an example, most frequent first."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    example: dict[tuple[str, str, str], str] = {}
+    for run in runs:
+        for scores in run.points:
+            for scored in (s for s in scores.all if s.verdict is Verdict.FAILED):
+                first = (scored.detail.strip().splitlines() or ["no message"])[0][:200]
+                key = (scores.contestant, scores.task, first)
+                counts[key] += 1
+                example.setdefault(key, scored.sample)
+    lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(most))
+    return Grid(("contestant", "task", "error", "for example", "samples"), lines, words=4)
+
+
+def tokens(table: Table) -> Grid:
+    """Tokens of every contestant, as the server counted them, replies from the cache included."""
+    rows = [row for row in table.where(metric="accuracy", task="micro", slice="").rows if row.tokens_in]
+    lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}") for row in rows)
+    return Grid(("contestant", "tokens in", "tokens out"), lines)
+
+
+def markdown_table(table: Table) -> str:
+    """What a notebook that shows Markdown prints for a table."""
+    return task_grid(ordered(table.rows)).markdown
+
+
+def html_table(table: Table) -> str:
+    """What a notebook shows for a table."""
+    return task_grid(ordered(table.rows)).html
+
+
+def _line(row: Row, contestant: str, near: dict[str, Row | None]) -> tuple[str, ...]:
+    task = f"{row.task} ({row.slice})" if row.slice else row.task
+    counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
+    rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
+    beside = [percent(found.value) if found else "" for found in near.values()]
+    test = [percent(row.delta, sign=True), shown_p(row.p), shown_p(row.p_holm), _count(row.discordant)]
+    value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
+    return contestant, task, value, interval(row), str(row.n), *counts, *rest, *beside, *test, _count(row.fell_out)
+
+
+def _overview_cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    if row.value is None:
+        return "key hidden" if row.hidden else "no samples"
+    return f"{percent(row.value)}\n{interval(row)}" if row.low is not None else percent(row.value)
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _escaped(cell: str) -> str:
+    plain = escape(cell, quote=False).replace("\\", "\\\\")
+    for sign in "|*_`[]":
+        plain = plain.replace(sign, f"\\{sign}")
+    return plain.replace("\n", "<br>") if cell != "---" else cell

@@ -1,0 +1,162 @@
+"""Writes report.html, report.md and report.csv of one or several runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from looktwice.eval.curves import Curve, curves
+from looktwice.eval.metrics import Row
+from looktwice.eval.printed import Grid, failures, overview, reasons, task_grid, tokens
+from looktwice.eval.score import RunScores
+from looktwice.eval.sheets import Images, sheets
+from looktwice.eval.table import Table, ordered, table
+from looktwice.pipelines.state import Stage
+
+__all__ = ["Images", "score_table", "write_report"]
+
+METHOD = (
+    "accuracy is right/n: what is wrong, unreadable, failed or missing counts as not right. "
+    "Answered only is right/(right + wrong), coverage is (right + wrong)/n.",
+    "With several draws a sample's value is the mean over its draws; intervals and tests are over samples, and the "
+    "four counts are of draws.",
+    "Intervals of 95 % are Wilson's, for macro the Wilson limits of the tasks combined (MOVER). They take samples "
+    "as independent of one another.",
+    "macro is the unweighted mean over tasks, a task that is swept into variants counting once; micro pools all "
+    "samples.",
+    "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
+    "values are graded or means over draws). Samples that failed or are missing on either side fall out; `differ` "
+    "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
+    "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "
+    "the number of choices.",
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One task with its variants: its facts, its table, and its curves."""
+
+    title: str
+    facts: tuple[tuple[str, str], ...]
+    grid: Grid
+    curves: tuple[Curve, ...] = ()
+
+
+def score_table(runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = ()) -> Table:
+    """The long table of runs, read and scored again without any model call. Raises RunError."""
+    return table(runs, reader, by)
+
+
+def write_report(
+    runs: Sequence[str | Path],
+    out: str | Path,
+    reader: Stage | None = None,
+    by: Sequence[str] = (),
+    images: Images | None = None,
+) -> Path:
+    """Write the three files into the folder `out`; gives the path of report.html. Raises RunError.
+
+    `images` gives a sample's own images where the task's data is at hand; without it the sheets show what was sent.
+    """
+    scored = table(runs, reader, by)
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    facts = _context(scored)
+    (folder / "report.csv").write_text(scored.csv, encoding="utf-8")
+    (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
+    page = folder / "report.html"
+    page.write_text(_template().render(sheets=sheets(scored.scores, images), **facts), encoding="utf-8")
+    return page
+
+
+def _context(scored: Table) -> dict[str, Any]:
+    drawn = curves(scored.scores, scored.rows)
+    means = [row for row in scored.rows if row.task in ("macro", "micro") and not row.slice]
+    return {
+        "title": ", ".join(run.name for run in scored.scores),
+        "overview": overview(scored),
+        "means": task_grid(ordered(means)),
+        "sections": _sections(scored, drawn),
+        "slices": task_grid([row for row in scored.rows if row.slice]),
+        "reasons": reasons(scored.scores),
+        "failures": failures(scored.scores),
+        "tokens": tokens(scored),
+        "left_out": [pair for run in scored.scores for pair in _left_out(run)],
+        "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
+        or "none needed",
+        "method": METHOD,
+    }
+
+
+def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
+    """A section for each task name of each run, its variants together."""
+    found = []
+    for run in scored.scores:
+        for name in dict.fromkeys(scores.point.task for scores in run.points):
+            held = [scores for scores in run.points if scores.point.task == name]
+            labels = {scores.task for scores in held}
+            rows = [r for r in scored.rows if r.run == run.name and r.task in labels and not r.slice]
+            title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
+            shown = tuple(c for c in drawn if c.task == name or c.task in labels)
+            found.append(
+                Section(title, tuple(_facts([scores.point.facts for scores in held])), task_grid(_by_task(rows)), shown)
+            )
+    return found
+
+
+def _by_task(rows: Sequence[Row]) -> list[Row]:
+    order = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
+    return sorted(rows, key=lambda row: order[row.task])
+
+
+def _facts(facts: Sequence[Any]) -> list[tuple[str, str]]:
+    """Split, label version, errata and note, each value once over the task's variants."""
+    shown = []
+    for name, title in (("split", "split"), ("label_version", "labels"), ("errata", "errata"), ("note", "note")):
+        values = [value for fact in facts for value in _many(fact.get(name))]
+        shown.append((title, "; ".join(dict.fromkeys(values)) or ("none known" if name == "errata" else "not named")))
+    return [pair for pair in shown if pair[0] != "note" or pair[1] != "not named"]
+
+
+def _many(value: Any) -> list[str]:
+    return [] if not value else [value] if isinstance(value, str) else [str(item) for item in value]
+
+
+def _left_out(run: RunScores) -> list[tuple[str, str]]:
+    """Contestants that the configuration left out, and those that were planned and never asked."""
+    path = run.folder.path / "run.yaml"
+    told = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    found = [(str(name), str(why)) for name, why in ((told or {}).get("left_out") or {}).items()]
+    for name in dict.fromkeys(scores.point.contestant for scores in run.points):
+        if not any(scores.all for scores in run.points if scores.point.contestant == name):
+            found.append((name, "planned, and no sample of it was asked yet"))
+    return found
+
+
+def _markdown(facts: dict[str, Any]) -> str:
+    parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}", "## Accuracy", facts["overview"].markdown]
+    parts += ["## Over all tasks", facts["means"].markdown]
+    for section in facts["sections"]:
+        parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
+        parts.append(section.grid.markdown)
+    for title, name in (("Slices", "slices"), ("Why answers are unreadable", "reasons"), ("What failed", "failures")):
+        parts += [f"## {title}", facts[name].markdown] if facts[name].rows else []
+    parts += ["## Tokens", facts["tokens"].markdown] if facts["tokens"].rows else []
+    if facts["left_out"]:
+        parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]
+    parts += ["## How the numbers are made", "\n".join(f"- {line}" for line in facts["method"])]
+    return "\n\n".join(parts) + "\n"
+
+
+@cache
+def _template() -> Any:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("looktwice.eval", "")
+    env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    return env.get_template("report.html.j2")
