@@ -38,6 +38,8 @@ NAMES = (
 )
 WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
 IMAGES = ("image_1", "image_2", "image_3", "image_4")
+TEXT, TEXTS, IMAGE = "a text", "a list of texts", "an image with its bytes"
+KINDS = {**dict.fromkeys(WORDS, TEXT), "choices": TEXTS, **dict.fromkeys(IMAGES, IMAGE)}
 BATCH = 16  # rows with their images in memory at a time
 ERRATA = {
     "Relative_Reflectance": (
@@ -145,7 +147,21 @@ def _open(file: Path) -> ParquetFile:
     found = source.schema_arrow.names
     if missing := [name for name in (*WORDS, *IMAGES) if name not in found]:
         raise TaskError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(found)}")
+    if wrong := [column for column in source.schema_arrow if column.name in KINDS and not _is_kind(column)]:
+        said = (f"{column.name} is {column.type} and not {KINDS[column.name]}" for column in wrong)
+        raise TaskError(f"{file} has other columns than BLINK's: {'; '.join(said)}")
     return source
+
+
+def _is_kind(column: Any) -> bool:
+    from pyarrow import types
+
+    checks = {
+        TEXT: (types.is_string, types.is_large_string),
+        TEXTS: (types.is_list, types.is_large_list),
+        IMAGE: (types.is_struct, types.is_null),
+    }
+    return any(check(column.type) for check in checks[KINDS[column.name]])
 
 
 def _batches(source: ParquetFile, **choice: Any) -> Iterator[list[dict[str, Any]]]:

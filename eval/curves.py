@@ -54,7 +54,7 @@ class Curve:
         if self.chance is None:
             return ""
         y, right = place.y(self.chance), WIDTH - RIGHT
-        text = f'<text class="tick" x="{LEFT + 4}" y="{y - 4:.1f}">chance</text>'
+        text = f'<text class="tick" text-anchor="end" x="{right}" y="{y - 4:.1f}">chance</text>'
         return f'<path class="level" d="M{LEFT} {y:.1f}H{right}"/>{text}'
 
     def _legend(self, place: _Axes) -> str:

@@ -74,6 +74,7 @@ class Row:
     discordant: int | None = None
     fell_out: int | None = None
     p_holm: float | None = None
+    name: str = ""
     tasks: int = 1
 
 
@@ -179,29 +180,28 @@ def compared(pairs: Sequence[tuple[PointScores, PointScores]]) -> Comparison:
     return Comparison(paired(mine, theirs) if mine else None, keyed - len(mine))
 
 
-def mean_over_tasks(rows: Sequence[Row], names: Sequence[str]) -> Row:
-    """The macro row: the unweighted mean over tasks. `names` are the tasks' names without changes.
-
-    A task that is swept into variants counts once, with the mean of its variants.
-    """
-    held = [(row, name) for row, name in zip(rows, names, strict=True) if row.value is not None and row.n]
-    variants = Counter(name for _, name in held)
-    weights = [1 / (len(variants) * variants[name]) for _, name in held]
+def mean_over_tasks(rows: Sequence[Row]) -> Row:
+    """The macro row: the unweighted mean over tasks; one that is swept into variants counts once, with their mean."""
+    held = [row for row in rows if row.value is not None and row.n]
+    variants = Counter(row.name for row in held)
+    weights = [1 / (len(variants) * variants[row.name]) for row in held]
     total = replace(_summed(rows), task="macro", tasks=len(variants), value=None, low=None, high=None)
     if not held:
         return total
-    low, high = stratified([((row.value or 0.0) * row.n, row.n, w) for (row, _), w in zip(held, weights, strict=True)])
-    value = sum((row.value or 0.0) * weight for (row, _), weight in zip(held, weights, strict=True))
-    deltas = [row.delta for row, _ in held]
+    low, high = stratified([((row.value or 0.0) * row.n, row.n, w) for row, w in zip(held, weights, strict=True)])
+    value = sum((row.value or 0.0) * weight for row, weight in zip(held, weights, strict=True))
+    deltas = [row.delta for row in held]
     gap = sum(w * d for w, d in zip(weights, deltas, strict=True) if d is not None) if None not in deltas else None
     return replace(total, value=value, low=low, high=high, delta=gap)
 
 
-def pooled(rows: Sequence[Row], names: Sequence[str]) -> Row:
+def pooled(rows: Sequence[Row]) -> Row:
     """The micro row: all samples of all tasks as one set, tasks weighted by their size."""
     held = [row for row in rows if row.value is not None and row.n]
     n, total = sum(row.n for row in held), sum((row.value or 0.0) * row.n for row in held)
-    summed = replace(_summed(rows), task="micro", tasks=len(set(names)), value=None, low=None, high=None, n=n)
+    summed = replace(
+        _summed(rows), task="micro", tasks=len({row.name for row in held}), value=None, low=None, high=None, n=n
+    )
     if not n:
         return summed
     low, high = wilson(total, n)
@@ -242,7 +242,9 @@ def _summed(rows: Sequence[Row]) -> Row:
         held = [value for row in rows if (value := getattr(row, name)) is not None]
         sums[name] = sum(held) if held else None
     joint: dict[str, Any] = {name: _common(rows, name) for name in ("split", "label_version", "reader")}
-    start = replace(rows[0], point="", delta=None, p=None, p_holm=None, against="", discordant=None, fell_out=None)
+    start = replace(
+        rows[0], point="", name="", delta=None, p=None, p_holm=None, against="", discordant=None, fell_out=None
+    )
     return replace(start, **sums, **joint)
 
 

@@ -9,7 +9,7 @@ from html import escape
 
 from looktwice.eval.metrics import Row
 from looktwice.eval.score import RunScores, Verdict
-from looktwice.eval.table import Table, interval, ordered, percent, shown_p
+from looktwice.eval.table import Table, interval, ordered, percent, shown_p, without_repeats
 
 __all__ = ["Grid", "failures", "html_table", "markdown_table", "overview", "reasons", "task_grid"]
 
@@ -31,7 +31,7 @@ class Grid:
     @property
     def html(self) -> str:
         """A plain HTML table."""
-        head = "".join(f"<th{self._number(i)}>{escape(cell)}</th>" for i, cell in enumerate(self.header))
+        head = "".join(_cell(f"th{self._number(i)}", cell) for i, cell in enumerate(self.header))
         body = "".join(f"<tr>{self._html_cells(row)}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -41,49 +41,57 @@ class Grid:
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
         return Grid(tuple(self.header[i] for i in kept), rows, self.words)
 
+    def without(self, column: int) -> Grid:
+        """The grid without one of its columns of words."""
+        rows = tuple((*row[:column], *row[column + 1 :]) for row in self.rows)
+        return Grid((*self.header[:column], *self.header[column + 1 :]), rows, self.words - 1)
+
     def _html_cells(self, row: Sequence[str]) -> str:
-        cells = []
-        for i, cell in enumerate(row):
-            first, _, second = cell.partition("\n")
-            more = f"<small>{escape(second)}</small>" if second else ""
-            tag = "th scope=row" if i == 0 else f"td{self._number(i)}"
-            cells.append(f"<{tag}>{escape(first)}{more}</{tag[:2]}>")
-        return "".join(cells)
+        tags = ("th scope=row" if i == 0 else f"td{self._number(i)}" for i in range(len(row)))
+        return "".join(_cell(tag, cell) for tag, cell in zip(tags, row, strict=True))
 
     def _number(self, column: int) -> str:
         return "" if column < self.words else " class=n"
 
 
 def overview(table: Table) -> Grid:
-    """Contestants by tasks: accuracy in percent, its interval below, macro and micro at the end."""
+    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first."""
     rows = table.where(metric="accuracy", slice="").rows
     tasks = list(dict.fromkeys(row.task for row in ordered(rows)))
+    tasks = [*tasks[-2:], *tasks[:-2]]
     cells = {(row.run, row.contestant, row.task): row for row in rows}
     many = len({row.run for row in rows}) > 1
-    whole = len({row.task for row in rows} - {"macro", "micro"})
+    whole = len({row.name for row in rows} - {""})
     lines = []
     for run, contestant in dict.fromkeys((row.run, row.contestant) for row in rows):
         found = [cells.get((run, contestant, task)) for task in tasks]
-        part = sum(row is not None and row.task not in ("macro", "micro") for row in found)
+        part = len({row.name for row in found if row is not None} - {""})
         name = f"{contestant} ({run})" if many else contestant
         name += f"\n{part} of {whole} tasks" if part < whole else ""
         lines.append((name, *(_overview_cell(row) for row in found)))
-    return Grid(("contestant", *tasks), tuple(lines))
+    return Grid(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
 
 
-def task_grid(rows: Sequence[Row]) -> Grid:
-    """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline."""
+def task_grid(rows: Sequence[Row], full: bool = False) -> Grid:
+    """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline.
+
+    `full` is for the rows of several tasks: it names the task, where else its variant is enough.
+    """
     header = (
-        "contestant", "task", "accuracy %", "95 % interval", "n", "right", "wrong", "unreadable", "failed", "missing",
-        "key hidden", "groups", "answered only %", "coverage %", "delta", "p", "p (Holm)", "differ", "fell out",
+        "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
+        "missing", "key hidden", "groups", "answered\nonly %", "coverage\n%", "delta", "p", "p\n(Holm)",
+        "differ", "fell\nout",
     )  # fmt: skip
     others = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
     lines = []
-    for row in (row for row in rows if row.metric == "accuracy"):
+    for row in without_repeats([row for row in rows if row.metric == "accuracy"]):
         near = {name: others.get((row.run, row.contestant, row.task, row.slice, name)) for name in _BESIDE}
-        lines.append(_line(row, f"{row.contestant} ({row.run})" if many else row.contestant, near))
-    return Grid(header, tuple(lines), words=2).without_empty()
+        names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
+        lines.append((*names, *_numbers(row, near)))
+    several = len({line[1] for line in lines}) > 1
+    grid = Grid(header, tuple(lines), words=2).without_empty()
+    return grid if several else grid.without(1)
 
 
 _BESIDE = ("accuracy_answered", "coverage")
@@ -125,22 +133,32 @@ def tokens(table: Table) -> Grid:
 
 def markdown_table(table: Table) -> str:
     """What a notebook that shows Markdown prints for a table."""
-    return task_grid(ordered(table.rows)).markdown
+    return task_grid(ordered(table.rows), full=True).markdown
 
 
 def html_table(table: Table) -> str:
     """What a notebook shows for a table."""
-    return task_grid(ordered(table.rows)).html
+    return task_grid(ordered(table.rows), full=True).html
 
 
-def _line(row: Row, contestant: str, near: dict[str, Row | None]) -> tuple[str, ...]:
-    task = f"{row.task} ({row.slice})" if row.slice else row.task
+def _cell(tag: str, text: str) -> str:
+    first, _, second = text.partition("\n")
+    return f"<{tag}>{escape(first)}{f'<small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
+
+
+def _variant(row: Row, full: bool) -> str:
+    short = row.task if full or not row.name else row.task.removeprefix(row.name).strip(" []")
+    return ", ".join(part for part in (short, row.slice) if part)
+
+
+def _numbers(row: Row, near: dict[str, Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     beside = [percent(found.value) if found else "" for found in near.values()]
     test = [percent(row.delta, sign=True), shown_p(row.p), shown_p(row.p_holm), _count(row.discordant)]
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
-    return contestant, task, value, interval(row), str(row.n), *counts, *rest, *beside, *test, _count(row.fell_out)
+    value += f"\n{interval(row)}" if row.low is not None else ""
+    return value, str(row.n), *counts, *rest, *beside, *test, _count(row.fell_out)
 
 
 def _overview_cell(row: Row | None) -> str:
@@ -148,7 +166,7 @@ def _overview_cell(row: Row | None) -> str:
         return ""
     if row.value is None:
         return "key hidden" if row.hidden else "no samples"
-    return f"{percent(row.value)}\n{interval(row)}" if row.low is not None else percent(row.value)
+    return percent(row.value) + (f"\n{interval(row)}" if row.low is not None else "")
 
 
 def _count(number: int | None) -> str:
@@ -157,6 +175,6 @@ def _count(number: int | None) -> str:
 
 def _escaped(cell: str) -> str:
     plain = escape(cell, quote=False).replace("\\", "\\\\")
-    for sign in "|*_`[]":
-        plain = plain.replace(sign, f"\\{sign}")
+    for sign in ("|", "*", "`", "]("):
+        plain = plain.replace(sign, sign[:-1] + "\\" + sign[-1])
     return plain.replace("\n", "<br>") if cell != "---" else cell

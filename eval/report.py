@@ -11,7 +11,6 @@ from typing import Any
 import yaml
 
 from looktwice.eval.curves import Curve, curves
-from looktwice.eval.metrics import Row
 from looktwice.eval.printed import Grid, failures, overview, reasons, task_grid, tokens
 from looktwice.eval.score import RunScores
 from looktwice.eval.sheets import Images, sheets
@@ -80,9 +79,9 @@ def _context(scored: Table) -> dict[str, Any]:
     return {
         "title": ", ".join(run.name for run in scored.scores),
         "overview": overview(scored),
-        "means": task_grid(ordered(means)),
+        "means": task_grid(ordered(means), full=True),
         "sections": _sections(scored, drawn),
-        "slices": task_grid([row for row in scored.rows if row.slice]),
+        "slices": task_grid([row for row in scored.rows if row.slice], full=True),
         "reasons": reasons(scored.scores),
         "failures": failures(scored.scores),
         "tokens": tokens(scored),
@@ -100,18 +99,13 @@ def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
         for name in dict.fromkeys(scores.point.task for scores in run.points):
             held = [scores for scores in run.points if scores.point.task == name]
             labels = {scores.task for scores in held}
-            rows = [r for r in scored.rows if r.run == run.name and r.task in labels and not r.slice]
+            rows = [r for r in scored.rows if r.run == run.name and r.name == name and not r.slice]
             title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
             shown = tuple(c for c in drawn if c.task == name or c.task in labels)
             found.append(
-                Section(title, tuple(_facts([scores.point.facts for scores in held])), task_grid(_by_task(rows)), shown)
+                Section(title, tuple(_facts([scores.point.facts for scores in held])), task_grid(ordered(rows)), shown)
             )
     return found
-
-
-def _by_task(rows: Sequence[Row]) -> list[Row]:
-    order = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
-    return sorted(rows, key=lambda row: order[row.task])
 
 
 def _facts(facts: Sequence[Any]) -> list[tuple[str, str]]:

@@ -81,8 +81,9 @@ def _sheets(run: RunScores, images: Images | None, room: _Room) -> Iterator[Shee
     for scores in run.points:
         tasks.setdefault(scores.point.task_id, []).append(scores)
     variants = Counter(held[0].point.task for held in tasks.values())
+    order = {name: number for number, name in enumerate(variants)}
     records = {(r.point, r.sample): r for r in run.folder.records().values() if r.draw == 0}
-    for task_id, held in tasks.items():
+    for task_id, held in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
         rows, most = held[0].samples, max(PER_VARIANT, PER_TASK // variants[held[0].point.task])
         names = _chosen(held, rows, most)
         pages = _Pages(run, task_id, held, records, images, room)
@@ -90,12 +91,14 @@ def _sheets(run: RunScores, images: Images | None, room: _Room) -> Iterator[Shee
 
 
 def _chosen(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: int) -> list[str]:
-    """The samples that split the contestants most evenly, in the order of the task."""
+    """The samples that split the contestants most evenly, then those that the better ones miss, in the task's order."""
+    better = [sum(s.verdict is Verdict.RIGHT for s in scores.all) / max(1, len(scores.all)) for scores in held]
 
-    def split(name: str) -> tuple[float, int]:
+    def split(name: str) -> tuple[float, float]:
         first = [scores.draws(name)[0] for scores in held]
-        right = sum(s is not None and s.verdict is Verdict.RIGHT for s in first)
-        return -min(right, len(held) - right), -len({s.answer for s in first if s})
+        right = [s is not None and s.verdict is Verdict.RIGHT for s in first]
+        missed = sum(share for share, hit in zip(better, right, strict=True) if not hit)
+        return -min(sum(right), len(right) - sum(right)), -missed
 
     order = {name: number for number, name in enumerate(rows)}
     best = sorted(rows, key=lambda name: (*split(name), order[name]))[:most]

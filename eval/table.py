@@ -104,7 +104,7 @@ def _plain(run: RunScores, scores: PointScores, part: str = "") -> Row:
     point = scores.point
     facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
     names = (run.name, point.id, scores.contestant, scores.task, part)
-    return Row(*names, metric="accuracy", value=None, reader=scores.reader, **facts)  # type: ignore[arg-type]
+    return Row(*names, metric="accuracy", value=None, name=point.task, reader=scores.reader, **facts)  # type: ignore[arg-type]
 
 
 def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScores]) -> list[Row]:
@@ -126,11 +126,11 @@ def _corrected(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
 
 def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, PointScores]) -> list[Row]:
     """A contestant's macro and micro rows; the micro accuracy has the paired test over all its tasks."""
-    names, out = [scores.point.task for scores in held], []
+    out: list[Row] = []
     everyone = [other.point for other in points.values()]
     for metric in ("accuracy", "accuracy_answered", "coverage"):
         alike = [row for row in rows if row.metric == metric]
-        out += [mean_over_tasks(alike, names), pooled(alike, names)]
+        out += [mean_over_tasks(alike), pooled(alike)]
     rivals = [(scores, baseline_of(scores.point, everyone)) for scores in held]
     pairs = [(scores, points[rival.id]) for scores, rival in rivals if rival is not None]
     if len(pairs) == len(held):
@@ -156,17 +156,16 @@ def _parts(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, set[st
 def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """Majority and chance, once for each task, for its slices, and over the tasks."""
     tasks = {scores.point.task_id: scores for scores in run.points}
-    whole: dict[str, list[tuple[Row, str]]] = defaultdict(list)
+    whole: dict[str, list[Row]] = defaultdict(list)
     sliced: list[Row] = []
     for scores in tasks.values():
         for row in floors(scores, _plain(run, scores)):
-            whole[row.contestant].append((row, scores.point.task))
+            whole[row.contestant].append(row)
         for part, names in _parts(scores, by):
             sliced += floors(scores.only(names), _plain(run, scores, part))
     out: list[Row] = []
-    for held in whole.values():
-        rows, names_ = [row for row, _ in held], [name for _, name in held]
-        means = [mean_over_tasks(rows, names_), pooled(rows, names_)]
+    for rows in whole.values():
+        means = [mean_over_tasks(rows), pooled(rows)]
         if rows[0].right is None:  # a level, not a measurement: it has no interval
             means = [replace(mean, low=None, high=None) for mean in means]
         out += [*rows, *means]
@@ -174,26 +173,55 @@ def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
 
 
 def console_table(shown: Table) -> RichTable:
-    """The accuracy of every point with its interval, counts and comparison, for a terminal."""
+    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block per task."""
+    from rich import box
     from rich.table import Table as RichTable
+    from rich.text import Text
 
-    rows = shown.where(metric="accuracy").rows
+    rows = without_repeats(ordered(shown.where(metric="accuracy").rows))
+    missing = any(row.missing for row in rows)
+    counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
-    caption = f"split: {split} | labels: {labels} | reader: {readers} | accuracy = right/n over all four counts, 95 %"
-    out = RichTable(caption=caption, caption_justify="left", header_style="bold")
-    columns = ["task", "contestant", "accuracy %", "interval", "n", "right", "wrong", "unread.", "failed", "delta", "p"]
-    for name in columns + (["missing"] if any(row.missing for row in rows) else []):
-        out.add_column(name, justify="left" if name in ("task", "contestant") else "right", overflow="fold")
-    for task in dict.fromkeys(row.task + (f" {row.slice}" if row.slice else "") for row in ordered(rows)):
-        for row in (row for row in rows if row.task + (f" {row.slice}" if row.slice else "") == task):
-            out.add_row(*_console_cells(row, task)[: len(out.columns)])
+    words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
+    caption = (
+        f"split: {split} | labels: {labels} | reader: {readers}\n"
+        f"accuracy: right/n in percent with its 95 % interval; {counts}: {words}"
+    )
+    out = RichTable(
+        caption=Text(caption), caption_justify="left", header_style="bold", box=box.SIMPLE, padding=(0, 0, 0, 1)
+    )
+    out.add_column("task and contestant", overflow="fold")
+    for name in ("accuracy", "n", counts, "delta", "p"):
+        out.add_column(name, justify="right", no_wrap=True)
+    blocks: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        blocks[f"{row.task} ({row.slice})" if row.slice else row.task].append(row)
+    for title, held in blocks.items():
+        out.add_row(Text(title, style="bold"))
+        for row in held:
+            out.add_row(*(Text(cell) for cell in _console_cells(row, missing)))
         out.add_section()
     return out
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:
-    """Tasks in their order, with macro and micro at the end."""
-    return sorted(rows, key=lambda row: ("macro", "micro").index(row.task) + 1 if row.task in ("macro", "micro") else 0)
+    """The tasks in their order, the variants of each together, macro and micro at the end."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in rows))}
+    tasks = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
+    last = {"macro": 1, "micro": 2}
+    return sorted(rows, key=lambda row: (0 if row.name else last[row.task], names[row.name], tasks[row.task]))
+
+
+def without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Majority and chance once for each task: variants of one task mostly have the same keys."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = []
+    for row in rows:
+        what = (row.run, row.contestant, row.name or row.task, row.slice, row.value, row.n)
+        if row.point or what not in seen:
+            kept.append(row)
+        seen.add(what)
+    return kept
 
 
 def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
@@ -211,11 +239,12 @@ def interval(row: Row) -> str:
     return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
 
 
-def _console_cells(row: Row, task: str) -> list[str]:
-    counts = ["" if count is None else str(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
-    value = percent(row.value) or ("hidden key" if row.hidden else "-")
-    cells = [task, row.contestant, value, interval(row), str(row.n), *counts]
-    return [*cells, percent(row.delta, sign=True), shown_p(row.p), str(row.missing) if row.missing else ""]
+def _console_cells(row: Row, missing: bool) -> list[str]:
+    counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
+    value = percent(row.value) or ("key hidden" if row.hidden else "-")
+    shown = f"{value} [{interval(row)}]" if row.low is not None else value
+    cells = [f"  {row.contestant}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
+    return [*cells, percent(row.delta, sign=True), shown_p(row.p)]
 
 
 def _facts(rows: Sequence[Row], name: str) -> str:

@@ -39,9 +39,9 @@ def inspect(data: bytes, name: str) -> Header:
     image = _open(data, name)
     width, height = image.size
     try:
-        size = (height, width) if _orientation(image) in TURNED else (width, height)
+        size = (height, width) if _orientation(image, data) in TURNED else (width, height)
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
-    except (OSError, SyntaxError, ValueError) as exc:  # Pillow reads a PNG to its end to find its EXIF block
+    except (OSError, SyntaxError, ValueError) as exc:
         raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
 
 
@@ -72,7 +72,9 @@ def _open(data: bytes, name: str) -> Image.Image:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
 
 
-def _orientation(image: Image.Image) -> int:
+def _orientation(image: Image.Image, data: bytes) -> int:
+    if image.format == "PNG" and not (b"eXIf" in data or b"exif" in data):
+        return 1  # Pillow would decode a PNG to its end to look for a late EXIF block
     return int(image.getexif().get(ORIENTATION, 1))
 
 
@@ -91,7 +93,7 @@ def _profile(image: Image.Image) -> ImageCms.ImageCmsProfile | None:
 def _changes(image: Image.Image, data: bytes) -> str:
     found = {
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
-        "EXIF orientation applied": _orientation(image) != 1,
+        "EXIF orientation applied": _orientation(image, data) != 1,
         "transparency laid on white": image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info,
         "first frame of several": getattr(image, "n_frames", 1) > 1,
         "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(data),

@@ -52,6 +52,8 @@ def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any],
     if isinstance(thing, Mapping):
         pairs = [(str(key), inner(value)) for key, value in thing.items()]
         return [list(pair) for pair in pairs] if inner is identity else dict(pairs)
+    if isinstance(thing, float) and inner is identity and thing.is_integer():
+        return int(thing)  # 10 and 10.0 are one setting
     if isinstance(thing, list | tuple | set | frozenset):
         return [inner(value) for value in (sorted(thing) if isinstance(thing, set | frozenset) else thing)]
     if thing is None or isinstance(thing, str | int | float | bool):
@@ -74,4 +76,5 @@ def _matters(f: Any, value: Any) -> bool:
 def _same(value: Any, default: Any) -> bool:
     if isinstance(value, list | tuple) and isinstance(default, list | tuple):
         return list(value) == list(default)
-    return type(value) is type(default) and bool(value == default)
+    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, default))
+    return (numbers or type(value) is type(default)) and bool(value == default)

@@ -133,6 +133,16 @@ def test_columns_are_checked(tmp_path: Path) -> None:
     assert "it has idx, query, image_1" in str(caught.value)
 
 
+def test_the_types_of_columns_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "Jigsaw").mkdir()
+    columns: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names}
+    pq.write_table(pa.table(columns | {"idx": [1]}), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+    with pytest.raises(TaskError) as caught:
+        len(Blink(tmp_path, "Jigsaw"))
+    assert "idx is int64 and not a text; image_1 is string and not an image with its bytes" in str(caught.value)
+    assert "choices is string and not a list of texts" in str(caught.value)
+
+
 @pytest.mark.parametrize("damage", [b"not parquet", b""])
 def test_a_file_that_is_no_parquet(tmp_path: Path, damage: bytes) -> None:
     task = write(tmp_path, [row(1)])

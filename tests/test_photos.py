@@ -85,7 +85,7 @@ def test_letters_are_dealt_evenly(kind: Any) -> None:
     items = list(Photos(kind, n=24))
     counts = Counter(item.answer for item in items)
     assert set(counts.values()) == {24 // len(items[0].sample.choices)}
-    assert sorted(counts) == list(items[0].sample.letters)
+    assert set(counts) == set(items[0].sample.letters)
 
 
 @pytest.mark.parametrize("kind", KINDS)

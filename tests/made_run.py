@@ -1,0 +1,87 @@
+"""Writes small run folders by hand, so that scoring and reports are tested without the runner."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from looktwice.eval.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.pipelines.blobs import Blobs
+from looktwice.pipelines.model import canonical
+
+CHOICE = {"use": "eval.readers.Choice"}
+
+
+@dataclass
+class MadeRun:
+    """Collects points, samples and records; `write` makes the folder."""
+
+    path: Path
+    points: list[PointRow] = field(default_factory=list)
+    samples: list[SampleRow] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def blobs(self) -> Blobs:
+        return Blobs(self.path / "blobs")
+
+    def task(self, name: str, keys: Sequence[str | None], choices: int = 2, **more: Any) -> str:
+        """Samples s0, s1 ... with these keys; `meta` is a list of meta fields. Gives the task id."""
+        metas: Sequence[Mapping[str, Any]] = more.get("meta") or [{}] * len(keys)
+        for number, (key, meta) in enumerate(zip(keys, metas, strict=True)):
+            sample = {
+                "id": f"s{number}",
+                "question": "Which one?",
+                "images": [],
+                "choices": [f"choice {i}" for i in range(choices)],
+                "marks": more.get("marks", []),
+                "meta": dict(meta),
+            }
+            self.samples.append(SampleRow(f"id-{name}", f"sha-{name}-{number}", key, sample))
+        return f"id-{name}"
+
+    def point(self, contestant: str, task: str, **more: Any) -> str:
+        """A point; gives its id."""
+        number = len(self.points)
+        read = more.pop("read", CHOICE)
+        self.points.append(
+            PointRow(f"p{number}", contestant, task, more.pop("task_id", f"id-{task}"), read=read, **more)
+        )
+        return f"p{number}"
+
+    def answers(self, point: str, answers: Sequence[str | None], draw: int = 0) -> None:
+        """Answers given by a stage, one for each sample of the point's task; None leaves the sample out."""
+        for sample, answer in zip(self._samples(point), answers, strict=False):
+            if answer is not None:
+                self.record(point, sample.id, answer=answer, draw=draw)
+
+    def record(self, point: str, sample: str, **fields: Any) -> None:
+        """One record; `sha` is the sample's own unless given."""
+        row = next(row for row in self._samples(point) if row.id == sample)
+        self.records.append(Record(point, sample, fields.pop("sha", row.sha), **fields))
+
+    def reply(self, point: str, sample: str, text: str, draw: int = 0, **reply: Any) -> None:
+        """A record of one call with this reply, its message kept in the blobs."""
+        sha = self.blobs.put(canonical({"role": "user", "parts": ["Which one?"]}).encode())
+        call = {"messages": [sha], "draw": draw, "reply": {"text": text, **reply}}
+        self.record(point, sample, draw=draw, calls=(call,))
+
+    def write(self) -> RunFolder:
+        """The folder on disk."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        rows = json.loads(json.dumps([asdict(point) for point in self.points]))
+        (self.path / "points.yaml").write_text(yaml.safe_dump(rows), encoding="utf-8")
+        lines = "".join(canonical(asdict(row)) + "\n" for row in self.samples)
+        (self.path / "samples.jsonl").write_text(lines, encoding="utf-8")
+        records = "".join(record.to_line() for record in self.records)
+        (self.path / "records.jsonl").write_text(records, encoding="utf-8")
+        return RunFolder(self.path)
+
+    def _samples(self, point: str) -> list[SampleRow]:
+        task = next(row.task_id for row in self.points if row.id == point)
+        return [row for row in self.samples if row.task == task]

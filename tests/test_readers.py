@@ -1,0 +1,144 @@
+"""The readers: BLINK's own rule on its test vectors, and our first choice reader on the ways in which models answer."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.readers import BlinkOfficial, Choice, Verbatim, names, reader, reader_name
+from looktwice.pipelines.build import ConfigError, build
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+
+
+def read(stage: Stage, reply: str, choices: tuple[str, ...] = ("", "")) -> State:
+    messages = (Message("user", ("Which one?",)), Message("assistant", (reply,)))
+    return stage(State(Sample("s", "Which one?", choices=choices), messages=messages), NoModel())
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("B", "B"),
+        ("(B)", "B"),
+        (" (B) 3", "B"),
+        ("b", None),
+        ("(B).", None),
+        ("A\n", None),
+        ("(A) is far. (B) is near.", None),
+        ("(A) is far. (B) is near.\n\nThe answer is (B)", "B"),
+        ("The answer is (B)\n\nHope this helps", "B"),
+        ("(A) x (B) y\n\nnone of them", None),
+        ("E", "E"),
+        ("(C)", "C"),
+        ("", None),
+    ],
+)
+def test_the_official_rule_of_blink(reply: str, answer: str | None) -> None:
+    state = read(BlinkOfficial(), reply)
+    assert state.answer == answer
+    assert state.reason == ("" if answer else "unread")
+
+
+def test_no_message_at_all_is_unread() -> None:
+    state = BlinkOfficial()(State(Sample("s", "q", choices=("", ""))), NoModel())
+    assert (state.answer, state.reason) == (None, "unread")
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("B", "B"),
+        ("b", None),
+        ("(B).", "B"),
+        ("**B**\n", "B"),
+        ("<s> C</s>", "C"),
+        ("Option D.", "D"),
+        ("E", None),
+        ("(E)", None),
+        ("The answer is E.", None),
+        ("The answer is (B) because (A) is further away.", "B"),
+        ("Answer: C", "C"),
+        ("answer: **C**", "C"),
+        ("The correct choice is D, since it is darker.", "D"),
+        ("The answer is A man on a horse", None),
+        ("I think the answer is (A). No, wait: the answer is (B).", "B"),
+        ("The answer is (A) or (B).", None),
+        ("The answer is A/B", None),
+        ("The answer is not (A). It must be (C).", "C"),
+        ("The answer is (B) no, so the option (A) yes is incorrect.", "B"),
+        ("It cannot be (A).", None),
+        ("(A) is far. (B) is near.", None),
+        ("(A) looks old. (B) looks new.\n\nI would choose (B).", "B"),
+        ("(A) a river\n(B) a lake\n(C) a sea\n(D) a pond", None),
+        ("B. Point B", "B"),
+        ("A. one\nB. two", None),
+        ("Point C", "C"),
+        ("It shows the same corner as point C.", "C"),
+        ("It is not Point C.", None),
+        ("Point A and Point C are close.", None),
+        ("Point C is close. I don't see another one.", "C"),
+        ("I am sorry, I cannot help with that.", None),
+        ("", None),
+    ],
+)
+def test_choice(reply: str, answer: str | None) -> None:
+    state = read(Choice(), reply, ("Point A", "Point B", "Point C", "Point D"))
+    assert state.answer == answer
+    assert state.reason == ("" if answer else "unread")
+
+
+@pytest.mark.parametrize(
+    ("reply", "choices", "answer"),
+    [
+        ("Yes, it is.", ("yes", "no"), "A"),
+        ("No", ("yes", "no"), "B"),
+        ("There is no car in this image.", ("yes", "no"), None),
+        ("The camera moves to the left.", ("left", "right"), "A"),
+        ("About the same brightness.", ("A is darker", "B is darker", "About the same"), "C"),
+        ("There are 3 boats.", ("2", "3", "13", "0"), "B"),
+        ("There are 13 boats.", ("2", "3", "13", "0"), "C"),
+        ("the red box", ("box", "red box"), "B"),
+        ("B", (), None),
+    ],
+)
+def test_choice_by_text(reply: str, choices: tuple[str, ...], answer: str | None) -> None:
+    assert read(Choice(), reply, choices).answer == answer
+
+
+def test_only_the_last_turn_is_read() -> None:
+    turns = (Message("assistant", ("(A)",)), Message("user", ("Sure?",)), Message("assistant", ("(B)",)))
+    assert Choice()(State(Sample("s", "q", choices=("", "")), messages=turns), NoModel()).answer == "B"
+
+
+def test_verbatim() -> None:
+    assert read(Verbatim(), " AXQ \n", ()).answer == "AXQ"
+    assert read(Verbatim(), " \n", ()).reason == "unread"
+
+
+def test_readers_have_names() -> None:
+    assert names().keys() == {"blink_official", "choice", "verbatim"}
+    assert reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
+    assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
+    with pytest.raises(ConfigError, match="no reader is named 'chioce'; there are blink_official, choice"):
+        reader("chioce")
+
+
+def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:
+    """Where the official code asked no language model, its label is ours: on all 14 subtasks, val and test."""
+    from looktwice.eval.replies import CHOICES
+
+    decided = 0
+    for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            for row in map(json.loads, lines):
+                subtask = row["idx"].partition("_")[2].rpartition("_")[0]
+                found = BlinkOfficial.rule(row["reply"], len(CHOICES[subtask]))
+                decided += found is not None
+                assert found is None or f"({found})" == row["official_label"], (file.name, row["idx"])
+    assert decided > 19_000
