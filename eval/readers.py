@@ -156,15 +156,19 @@ def _bracketed(text: str, letters: str) -> str | None:
 
     Lines that open with letters in turn are a list of the choices and say nothing; a negated sentence neither.
     """
-    lines = [line for line in text.splitlines() if not _LED.match(line + " ")] if _lists(text) else text.splitlines()
-    prose = "\n".join(lines).strip()
-    for part in (prose, prose.rpartition("\n\n")[2]):
-        naming = [s for s in _SENTENCE.split(part) if set(_BRACKETED.findall(s)) & set(letters)]
-        chosen = naming if part is prose else naming[-1:]
-        found = {letter for sentence in chosen for letter in _BRACKETED.findall(sentence)} & set(letters)
+    lines = [line for line in text.splitlines() if not (_lists(text) and _LED.match(line + " "))]
+    before, _, last = "\n".join(lines).strip().rpartition("\n\n")
+    closing = _naming(last, letters)
+    for sentences in (_naming(before, letters) + closing, closing[-1:] if before else []):
+        found = {letter for sentence in sentences for letter in _BRACKETED.findall(sentence)} & set(letters)
         if len(found) == 1:
-            return None if _NEGATED.search(naming[-1]) else found.pop()
+            return None if _NEGATED.search(sentences[-1]) else found.pop()
     return None
+
+
+def _naming(text: str, letters: str) -> list[str]:
+    """The sentences that name a choice by its letter in brackets."""
+    return [s for s in _SENTENCE.split(text) if set(_BRACKETED.findall(s)) & set(letters)]
 
 
 def _lists(text: str) -> bool:
@@ -173,9 +177,11 @@ def _lists(text: str) -> bool:
 
 
 def _leading(text: str, letters: str) -> str | None:
-    """The letter that opens the reply, unless further lines open with others, as in a list of the choices."""
+    """The letter that opens the reply, unless others stand in brackets or open lines, as in a list of the choices."""
     opens = _LED.match(text + " ")
-    return opens[1] if opens and opens[1] in letters and not _lists(text) else None
+    if not opens or opens[1] not in letters or _lists(text):
+        return None
+    return None if set(_BRACKETED.findall(text)) & set(letters) - {opens[1]} else opens[1]
 
 
 def _named(text: str, choices: list[str]) -> str | None:

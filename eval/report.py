@@ -75,7 +75,8 @@ def write_report(
 
 def _context(scored: Table) -> dict[str, Any]:
     drawn = curves(scored.scores, scored.rows)
-    means = [row for row in scored.rows if row.task in ("macro", "micro") and not row.slice]
+    several = len({row.task for row in scored.rows if row.name}) > 1  # of one task, the overview has them
+    means = [row for row in scored.rows if several and not row.name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
         "overview": overview(scored),
@@ -134,7 +135,7 @@ def _left_out(run: RunScores) -> list[tuple[str, str]]:
 
 def _markdown(facts: dict[str, Any]) -> str:
     parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}", "## Accuracy", facts["overview"].markdown]
-    parts += ["## Over all tasks", facts["means"].markdown]
+    parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:
         parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
         parts.append(section.grid.markdown)

@@ -179,6 +179,8 @@ def console_table(shown: Table) -> RichTable:
     from rich.text import Text
 
     rows = without_repeats(ordered(shown.where(metric="accuracy").rows))
+    single = len({row.task for row in rows if row.name}) == 1
+    rows = [row for row in rows if row.name or not single]
     missing = any(row.missing for row in rows)
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
@@ -186,6 +188,7 @@ def console_table(shown: Table) -> RichTable:
     caption = (
         f"split: {split} | labels: {labels} | reader: {readers}\n"
         f"accuracy: right/n in percent with its 95 % interval; {counts}: {words}"
+        + ("\none task: macro and micro are its accuracy" if single else "")
     )
     out = RichTable(
         caption=Text(caption), caption_justify="left", header_style="bold", box=box.SIMPLE, padding=(0, 0, 0, 1)

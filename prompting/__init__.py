@@ -1,3 +1,7 @@
-"""Markers, crops, wording and turns: the stages that decide what the model sees and is asked."""
+"""What is drawn, cropped, said and asked: the stages between a sample and a model's reply."""
 
-__all__: list[str] = []
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.wording import ChainOfThought, MarksAsText, MultipleChoice, Verbatim
+
+__all__ = ["Ask", "ChainOfThought", "Circles", "MarksAsText", "MultipleChoice", "Verbatim"]

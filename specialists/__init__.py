@@ -1,3 +1,10 @@
-"""Vision models of one trade, each behind a small result type, and the stages that answer with them alone."""
+"""What other models see: specialists that answer the questions themselves, and that help prompting stages."""
 
-__all__: list[str] = []
+from looktwice.specialists.chance import Chance
+from looktwice.specialists.correspondence import MatchedPoint
+from looktwice.specialists.depth import NearerPoint
+from looktwice.specialists.seams import SeamMatcher
+from looktwice.specialists.sgbm import SGBM
+from looktwice.specialists.sift import SIFT
+
+__all__ = ["SGBM", "SIFT", "Chance", "MatchedPoint", "NearerPoint", "SeamMatcher"]

@@ -70,7 +70,7 @@ def test_no_message_at_all_is_unread() -> None:
         ("I think the answer is (A). No, wait: the answer is (B).", "B"),
         ("The answer is (A) or (B).", None),
         ("The answer is A/B", None),
-        ("The answer is not (A). It must be (C).", "C"),
+        ("The answer is not (A). It must be (C).", None),
         ("The answer is (B) no, so the option (A) yes is incorrect.", "B"),
         ("It cannot be (A).", None),
         ("(A) is far. (B) is near.", None),

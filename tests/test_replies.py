@@ -99,7 +99,7 @@ def test_scoring_is_of_equal_strings_and_counts_what_is_missing(tmp_path: Path) 
 
 def test_without_a_key_the_keys_of_the_file_count(tmp_path: Path) -> None:
     rows = [row("val_Jigsaw_1", "B", "(B)", "(B)"), row("test_Jigsaw_1", "B", "(B)", "hidden")]
-    assert list(replies_lines([write(tmp_path / "m.jsonl.gz", rows)]))[0].startswith("m: n=1, macro=100.00")
+    assert next(replies_lines([write(tmp_path / "m.jsonl.gz", rows)])).startswith("m: n=1, macro=100.00")
     hidden = [row("test_Jigsaw_1", "B", "(B)", "hidden")]
     line = next(replies_lines([write(tmp_path / "h.jsonl", hidden)], "choice"))
     assert line == "h: n=1, coverage=100.00, agreement=100.00, subtasks=1/14"
