@@ -29,13 +29,14 @@ def shown(run: Path, sample: str, out: Path | None = None, plugins: Sequence[str
     The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
     """
     folder = RunFolder(run)
+    points_there = folder.points
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
     records = {key[0]: record for key, record in folder.records().items() if key[1] == sample}
     for row in rows:
-        points = [p for p in folder.points.values() if p.task_id == row.task and p.id in records]
+        points = [p for p in points_there.values() if p.task_id == row.task and p.id in records]
         again = [_again(folder, point, row, records[point.id], plugins) for point in points]
         labelled = [(_label(p), state, error) for p, (state, error) in zip(points, again, strict=True)]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"

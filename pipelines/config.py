@@ -64,7 +64,8 @@ class Overlay:
     """Lays one node over another; what cannot be laid is noted in `faults` with its place.
 
     Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is added to
-    stages must say `before:` or `after:` which slot it stands; on a slot that is there, they move it.
+    stages must say `before:` or `after:` which slot it stands; on a slot that is there, they move it. A contestant's
+    stages are an overlay themselves, and find their places when they are laid over the file's.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Overlay:
             return top
         if "use" in top and top["use"] != base.get("use"):
             return dict(top)
-        if place.rpartition(".")[2] == "stages":
+        if place.rpartition(".")[2] == "stages" and not place.startswith("contestants."):
             return self.stages(dict(base), top, place)
         merged = dict(base)
         for key, value in top.items():
@@ -86,7 +87,7 @@ class Overlay:
         merged, free = dict(base), not base
         for slot, value in top.items():
             here = f"{place}.{slot}"
-            anchors = {k: value[k] for k in ("before", "after") if isinstance(value, Mapping) and k in value}
+            anchors = {k: value[k] for k in ("before", "after") if isinstance(value, Mapping) and value.get(k)}
             known = slot in merged
             merged[slot] = self(base.get(slot), value, here) if known else value
             if anchors:

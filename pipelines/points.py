@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ())
         layer = Overlay()
         config = layer(config, nested(place, value))
         faults += layer.faults
-    given = tuple(v for _, v in pairs if isinstance(v, str) and v not in ("", ".") and Path(v).expanduser().exists())
+    given = tuple(text for _, value in pairs for text in _paths(value))
     return planned(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
 
 
@@ -89,6 +89,17 @@ def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -
     if not points and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
     return Plan(str(config.get("name") or name), _distinct(points), expansion.left_out, config)
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """The texts of a value from the command line that are paths of something that is there."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _paths(inner)
+    elif isinstance(value, str) and value not in ("", ".") and Path(value).expanduser().exists():
+        yield value
 
 
 def _bound(node: PointNode, binder: Binder) -> Point | None:
