@@ -37,7 +37,7 @@ def evaluate(
     A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
     `Choice`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
     """
-    tasks = task if isinstance(task, Mapping) else {getattr(task, "kind", None) or getattr(task, "name", "task"): task}
+    tasks = task if isinstance(task, Mapping) else {_name(task): task}
     points = tuple(
         _point(name, contestant, number == 0, task_name, one, model, read or Choice(), draws, seed)
         for task_name, one in tasks.items()
@@ -47,6 +47,10 @@ def evaluate(
     study = Study(Plan(folder.name, points), folder.parent, Options(workers=workers, limit=limit))
     study()
     return table([folder])
+
+
+def _name(task: Task) -> str:
+    return str(getattr(task, "kind", None) or getattr(task, "name", None) or "task")
 
 
 def _point(

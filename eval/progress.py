@@ -22,7 +22,7 @@ from rich.progress import (
 __all__ = ["Display"]
 
 EVERY = 10.0  # seconds between two lines of a log file
-VERDICTS = ("right", "wrong", "unreadable", "failed")
+VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
 
 
 class Display:

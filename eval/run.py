@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +185,7 @@ class Run:
 
     def _facts(self) -> dict[str, Any]:
         names = ("looktwice", "numpy", "opencv-python-headless", "pillow", "scikit-image")
-        versions = {name: version(name) for name in names}
+        versions = {name: said for name in names if (said := _version(name))}
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
@@ -205,6 +205,13 @@ def _row(point: Point) -> PointRow:
 def _acquire(room: threading.Semaphore) -> None:
     while not room.acquire(timeout=0.2):  # a wait without end would not hear Ctrl-C on every platform
         pass
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
+        return ""
 
 
 def _shard(identifier: str, shards: int) -> int:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
@@ -128,7 +129,9 @@ def test_bad_input_is_one_sentence_and_2(study: Path, words: list[str], says: st
 def test_failed_samples_make_the_exit_code_1(study: Path) -> None:
     Path("set").mkdir()
     row = {"id": "s", "question": "?", "images": ["gone.png"], "choices": ["a", "b"], "answer": "A"}
-    Path("set/samples.jsonl").write_text(json.dumps(row) + "\n")
+    Image.new("RGB", (30, 20)).save("set/here.png")
+    rows = [row, row | {"id": "t", "images": ["here.png"]}]
+    Path("set/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     result = looktwice("run", study, "task={use: eval.folder.Folder, path: set}")
     assert result.exit_code == 1
     assert "3 samples FAILED; the report says why" in result.output

@@ -119,7 +119,8 @@ def test_there_and_back_agrees(chain: list[Change], u: float, v: float) -> None:
     for place in view.to_view(Point("A", x, y)):
         back = view.to_source(*place.center)
         assert back is not None
-        assert back == (0, pytest.approx(x, abs=1e-6), pytest.approx(y, abs=1e-6))
+        assert back[0] == 0
+        assert back[1:] == pytest.approx((x, y), abs=1e-6)
 
 
 @pytest.mark.parametrize(

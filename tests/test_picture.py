@@ -162,7 +162,7 @@ def bomb() -> bytes:
         ),
         (lambda tmp: Picture.encoded(bomb(), "bomb.png"), "bomb.png.*too many pixels"),
         (lambda tmp: Picture(np.zeros((4, 4), np.uint8)), "HxWx3"),
-        (lambda tmp: Picture(np.zeros((4, 4, 3), np.float32)), "HxWx3"),  # type: ignore[arg-type]
+        (lambda tmp: Picture(np.zeros((4, 4, 3), np.float32)), "HxWx3"),
         (lambda tmp: Picture(np.zeros((0, 4, 3), np.uint8)), "HxWx3"),
     ],
 )

@@ -98,7 +98,7 @@ def plain(folder: Path) -> list[dict[str, Any]]:
 
 def test_every_sample_of_every_point_has_a_record(tmp_path: Path) -> None:
     task, model = Greys(), Scripted("(B)")
-    asked = {"choose": MultipleChoice(), "ask": Ask()}
+    asked: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask()}
     points = [point("a", task, dict(asked), model), point("b", task, {"mark": Circles(), **asked}, model)]
     outcome = run(points, tmp_path)()
     assert (outcome.written, outcome.kept, outcome.failed, outcome.stopped) == (12, 0, 0, False)
@@ -256,7 +256,7 @@ def test_draws_are_separate_calls(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [1, 8])
 def test_workers_do_not_change_the_records(workers: int, tmp_path: Path) -> None:
     def points() -> list[Point]:
-        asked = {"choose": MultipleChoice(), "ask": Ask()}
+        asked: dict[str, Stage] = {"choose": MultipleChoice(), "ask": Ask()}
         return [
             point("a", Greys(), dict(asked), Scripted("(A)")),
             point("b", Greys(), {"mark": Circles(), **asked}, Scripted("(B)")),
