@@ -23,7 +23,8 @@ def recorded(point: Point, given: Sample, sha: str, state: State, blobs: Blobs, 
     `given` is the sample as the task gave it: marks are recorded where a stage changed them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
-    marks = state.sample.marks
+    sent = {kept["sha"]: kept for kept in _pictures(calls, blobs)}
+    asked = state.sample
     return Record(
         point=point.id,
         sample=state.sample.id,
@@ -34,13 +35,17 @@ def recorded(point: Point, given: Sample, sha: str, state: State, blobs: Blobs, 
         confidence=state.confidence,
         error=error,
         calls=tuple(_call(call, blobs) for call in calls),
-        pictures=tuple(dict.fromkeys(_pictures(calls, blobs))),
-        marks=tuple(mark.to_dict() for mark in marks) if marks != given.marks else None,
+        pictures=tuple(sent),
+        marks=tuple(mark.to_dict() for mark in asked.marks) if asked.marks != given.marks else None,
+        notes=state.notes,
         timings={
             "total": round(sum(entry.seconds for entry in state.trace), 6),
             "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
             "calls": [{"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {} for c in calls],
         },
+        sent=tuple(sent.values()),
+        choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
+        letters=dict(state.letters) or None,
     )
 
 
@@ -59,6 +64,8 @@ def _call(call: Call, blobs: Blobs) -> dict[str, Any]:
         entry["reply"] = {key: value for key, value in reply.items() if key not in ("seconds", "cached")}
     if call.error:
         entry["error"] = call.error
+    if call.model:
+        entry["model"] = call.model
     return entry
 
 
@@ -69,11 +76,13 @@ def _kept(call: Call, blobs: Blobs) -> list[str]:
         return []
 
 
-def _pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[str]:
+def _pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, Any]]:
     for call in calls:
         for view in (view for message in call.messages for view in message.views):
             try:
-                payload = view.picture.payload
+                payload, (width, height) = view.picture.payload, view.size
             except PictureError:
                 continue
-            yield blobs.put(payload.data, payload.sha)
+            sha = blobs.put(payload.data, payload.sha)
+            size = {"bytes": len(payload.data), "type": payload.media_type, "width": width, "height": height}
+            yield {"sha": sha, **size, **({"note": payload.note} if payload.note else {})}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,11 @@ class Record:
     """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
 
     `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `want`, and `reply` or `error`.
-    `pictures` are the sha256 of every picture sent; `marks` are given where a stage changed them.
+    `pictures` are the sha256 of every picture sent, `sent` the same with bytes, media type, width, height and, where
+    they are not the source's own bytes, why. `marks` and `choices` are given where a stage changed them, `letters`
+    (a letter as it was asked -> the sample's own letter) where a stage permuted them: `answer` and the replies speak
+    of the letters as asked, and scoring maps them back.
+    `notes` are what the stages say they did otherwise than usual, such as that nothing was found to zoom on.
     `timings` hold seconds (total, by stage) and, per call, its seconds and whether it came from the cache.
     """
 
@@ -51,7 +55,11 @@ class Record:
     calls: tuple[Mapping[str, Any], ...] = ()
     pictures: tuple[str, ...] = ()
     marks: tuple[Mapping[str, Any], ...] | None = None
+    notes: tuple[str, ...] = ()
     timings: Mapping[str, Any] = field(default_factory=dict)
+    sent: tuple[Mapping[str, Any], ...] = ()
+    choices: tuple[Any, ...] | None = None
+    letters: Mapping[str, str] | None = None
     v: int = VERSION
 
     @property
@@ -71,6 +79,8 @@ class Record:
             raise RunError(f"a record of version {data.get('v')!r}; this looktwice reads version {VERSION}")
         data["calls"] = tuple(data["calls"])
         data["pictures"] = tuple(data["pictures"])
+        data["notes"] = tuple(data.get("notes", ()))
+        data["sent"] = tuple(data.get("sent", ()))
         return cls(**data)
 
     @property
@@ -98,10 +108,14 @@ class SampleRow:
         """The sample's meta fields, for slices and groups."""
         return self.sample["meta"]  # type: ignore[no-any-return]
 
-    def without_pixels(self, blobs: Blobs) -> Sample:
-        """The sample as a reader sees it: images are there by hash, and readable only where they were kept."""
+    def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
+        """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
+
+        `asked` are the choices as a record holds them, where a stage changed them.
+        """
         data = self.sample
-        choices = tuple(c if isinstance(c, str) else _kept(blobs, c["picture"]) for c in data["choices"])
+        said = data["choices"] if asked is None else asked
+        choices = tuple(c if isinstance(c, str) else _kept(blobs, c["picture"]) for c in said)
         marks = tuple(mark_from_dict(mark) for mark in data["marks"])
         images = tuple(_kept(blobs, sha) for sha in data["images"])
         return Sample(self.id, data["question"], images, choices, marks, data["meta"])

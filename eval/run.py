@@ -22,6 +22,7 @@ from looktwice.eval.tree import tree
 from looktwice.eval.walk import Ground, Walk
 from looktwice.eval.writer import RunWriter
 from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.pipeline import with_models
 from looktwice.pipelines.points import Plan, Point
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.spec import spec
@@ -79,7 +80,7 @@ class Run:
     def __call__(self) -> Outcome:
         """Run everything that is still to do. Raises RunError and TaskError; what was obtained is kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
-        for model in {id(p.model): p.model for p in self.plan.points if p.model is not None}.values():
+        for model in self._held():
             self.models[id(model)] = self.wrap(model)
         with RunWriter(self.folder) as writer:
             there = RunFolder(self.folder)
@@ -123,6 +124,17 @@ class Run:
         limit = self.options.limit
         sizes = {p.task_id: len(p.task) if limit is None else min(limit, len(p.task)) for p in self.plan.points}
         return sum(sizes[point.task_id] * point.draws for point in self.plan.points) // self.options.shard[1]
+
+    def _held(self) -> list[Any]:
+        """Every model of every point once: its own, and those among its stages' settings."""
+        held: dict[int, Any] = {}
+
+        def seen(model: Any) -> Any:
+            return held.setdefault(id(model), model)
+
+        for point in self.plan.points:
+            with_models((point.model, *point.stages.values()), seen)
+        return list(held.values())
 
     def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow]) -> None:
         """Old answers must not be mixed with questions that changed under their ids."""

@@ -183,6 +183,8 @@ class Judge:
         replies = record.replies
         found = self._find(record, row, replies)
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
+        if record.letters and found.answer is not None:
+            found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
         score = _judged(found, row)
         return Scored(record.sample, record.draw, found.answer, score, found.reason, found.detail, found.read, *tokens)
 
@@ -200,7 +202,7 @@ class Judge:
 
     def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
         try:
-            sample = row.without_pixels(self.folder.blobs)
+            sample = row.without_pixels(self.folder.blobs, record.choices)
             state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
             after = step("read", self.reader, state, Door(self.model, record.sample))
         except StageFailed as exc:

@@ -93,7 +93,8 @@ class Walk:
     def _visit(self, node: Node, state: State) -> None:
         model = self.ground.models[id(node.model)] if node.model is not None else QUIET
         try:
-            state = step(node.slot, node.stage, state, Door(model, self.sample.id, self.ground.check))
+            door = Door(model, self.sample.id, self.ground.check, lambda second: self.ground.models[id(second)])
+            state = step(node.slot, node.stage, state, door)
         except StageFailed as exc:
             self._fail(list(node.points()), exc.state, exc.__cause__ or exc)
             return

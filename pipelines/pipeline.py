@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any, Protocol, runtime_checkable
 
 from looktwice.pipelines.model import Messages, Model, ModelError, Reply, Want
 from looktwice.pipelines.state import Call, Stage, State, Step
 
-__all__ = ["Door", "NoModel", "Pipeline", "StageFailed", "step"]
+__all__ = ["Door", "NoModel", "Pipeline", "SideDoor", "StageFailed", "step", "with_models"]
 
 
 @runtime_checkable
@@ -39,12 +39,19 @@ class NoModel:
 class Door:
     """The model as the stages of one sample reach it: it keeps every call and stops at the run's word.
 
-    `check` is called before each call and between stages and may raise Stopped.
+    `check` is called before each call and between stages and may raise Stopped. `around` gives a stage's second
+    model as the run wraps it.
     """
 
-    def __init__(self, model: Model, sample: str, check: Callable[[], None] = lambda: None) -> None:
-        self.model = model.of(sample) if isinstance(model, BySample) else model
-        self.check = check
+    def __init__(
+        self,
+        model: Model,
+        sample: str,
+        check: Callable[[], None] = lambda: None,
+        around: Callable[[Model], Model] = lambda model: model,
+    ) -> None:
+        self.sample, self.check, self.around = sample, check, around
+        self.model = self._of_sample(model)
         self.calls: list[Call] = []
 
     @property
@@ -54,15 +61,63 @@ class Door:
 
     def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
         """Ask the model behind the door, and keep what was sent and what came back, also where it failed."""
+        return self.ask(self.model, messages, draw, want)
+
+    def ask(self, model: Model, messages: Messages, draw: int, want: Want) -> Reply:
+        """Ask this or a second model; the call of a second one is kept with its identity."""
         self.check()
-        sent = tuple(messages)
+        sent, name = tuple(messages), "" if model is self.model else model.identity
         try:
-            reply = self.model(sent, draw, want)
+            reply = model(sent, draw, want)
         except Exception as exc:
-            self.calls.append(Call(sent, draw, want, None, f"{type(exc).__name__}: {exc}"))
+            self.calls.append(Call(sent, draw, want, None, f"{type(exc).__name__}: {exc}", name))
             raise
-        self.calls.append(Call(sent, draw, want, reply))
+        self.calls.append(Call(sent, draw, want, reply, "", name))
         return reply
+
+    def beside(self, model: Model) -> Model:
+        """A stage's second model, reached through this door: wrapped, stopped and kept like the first."""
+        return SideDoor(self, self._of_sample(self.around(model)))
+
+    def _of_sample(self, model: Model) -> Model:
+        return model.of(self.sample) if isinstance(model, BySample) else model
+
+
+@dataclass(frozen=True)
+class SideDoor:
+    """A second model behind the door of a sample."""
+
+    door: Door
+    model: Model
+
+    @property
+    def identity(self) -> str:
+        """That of the second model."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+        """Ask it through the door."""
+        return self.door.ask(self.model, messages, draw, want)
+
+
+def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
+    """The same stage with every model among its settings changed, however deep; itself where it holds none."""
+    if isinstance(thing, type | Door | SideDoor):
+        return thing
+    if callable(thing) and hasattr(thing, "identity"):
+        return change(thing)
+    if is_dataclass(thing):
+        old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
+        new = {name: with_models(value, change) for name, value in old.items()}
+        changed = {name: value for name, value in new.items() if value is not old[name]}
+        return replace(thing, **changed) if changed else thing
+    if isinstance(thing, tuple | list):
+        inner = [with_models(value, change) for value in thing]
+        return type(thing)(inner) if any(a is not b for a, b in zip(inner, thing, strict=True)) else thing
+    if isinstance(thing, Mapping):
+        pairs = {key: with_models(value, change) for key, value in thing.items()}
+        return pairs if any(pairs[key] is not thing[key] for key in pairs) else thing
+    return thing
 
 
 class StageFailed(Exception):
@@ -78,7 +133,7 @@ def step(slot: str, stage: Stage, state: State, door: Door) -> State:
     door.check()
     heard, start = len(door.calls), time.perf_counter()
     try:
-        after = stage(state, door)
+        after = with_models(stage, door.beside)(state, door)
     except Exception as exc:
         raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from exc
     if not isinstance(after, State):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -17,13 +18,14 @@ __all__ = ["Call", "Stage", "State", "Step"]
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One call of the model: what was sent and what came back, or why nothing did."""
+    """One call: what was sent and what came back, or why nothing did; `model` names a stage's second model."""
 
     messages: Messages
     draw: int
     want: Want
     reply: Reply | None
     error: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,9 @@ class State:
 
     `views` are what will be shown, `prompt` what will be said, `messages` the conversation so far. `answer` is
     set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
-    lies in 0..1. `seed` and `draw` number the run's randomness and the repetition.
+    lies in 0..1. `seed` and `draw` number the run's randomness and the repetition. `letters` is empty, or says for
+    each letter as it is now asked which letter of the task's own sample it stands for; scoring maps answers back.
+    `notes` are sentences that stages leave for the record (`state.noted`) where they did otherwise than usual.
     """
 
     sample: Sample
@@ -56,6 +60,8 @@ class State:
     trace: tuple[Step, ...] = field(default=(), repr=False)
     seed: int = 0
     draw: int = 0
+    letters: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
@@ -70,6 +76,10 @@ class State:
     def abstain(self, reason: str) -> State:
         """A copy without an answer, for a stated reason: neither right nor wrong, but counted."""
         return replace(self, answer=None, reason=f"abstained: {reason}")
+
+    def noted(self, *notes: str) -> State:
+        """A copy with more sentences for the record; one that is there already is not said twice."""
+        return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
     @property
     def shown(self) -> tuple[View, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -13,19 +14,29 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["beside", "crop", "flip", "pad", "paste", "resize", "rotate"]
+__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resize", "rotate"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
 
+Filter = Literal["nearest", "linear", "cubic", "lanczos", "area"]
+FILTERS: dict[Filter, int] = {
+    "nearest": cv2.INTER_NEAREST_EXACT,  # the plain one is up to half a pixel off the map
+    "linear": cv2.INTER_LINEAR,
+    "cubic": cv2.INTER_CUBIC,
+    "lanczos": cv2.INTER_LANCZOS4,
+    "area": cv2.INTER_AREA,
+}
 
-def resize(view: View, width: int, height: int) -> View:
-    """Resize to `width` x `height` pixels: area averaging when it shrinks, cubic when it grows."""
+
+def resize(view: View, width: int, height: int, filter: Filter | None = None) -> View:
+    """Resize to `width` x `height` pixels; without a filter, area averaging when it shrinks, cubic when it grows."""
     old_width, old_height = view.size
     if width < 1 or height < 1:
         raise ValueError(f"a picture cannot be resized to {width} x {height} pixels; both must be 1 or more")
-    shrinks = width * height < old_width * old_height
-    pixels = cv2.resize(view.pixels, (width, height), interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC)
+    if filter is None:
+        filter = "area" if width * height < old_width * old_height else "cubic"
+    pixels = cv2.resize(view.pixels, (width, height), interpolation=FILTERS[filter])
     return view.moved(Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height))
 
 

@@ -18,7 +18,7 @@ from looktwice.eval.run import Options, Run
 from looktwice.eval.score import Verdict, score_run
 from looktwice.eval.task import Facts, TaskError
 from looktwice.eval.writer import RunWriter
-from looktwice.pipelines.model import Model, ModelError, Reply
+from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.points import Plan, Point, named
 from looktwice.pipelines.sample import Item, Sample
@@ -344,3 +344,35 @@ class _First:
 def test_nan_never_reaches_a_record(tmp_path: Path) -> None:
     record = Record("p", "s", "sha", confidence=float("nan"), timings={"total": float("inf")})
     assert Record.from_line(record.to_line()).confidence is None
+
+
+@dataclass(frozen=True)
+class AskTwo:
+    """Asks the model, then shows the reply to a second one."""
+
+    judge: Model
+
+    def __call__(self, state: State, model: Model) -> State:
+        state = Ask()(state, model)
+        verdict = self.judge((*state.messages, Message("user", ("Is that so?",))))
+        return state.replace(answer=verdict.text)
+
+
+def test_a_second_model_is_wrapped_kept_and_named_like_the_first(tmp_path: Path) -> None:
+    first, second = Scripted("(A)"), Scripted("B")
+    wrapped: list[str] = []
+
+    def wrap(model: Any) -> Any:
+        wrapped.append(model.identity)
+        return model
+
+    one = point("a", Greys(2), {"two": AskTwo(second)}, first)
+    run([one], tmp_path, wrap=wrap)()
+    assert sorted(wrapped) == ["scripted: '(A)'", "scripted: 'B'"]
+    assert (len(first.asked), len(second.asked)) == (2, 2)
+    for record in records(tmp_path).values():
+        assert record.answer == "B"
+        assert [(call["reply"]["text"], call.get("model", "")) for call in record.calls] == [
+            ("(A)", ""),
+            ("B", "scripted: 'B'"),
+        ]
