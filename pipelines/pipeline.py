@@ -106,7 +106,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
         return thing
     if callable(thing) and hasattr(thing, "identity"):
         return change(thing)
-    if is_dataclass(thing):
+    if is_dataclass(thing) and not isinstance(thing, type):
         old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
         new = {name: with_models(value, change) for name, value in old.items()}
         changed = {name: value for name, value in new.items() if value is not old[name]}
