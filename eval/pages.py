@@ -46,8 +46,15 @@ def words(state: State) -> list[str]:
         lines += [f"    {_caption(number, view)}" for number, view in enumerate(changed, 1)]
         lines += [f"    reply: {call.reply.text[:300]!r}" for call in step.calls if call.reply]
         before = step.views
-    answer = state.answer if state.answer is not None else state.reason or "none"
+    answer = _answer(state)
     return [*lines, f"  prompt: {state.prompt!r}", f"  answer: {answer}"]
+
+
+def _answer(state: State) -> str:
+    """The answer in the sample's own letters, or why there is none."""
+    if state.answer is None:
+        return state.reason or "none"
+    return state.letters.get(state.answer, state.answer)
 
 
 def _section(label: str, state: State, error: str, longest: int) -> str:
@@ -56,7 +63,7 @@ def _section(label: str, state: State, error: str, longest: int) -> str:
     for step in state.trace:
         parts.append(_step(step, before, longest))
         before = step.views
-    answer = state.answer if state.answer is not None else state.reason or "none"
+    answer = _answer(state)
     failed = f"<h3>failed</h3><pre>{escape(error)}</pre>" if error else ""
     return f"<section><h2>{escape(label)}</h2>{''.join(parts)}{failed}<p><b>answer</b> {escape(answer)}</p></section>"
 

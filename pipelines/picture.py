@@ -63,6 +63,7 @@ class Picture:
         self._header: Header | None = None
         self._payload: Payload | None = None
         self._sha: str | None = None
+        self._sound = True
         self._lock = threading.RLock()
 
     @classmethod
@@ -71,12 +72,18 @@ class Picture:
         self = cls.__new__(cls)
         self.name, self._fetch, self._data, self._pixels = name, fetch, None, None
         self._header, self._payload, self._sha, self._lock = None, None, None, threading.RLock()
+        self._sound = False
         return self
 
     @classmethod
-    def encoded(cls, data: bytes, name: str = "image bytes") -> Picture:
-        """A picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow reads)."""
-        return cls.lazy(lambda: data, name)
+    def encoded(cls, data: bytes, name: str = "image bytes", sound: bool = False) -> Picture:
+        """A picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow reads).
+
+        `sound` says that they were just written here, so that sending them needs no look at whether they decode.
+        """
+        picture = cls.lazy(lambda: data, name)
+        picture._sound = sound
+        return picture
 
     @classmethod
     def open(cls, path: str | Path) -> Picture:
@@ -122,7 +129,8 @@ class Picture:
     def _encode(self) -> Payload:
         changed = "made or changed by a stage" if self._fetch is None else self._head().changed
         if not changed:
-            self.pixels  # noqa: B018  a picture that does not decode must not be sent
+            if not self._sound:
+                self.pixels  # noqa: B018  a picture that does not decode must not be sent
             return Payload(self._source(), self._head().media_type, self.sha, "")
         data = to_png(self.pixels)
         return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
