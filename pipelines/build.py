@@ -19,13 +19,15 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import SchemaError
 
-from looktwice.pipelines.hints import dataclass_in, holds_path, is_plain
+from looktwice.pipelines.hints import Kind, check_kind, dataclass_in, holds_path, is_plain, members
 from looktwice.pipelines.model import canonical
 
 __all__ = ["FOLDERS", "Binder", "ConfigError", "Scope", "build", "load_plugin", "locate"]
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
+REPLIES = "_replies"
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ARBITRARY = ConfigDict(arbitrary_types_allowed=True)
 
@@ -50,14 +52,14 @@ class Scope:
         """A path of the configuration as a real one. Raises ValueError where it lies outside or does not exist.
 
         A path given on the command line counts from the working folder, any other from the file's own folder.
-        What begins with a given path's text is given too, as `data/blink_replies` is by `data/blink`.
+        Beside given data its recorded replies may be read: with `data/blink`, `data/blink_replies` is given too.
         """
         if any(text.startswith(given) for given in self.given):
             found = Path(text).expanduser().resolve()
-            inside = any(str(found).startswith(str(Path(given).expanduser().resolve())) for given in self.given)
+            roots = [Path(given + more).expanduser().resolve() for given in self.given for more in ("", REPLIES)]
         else:
-            found = (self.folder / text).resolve()
-            inside = found.is_relative_to(self.folder.resolve())
+            found, roots = (self.folder / text).resolve(), [self.folder.resolve()]
+        inside = any(found.is_relative_to(root) for root in roots)
         if not inside:
             raise ValueError(
                 f"{text!r} lies outside the configuration's folder {self.folder}; give it on the command line"
@@ -106,7 +108,11 @@ def load_plugin(text: str) -> str:
         raise ConfigError([f"--plugin {text}: a module named {name!r} is already loaded; rename the file"])
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
+        del sys.modules[name]
+        raise ConfigError([f"--plugin {text}: it cannot be imported ({type(exc).__name__}: {exc})"]) from exc
     return name
 
 
@@ -123,18 +129,19 @@ class Binder:
     built: dict[str, Any] = field(default_factory=dict)
     noticed: int = 0
 
-    def node(self, node: Any, place: str) -> Any:
-        """The object of a node with `use`, or None with its faults noted."""
+    def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
+        """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             return self.fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
-        key = canonical(_plain(node))
-        if key in self.built:
-            return self.built[key]
         try:
+            key = canonical(self._with_refs(node))
             cls = locate(node["use"], self.scope.plugins)
+            check_kind(cls, kind)
         except ValueError as exc:
             return self.fault(f"{place}.use", str(exc))
-        settings = {k: v for k, v in node.items() if k not in ("use", "before", "after")}
+        if key in self.built:
+            return self.built[key]
+        settings = {str(k): v for k, v in node.items() if k not in ("use", "before", "after")}
         made = self.fields(cls, settings, place)
         if made is not None:
             self.built[key] = made
@@ -179,6 +186,13 @@ class Binder:
                 return self.fault(place, str(exc))
         return self._checked(value, hint, place)
 
+    def _with_refs(self, value: Any) -> Any:
+        """Plain values, in which a reference stands for what it names: two models under one name are two objects."""
+        if isinstance(value, Mapping):
+            named = self.models.get(value["ref"]) if value.keys() == {"ref"} and isinstance(value["ref"], str) else None
+            return self._with_refs(named) if named else {str(k): self._with_refs(v) for k, v in value.items()}
+        return [self._with_refs(v) for v in value] if isinstance(value, list | tuple) else value
+
     def _inside(self, value: Any, place: str) -> Any:
         if isinstance(value, Mapping):
             return {k: self.value(v, Any, f"{place}.{k}") for k, v in value.items() if v is not None}
@@ -187,14 +201,20 @@ class Binder:
     def _model(self, name: Any, place: str) -> Any:
         if name not in self.models:
             return self.fault(f"{place}.ref", f"no model {name!r} under `models:`{_near(str(name), self.models)}")
-        return self.node(self.models[name], f"models.{name}")
+        return self.node(self.models[name], f"models.{name}", "model")
 
     def _checked(self, value: Any, hint: Any, place: str) -> Any:
+        if isinstance(value, bool) and is_plain(hint) and bool not in members(hint):
+            return self.fault(place, f"expected {_shown(hint)}, found {value!r}")
+        if value is None and type(None) in members(hint):
+            return None
         try:
             return TypeAdapter(hint, config=None if _configured(hint) else ARBITRARY).validate_python(value)
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             return self.fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
+        except SchemaError:  # a protocol: any object may stand here, a plain value never
+            return self.fault(place, f"expected a node with `use:` ({_shown(hint)}), found {value!r}")
 
     def fault(self, place: str, text: str) -> None:
         """Note a fault, once."""
@@ -261,9 +281,3 @@ def _has_node(value: Any) -> bool:
     if isinstance(value, Mapping):
         return "use" in value or any(_has_node(inner) for inner in value.values())
     return isinstance(value, list | tuple) and any(_has_node(inner) for inner in value)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

@@ -16,7 +16,7 @@ from yarl import URL
 
 from looktwice.pipelines.loop import Answer, background
 from looktwice.pipelines.model import Messages, ModelError, Reply, Want, canonical
-from looktwice.pipelines.spec import identity as spec_identity
+from looktwice.pipelines.spec import settings
 from looktwice.pipelines.wire import ChoicesAs, Detail, error_of, is_filter, reply_of, wire_messages, wire_want
 
 __all__ = ["ChatAPI", "key_for"]
@@ -86,7 +86,7 @@ class ChatAPI:
     @cached_property
     def identity(self) -> str:
         """The model's name and every setting that may change its replies; URL, timeout, rates and prices are not."""
-        return canonical(spec_identity(self))
+        return canonical(settings(self))
 
     @property
     def endpoint(self) -> str:

@@ -4,29 +4,24 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 from looktwice.pipelines.build import Scope
 from looktwice.pipelines.config import Node, Overlay, nested, resolved
+from looktwice.pipelines.shapes import name_faults, shape_faults
 
 __all__ = ["Expansion", "PointNode"]
-
-TOP = (
-    "include", "name", "note", "task", "tasks", "model", "models", "stages", "read", "seed", "draws",
-    "sweep", "each", "contestants", "baseline",
-)  # fmt: skip
-CONTESTANT = ("stages", "extend", "model", "only", "needs", "read", "draws")
-NEEDS = ("env", "file")
 
 
 @dataclass(frozen=True)
 class PointNode:
     """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages.
 
-    `place` is the contestant's place in the file, `own` the slots that it names itself.
+    `place` is the contestant's place in the file, `own` the slots that it names itself, and `models` what `{ref: ...}`
+    may name.
     """
 
     contestant: str
@@ -41,6 +36,7 @@ class PointNode:
     baseline: bool
     place: str
     own: frozenset[str]
+    models: Mapping[str, Any]
 
 
 @dataclass
@@ -53,14 +49,20 @@ class Expansion:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def points(self) -> Iterator[PointNode]:
-        """Every point that the configuration asks for, in order; what equals another point comes out too."""
-        self._check_keys(self.config, TOP, "")
+        """Every point that the configuration asks for, in order; what equals another point comes out too.
+
+        Where an entry holds the wrong kind of thing there are no points, only faults.
+        """
+        strange, wrong = shape_faults(self.config)
+        self._note([*strange, *wrong])
+        if wrong:
+            return
+        self._note(name_faults(self.config))
         base = {k: v for k, v in self.config.items() if k not in ("sweep", "each", "contestants", "baseline")}
         named = {k: v for k, v in (self.config.get("contestants") or {"plain": {}}).items() if v is not None}
         first = self._baseline(named)
         for name, overlay in named.items():
             place = f"contestants.{name}" if self.config.get("contestants") else ""
-            self._check_keys(overlay or {}, CONTESTANT, place)
             entered = self._entered(base, overlay or {}, place)
             if self._may_enter(name, overlay or {}, entered):
                 for changes in self._changes():
@@ -88,10 +90,6 @@ class Expansion:
     def _changes(self) -> list[dict[str, Any]]:
         """Each combination of the sweep's axes, with nothing and then with each single change."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
-        for place, values in sweep.items():
-            if not isinstance(values, Sequence) or isinstance(values, str):
-                self._note([f"sweep.{place}: expected a list of values, found {values!r}"])
-                return [{}]
         grid = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
         return [{**point, **alone} for point in grid for alone in ({}, *each)]
 
@@ -119,7 +117,7 @@ class Expansion:
             yield PointNode(
                 name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
                 node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
-                frozenset(overlay.get("stages") or ()),
+                frozenset(overlay.get("stages") or ()), models,
             )  # fmt: skip
 
     def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:
@@ -163,7 +161,6 @@ class Expansion:
         `env` names environment variables, `A|B` means one of them; `file` names files.
         """
         needs = overlay.get("needs") or {}
-        self._check_keys(needs, NEEDS, f"contestants.{name}.needs")
         wanted = (text.split("|") for text in _many(needs.get("env")))
         missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
         for text in _many(needs.get("file")):
@@ -175,15 +172,6 @@ class Expansion:
         if missing:
             self.left_out[name] = "; ".join(missing)
         return not missing
-
-    def _check_keys(self, node: Any, known: Sequence[str], place: str) -> None:
-        if not isinstance(node, Mapping):
-            self._note([f"{place}: expected a mapping, found {node!r}"])
-            return
-        for key in node:
-            if key not in known:
-                here = f"{place}.{key}" if place else str(key)
-                self._note([f"{here}: no such entry{_near(str(key), known)}; there are {', '.join(known)}"])
 
     def _note(self, faults: Any) -> None:
         self.faults += [fault for fault in faults if fault not in self.faults]

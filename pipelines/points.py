@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config import Node, Overlay, load, nested, override, resolved
+from looktwice.pipelines.config import Node, Overlay, load, nested, override
 from looktwice.pipelines.expand import Expansion, PointNode
 from looktwice.pipelines.spec import asks, digest, identity, spec
 from looktwice.pipelines.state import Stage
 
 __all__ = ["Plan", "Point", "named", "plan", "planned"]
 
+NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Choice"}
 
 
@@ -80,8 +82,11 @@ def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
     expansion = Expansion(config, scope, list(faults))
     nodes = list(expansion.points())
-    models = resolved(dict(config), []).get("models") or {}
-    binder = Binder(scope, models, expansion.faults)
+    if not NAME.fullmatch(str(config.get("name", name))):
+        expansion.faults.append(
+            f"name: {config.get('name')!r} names a folder; use letters, digits, '.', '_' and '-' only"
+        )
+    binder = Binder(scope, faults=expansion.faults)
     points = [point for node in nodes if (point := _bound(node, binder))]
     _note_twins(points, binder.faults)
     if binder.faults:
@@ -104,14 +109,14 @@ def _paths(value: Any) -> Iterator[str]:
 
 def _bound(node: PointNode, binder: Binder) -> Point | None:
     """The built point, or None with its faults noted."""
-    before = binder.noticed
+    before, binder.models = binder.noticed, node.models
     where = f"{node.place}." if node.place else ""
-    task = binder.node(node.task, f"tasks.{node.task_name}")
+    task = binder.node(node.task, f"tasks.{node.task_name}", "task")
     places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
-    stages = {slot: binder.node(stage, places[slot]) for slot, stage in node.stages.items()}
+    stages = {slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()}
     asking = any(asks(stage) for stage in stages.values() if stage is not None)
-    model = binder.node(node.model, "model") if asking and node.model is not None else None
-    read = binder.node(node.read or DEFAULT_READER, "read")
+    model = binder.node(node.model, "model", "model") if asking and node.model is not None else None
+    read = binder.node(node.read or DEFAULT_READER, "read", "stage")
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
     if not stages:
         binder.fault(f"{where}stages", "there is none, so nothing would answer")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from looktwice.pipelines.model import Messages, ModelError, Reply, Want
+from looktwice.pipelines.spec import function_name
 
 __all__ = ["Scripted"]
 
@@ -24,9 +25,9 @@ class Scripted:
 
     @property
     def identity(self) -> str:
-        """The script itself where it is data, else the function's name."""
-        shown = getattr(self.answer, "__qualname__", None) or repr(self.answer)
-        return f"scripted: {shown}"
+        """The script itself where it is data, else the function's name and code."""
+        data = isinstance(self.answer, str | list | tuple)
+        return f"scripted: {repr(self.answer) if data else function_name(self.answer)}"
 
     def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
         """The next answer; every call is kept in `asked`."""

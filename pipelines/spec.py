@@ -10,7 +10,7 @@ from typing import Any
 
 from looktwice.pipelines.model import canonical
 
-__all__ = ["asks", "digest", "identity", "spec"]
+__all__ = ["asks", "digest", "function_name", "identity", "settings", "spec"]
 
 
 def spec(thing: Any) -> Any:
@@ -22,8 +22,16 @@ def identity(thing: Any) -> Any:
     """The node with all that changes results, and nothing else.
 
     Defaults and fields with `metadata={"identity": False}` are left out, paths keep their last name, and the
-    class's `version` is added. Stages keep their order.
+    class's `version` is added. Stages keep their order. A model says itself what decides its answers.
     """
+    said = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) and callable(thing) else None
+    if isinstance(said, str):
+        return {"use": _use(thing), "identity": said}
+    return settings(thing)
+
+
+def settings(thing: Any) -> Any:
+    """The same for the settings of a model, from which it makes its own identity."""
     node = _write(thing, identity, _matters)
     version = getattr(type(thing), "version", 1)
     if isinstance(node, dict) and dataclasses.is_dataclass(thing) and version != 1:
@@ -42,16 +50,32 @@ def asks(stage: Any) -> bool:
     return bool(said) if said is not None else not type(stage).__module__.startswith("looktwice.specialists.")
 
 
+def _use(thing: Any) -> str:
+    return f"{type(thing).__module__.removeprefix('looktwice.')}.{type(thing).__qualname__}"
+
+
+def function_name(function: Any) -> str:
+    """Where a function lies, and a digest of its code, because every lambda has the same name."""
+    name, code = f"{function.__module__}.{function.__qualname__}", getattr(function, "__code__", None)
+    return f"{name} {_code_digest(code)}" if code is not None else name
+
+
+def _code_digest(code: Any) -> str:
+    inner = [_code_digest(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
+
+
 def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any], bool]) -> Any:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        node = {"use": f"{type(thing).__module__.removeprefix('looktwice.')}.{type(thing).__qualname__}"}
+        node = {"use": _use(thing)}
         chosen = ((f, getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.init)
         return node | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
     if isinstance(thing, Path):
         return thing.name if inner is identity else str(thing)
     if isinstance(thing, Mapping):
-        pairs = [(str(key), inner(value)) for key, value in thing.items()]
-        return [list(pair) for pair in pairs] if inner is identity else dict(pairs)
+        pairs = {str(key): inner(value) for key, value in thing.items()}
+        ordered = inner is identity and any(dataclasses.is_dataclass(value) for value in thing.values())
+        return [list(pair) for pair in pairs.items()] if ordered else pairs
     if isinstance(thing, float) and inner is identity and thing.is_integer():
         return int(thing)  # 10 and 10.0 are one setting
     if isinstance(thing, list | tuple | set | frozenset):
@@ -59,7 +83,7 @@ def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any],
     if thing is None or isinstance(thing, str | int | float | bool):
         return thing
     if callable(thing) and hasattr(thing, "__qualname__"):
-        return f"{thing.__module__}.{thing.__qualname__}"
+        return function_name(thing)
     raise TypeError(
         f"a setting holds {type(thing).__name__}, which cannot be written into a configuration; "
         "settings are numbers, texts, paths, lists, mappings and dataclasses"

@@ -11,6 +11,7 @@ import pytest
 from looktwice.pipelines.build import ConfigError, build, load_plugin, locate
 from looktwice.pipelines.config import Overlay, load
 from looktwice.pipelines.points import Plan, plan
+from looktwice.pipelines.scripted import Scripted
 from looktwice.pipelines.spec import digest, identity, spec
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
@@ -211,7 +212,7 @@ def test_plugins_that_are_refused(name: str) -> None:
     ("text", "overrides", "says"),
     [
         ("colour: red", [], "colour: no such entry"),
-        ("sweep: {stages.mark.radius: 5}", [], "sweep.stages.mark.radius: expected a list"),
+        ("sweep: {stages.mark.radius: 5}", [], "sweep.stages.mark.radius: input should be a valid list"),
         ("contestants: {a: {}, b: {only: [depht]}}", [], "contestants.b.only: no task 'depht'"),
         ("contestants: {a: {}, b: {}}", [], "contestants.b: the same as 'a'"),
         ("baseline: nobody", [], "baseline: no contestant 'nobody'"),
@@ -222,6 +223,24 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("", ["task.subset.m=3"], "tasks.jigsaw.subset.m: Subset has no setting 'm'"),
         ("", ["task.n=[1,2]"], "tasks.jigsaw.n: expected int"),
         ("", ["stages.ask.before=nothing"], "stages.ask: found before: nothing"),
+        ("each: [{stage.mark: null}]", [], "each[0].stage.mark: 'stage' is nothing that can be changed; did you mean"),
+        ("each: [{stages.marc: null}]", [], "there is no 'marc' under `stages:`; did you mean 'mark'?"),
+        ("sweep: {sed: [1, 2]}", [], "sweep.sed: 'sed' is nothing"),
+        ("sweep: {seed: []}", [], "sweep.seed: "),
+        ("each: {stages.mark: null}", [], "each: "),
+        ("contestants: {a: hello}", [], "contestants.a: "),
+        ("contestants: [a]", [], "contestants: "),
+        ("contestants: {a: {extend: maybe}}", [], "contestants.a.extend: "),
+        ("contestants: {a: {only: jigsaw}}", [], "contestants.a.only: "),
+        ("draws: 0", [], "draws: "),
+        ("name: ../../escaped", [], "name: '../../escaped' names a folder"),
+        ("", ["stages=none"], "stages: "),
+        ("", ["stages.mark.radius=true"], "stages.mark.radius: expected float"),
+        ("", ["stages.mark.radius=.nan"], "stages.mark"),
+        ("", ["task={use: prompting.markers.Circles}"], "a task belongs here, and Circles makes a stage"),
+        ("", ["stages.mark={use: eval.photos.Photos, kind: depth}"], "a stage belongs here, and Photos makes a task"),
+        ("", ["model={use: prompting.turns.Ask}"], "a model belongs here, and Ask makes a stage"),
+        ("", ["read={use: eval.photos.Photos, kind: depth}"], "read.use: a stage belongs here"),
         ("", ["stages.mark={}"], ""),
         ("", ["stages.ask=null"], "no stage asks"),
     ],
@@ -344,3 +363,51 @@ def test_spec_goes_to_yaml_and_back() -> None:
     assert build(node) == stage
     assert digest(identity(build(node))) == digest(identity(stage))
     assert identity(Ask()) == {"use": "prompting.turns.Ask"}
+
+
+JUDGED = """
+from dataclasses import dataclass
+from looktwice.pipelines.model import Model
+
+
+@dataclass(frozen=True)
+class Judged:
+    judge: Model
+
+    def __call__(self, state, model):
+        return state
+"""
+
+
+def test_a_sweep_reaches_a_referenced_model(tmp_path: Path) -> None:
+    (tmp_path / "judged_stage.py").write_text(JUDGED)
+    name = load_plugin(str(tmp_path / "judged_stage.py"))
+    text = BASE.replace(
+        "model: {use: pipelines.scripted.Scripted}", "models: {judge: {use: pipelines.scripted.Scripted}}"
+    )
+    text = text.replace("ask: {use: prompting.turns.Ask}", "ask: {use: judged_stage.Judged, judge: {ref: judge}}")
+    (tmp_path / "study.yaml").write_text(text + "model: judge\nsweep: {models.judge.answer: [a, b]}\n")
+    points = plan(tmp_path / "study.yaml", [], [name]).points
+    assert [vars(p.stages["ask"])["judge"].answer for p in points] == ["a", "b"]
+    assert len({p.id for p in points}) == 2
+
+
+def test_a_recording_with_other_content_is_another_point(tmp_path: Path, planned: Planned) -> None:
+    ids = []
+    for reply in ("(A)", "(B)"):
+        (tmp_path / "replies.jsonl").write_text(f'{{"idx": "s", "reply": "{reply}"}}\n')
+        (point,) = planned("", "model={use: pipelines.replay.Replay, path: replies.jsonl}").points
+        ids.append(point.id)
+    assert ids[0] != ids[1]
+
+
+def test_scripts_are_told_apart_by_what_they_do() -> None:
+    one, two = Scripted(lambda messages: "(A)"), Scripted(lambda messages: "(B)")
+    assert one.identity != two.identity
+    assert identity(one) != identity(two)
+    assert identity(one) == identity(Scripted(one.answer))
+
+
+def test_a_mapping_has_no_order_in_an_identity() -> None:
+    one, two = (build(CHAT | {"extra": extra}) for extra in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert digest(identity(one)) == digest(identity(two))
