@@ -8,7 +8,7 @@ from pathlib import Path
 
 from looktwice.eval.log import failure
 from looktwice.eval.pages import page, words
-from looktwice.pipelines.pipeline import Door, StageFailed, step
+from looktwice.pipelines.pipeline import Door, StageFailed, cause_of, step
 from looktwice.pipelines.points import Plan, Point
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.scripted import Scripted
@@ -48,7 +48,7 @@ def _tried(point: Point, item: Item) -> tuple[State, str]:
         try:
             state = step(slot, stage, state, door)
         except StageFailed as exc:
-            return exc.state, failure(exc.__cause__ or exc)
+            return exc.state, failure(cause_of(exc))
     return state, ""
 
 

@@ -151,11 +151,14 @@ def _finish(runs: list[Path], plan: Any) -> None:
     """The table on the terminal, and where the report lies."""
     from rich.console import Console
 
+    from looktwice.eval.records import RunFolder
     from looktwice.eval.report import write_report
     from looktwice.eval.show import images_of
     from looktwice.eval.table import console_table, table
 
     Console().print(console_table(table(runs)))
+    for line in (line for path in runs for line in RunFolder(path).unasked):
+        _say(line)
     _say(f"report: {write_report(runs, runs[0], images=images_of(plan))}")
 
 

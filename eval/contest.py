@@ -45,7 +45,8 @@ def evaluate(
     )
     folder = Path(out)
     study = Study(Plan(folder.name, points), folder.parent, Options(workers=workers, limit=limit))
-    study()
+    if study().stopped:
+        raise KeyboardInterrupt(f"the study was stopped; what was obtained is kept in {folder}")
     return table([folder])
 
 

@@ -35,7 +35,7 @@ class Folder:
     file: str = "samples.jsonl"
     split: str = ""
     label_version: str = ""
-    note: str = ""
+    note: str = field(default="", metadata={"identity": False})
     subset: Subset = field(default_factory=Subset)
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -77,11 +78,8 @@ class Record:
         data = json.loads(line)
         if data.get("v") != VERSION:
             raise RunError(f"a record of version {data.get('v')!r}; this looktwice reads version {VERSION}")
-        data["calls"] = tuple(data["calls"])
-        data["pictures"] = tuple(data["pictures"])
-        data["notes"] = tuple(data.get("notes", ()))
-        data["sent"] = tuple(data.get("sent", ()))
-        return cls(**data)
+        listed = ("calls", "pictures", "marks", "notes", "sent", "choices")
+        return cls(**data | {name: tuple(data[name]) for name in listed if data.get(name) is not None})
 
     @property
     def replies(self) -> list[Reply]:
@@ -160,14 +158,44 @@ class RunFolder:
         path = self.path / "points.yaml"
         if not path.exists():
             raise RunError(f"{self.path} is no run folder: it has no points.yaml; give the folder that `run` named")
-        rows = yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
-        return {row["id"]: PointRow(**row) for row in rows}
+        try:
+            rows = (
+                yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
+            )
+            return {row["id"]: PointRow(**row) for row in rows}
+        except (yaml.YAMLError, TypeError, KeyError, ValueError) as exc:
+            raise RunError(f"{path} is damaged ({exc}); run the configuration again to write it anew") from exc
 
     @cached_property
     def samples(self) -> dict[tuple[str, str], SampleRow]:
         """The samples by (task id, sample id); the last line counts."""
-        rows = (SampleRow(**json.loads(line)) for line in _lines(self.path / "samples.jsonl"))
-        return {(row.task, row.id): row for row in rows}
+        found: dict[tuple[str, str], SampleRow] = {}
+        for number, line in enumerate(_lines(self.path / "samples.jsonl"), 1):
+            try:
+                row = SampleRow(**json.loads(line))
+                found[row.task, row.id] = row
+            except (ValueError, TypeError, KeyError) as exc:
+                raise RunError(f"{self.path / 'samples.jsonl'} line {number}: not a sample ({exc})") from exc
+        return found
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """run.yaml: who was left out and why, versions, how many samples the tasks hold, whether the run finished."""
+        path = self.path / "run.yaml"
+        facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return facts if isinstance(facts, dict) else {}
+
+    @property
+    def unasked(self) -> list[str]:
+        """A sentence for every task of which only some samples were asked: a limit, a shard, a run that was stopped."""
+        names = {point.task_id: point.task for point in self.points.values()}
+        asked = Counter(task for task, _ in self.samples)
+        whole: Mapping[str, int] = self.facts.get("samples") or {}
+        return [
+            f"{names.get(task, task)}: {asked[task]} of {number} samples were asked"
+            for task, number in whole.items()
+            if asked[task] < number
+        ]
 
     def records(self) -> dict[Key, Record]:
         """The last record of every key, read afresh. Raises RunError with the line number of a damaged line."""

@@ -85,11 +85,13 @@ class Run:
         with RunWriter(self.folder) as writer:
             there = RunFolder(self.folder)
             known, records = there.samples, there.records()
-            self._refuse_changed(known)
+            self._refuse_changed(known, _answered(there, records))
             writer.points([_row(point) for point in self.plan.points])
-            writer.yaml("run.yaml", self._facts())
+            writer.yaml("run.yaml", self._facts() | {"finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
+            stopped = self.stop.is_set() or self.drain.is_set() or bool(self.trouble)
+            writer.yaml("run.yaml", self._facts() | {"finished": not stopped})
         if self.trouble:
             raise self.trouble[0]
         counts = self.counts
@@ -136,18 +138,22 @@ class Run:
             with_models((point.model, *point.stages.values()), seen)
         return list(held.values())
 
-    def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow]) -> None:
-        """Old answers must not be mixed with questions that changed under their ids."""
+    def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]]) -> None:
+        """Old answers must not be mixed with questions that changed under their ids; a repaired image has none."""
         for task_id, task in {p.task_id: p.task for p in self.plan.points}.items():
-            if not any(key[0] == task_id for key in known):
+            old = {sample: row for (task_id_, sample), row in known.items() if task_id_ == task_id}
+            if not old:
                 continue
-            pairs = ((known.get((task_id, item.sample.id)), item.sample) for item in self.items(task))
-            changed = [sample.id for row, sample in pairs if row and row.sha != sample.sha]
-            if changed:
-                raise RunError(
-                    f"{self.folder}: {len(changed)} samples changed under their ids since the first run, such as "
-                    f"{', '.join(changed[:3])}; run into another --out, or start anew with --fresh"
-                )
+            now = {item.sample.id: item.sample.sha for item in self.items(task)}
+            changed = [name for name, sha in now.items() if (task_id, name) in answered and old[name].sha != sha]
+            whole = self.options.limit is None and self.options.shard == (1, 1)
+            gone = [name for name in old if name not in now] if whole else []
+            for names, what in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
+                if names:
+                    raise RunError(
+                        f"{self.folder}: {len(names)} samples {what} since the first run, such as "
+                        f"{', '.join(names[:3])}; run into another --out, or start anew with --fresh"
+                    )
 
     def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
@@ -171,7 +177,7 @@ class Run:
                 return
             row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict())
             old = known.get((row.task, row.id))
-            if draw == 0 and (old is None or old.answer != row.answer):
+            if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 ground.writer.sample(row)
             wanted = frozenset(p.id for p in points if (p.id, row.id, draw) not in done)
             if there := len(points) - len(wanted):
@@ -201,6 +207,9 @@ class Run:
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
+            "samples": {point.task_id: len(point.task) for point in self.plan.points},
+            "limit": self.options.limit,
+            "shard": list(self.options.shard),
             "versions": {"python": platform.python_version()} | versions,
             "config": self.plan.config,
         }
@@ -212,6 +221,12 @@ def _row(point: Point) -> PointRow:
         point.id, point.contestant, point.task_name, point.task_id, dict(point.changes), point.baseline, facts,
         point.spec, spec(point.read), point.draws, point.seed,
     )  # fmt: skip
+
+
+def _answered(there: RunFolder, records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+    """The samples, by task, of which some record did not fail."""
+    tasks = {name: row.task_id for name, row in there.points.items()} if records else {}
+    return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
 
 
 def _acquire(room: threading.Semaphore) -> None:

@@ -34,11 +34,10 @@ def shown(run: Path, sample: str, out: Path | None = None, plugins: Sequence[str
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
-    records = {key[0]: record for key, record in folder.records().items() if key[1] == sample}
+    records = [record for key, record in folder.records().items() if key[1] == sample]
     for row in rows:
-        points = [p for p in points_there.values() if p.task_id == row.task and p.id in records]
-        again = [_again(folder, point, row, records[point.id], plugins) for point in points]
-        labelled = [(_label(p), state, error) for p, (state, error) in zip(points, again, strict=True)]
+        pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
+        labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
@@ -101,6 +100,7 @@ def _replayed(folder: RunFolder, record: Record) -> Any:
     return ReplayCalls(replies) if replies else NoModel("the record holds no reply to this call")
 
 
-def _label(point: PointRow) -> str:
+def _label(point: PointRow, record: Record) -> str:
     changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
-    return point.contestant + (f" [{changes}]" if changes else "")
+    draw = f", draw {record.draw}" if point.draws > 1 else ""
+    return point.contestant + (f" [{changes}]" if changes else "") + draw

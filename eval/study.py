@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,8 @@ from looktwice.eval.progress import Display
 from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.run import Options, Outcome, Run
 from looktwice.eval.score import Judge
+from looktwice.eval.scorer import scorer_of
+from looktwice.eval.writer import RunWriter
 from looktwice.pipelines.cache import Store, close_model
 from looktwice.pipelines.loop import background
 from looktwice.pipelines.model import ModelError
@@ -50,8 +52,9 @@ class Study:
     def __call__(self) -> Outcome:
         """Run what is still to do, and close every model."""
         if self.fresh and self.folder.exists():
-            aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
-            self.folder.rename(aside)
+            with RunWriter(self.folder):  # its lock: a run that is going on must not be moved from under its writer
+                aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+                self.folder.rename(aside)
             self.console.print(f"the earlier run was moved to {aside}", highlight=False)
         run = Run(self.plan, self.folder, self.options)
         models: list[Any] = []
@@ -70,6 +73,7 @@ class Study:
         if getattr(model, "remote", False):
             _check(model)
             store = Store(self.cache or self.out / ".cache", "--cache")
+            len(store)  # a store that cannot be read must be one sentence before the run
             model = wrapped(model, store, run.stop, only_cached=self.only_cached)
         models.append(model)
         return model
@@ -87,8 +91,9 @@ def _telling(display: Display, folder: RunFolder) -> Callable[[Point, SampleRow,
     judges: dict[str, Judge] = {}
 
     def tell(point: Point, row: SampleRow, record: Record) -> None:
-        judge = judges.setdefault(point.id, Judge(folder, point.read))
-        display.add(judge(record, row).verdict.value)
+        if point.id not in judges:
+            judges[point.id] = Judge(folder, point.read, scorer_of(asdict(point.task.facts)))
+        display.add(judges[point.id](record, row).verdict.value)
 
     return tell
 
@@ -109,7 +114,7 @@ def _interrupts(run: Run, console: Console) -> Iterator[None]:
         if run.drain.is_set():
             run.stop.set()
             background().cancel()
-            console.print("stopping now; what was obtained is kept", highlight=False)
+            console.print("stopping now; the same command goes on later", highlight=False)
         else:
             run.drain.set()
             console.print("finishing what is in flight; Ctrl-C again stops at once", highlight=False)

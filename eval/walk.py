@@ -13,9 +13,10 @@ from looktwice.eval.log import failure, recorded
 from looktwice.eval.records import Record, SampleRow
 from looktwice.eval.tree import Node
 from looktwice.eval.writer import RunWriter
+from looktwice.pipelines.cache import CacheError
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
+from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, cause_of, step
 from looktwice.pipelines.points import Point
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -96,7 +97,10 @@ class Walk:
             door = Door(model, self.sample.id, self.ground.check, lambda second: self.ground.models[id(second)])
             state = step(node.slot, node.stage, state, door)
         except StageFailed as exc:
-            self._fail(list(node.points()), exc.state, exc.__cause__ or exc)
+            cause = cause_of(exc)
+            if isinstance(cause, CacheError):
+                raise cause from exc
+            self._fail(list(node.points()), exc.state, cause)
             return
         for point in node.ends:
             self._write(point, state)

@@ -98,8 +98,14 @@ class RunWriter:
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
         for name in {name for name, _ in batch}:
             data = b"".join(line for other, line in batch if other == name)
-            with (self.path / name).open("ab", buffering=0) as file:
-                file.write(data)
+            with (self.path / name).open("ab") as file:
+                end = file.tell()
+                try:
+                    file.write(data)
+                    file.flush()
+                except OSError as exc:  # half a line would make the whole file unreadable
+                    os.truncate(self.path / name, end)
+                    raise OSError(exc.errno, exc.strerror, str(self.path / name)) from exc
 
 
 def _cut_torn_tail(path: Path) -> None:

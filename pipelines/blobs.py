@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
 __all__ = ["Blobs"]
+
+
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True)
@@ -19,7 +23,9 @@ class Blobs:
     known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def path(self, sha: str) -> Path:
-        """Where the content with this sha256 lies, or would lie."""
+        """Where the content with this sha256 lies, or would lie. Raises ValueError for anything but a sha256."""
+        if not SHA256.fullmatch(sha):
+            raise ValueError(f"{sha[:80]!r} is no sha256 in hexadecimal digits")
         return self.folder / sha[:2] / sha
 
     def put(self, data: bytes, sha: str = "") -> str:

@@ -12,6 +12,7 @@ from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 __all__ = ["Header", "PictureError", "decode", "inspect"]
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
+BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)  # what Pillow may raise
 TURNED = {5, 6, 7, 8}  # EXIF orientations that swap width and height
 ORIENTATION = 0x0112
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
@@ -41,7 +42,7 @@ def inspect(data: bytes, name: str) -> Header:
     try:
         size = (height, width) if _orientation(image, data) in TURNED else (width, height)
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
-    except (OSError, SyntaxError, ValueError) as exc:
+    except BROKEN as exc:
         raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
 
 
@@ -55,7 +56,7 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     try:
         upright = ImageOps.exif_transpose(image)
         return np.array(_on_white(_to_srgb(_to_eight_bit(upright, name))))
-    except (OSError, SyntaxError, ValueError) as exc:
+    except BROKEN as exc:
         if isinstance(exc, PictureError):
             raise
         raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
@@ -68,7 +69,7 @@ def _open(data: bytes, name: str) -> Image.Image:
         raise PictureError(f"{name}: not an image that can be read ({len(data)} bytes, {data[:8]!r} ...)") from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(f"{name}: refused, too many pixels ({exc}); make it smaller first") from exc
-    except (OSError, SyntaxError, ValueError) as exc:
+    except BROKEN as exc:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
 
 

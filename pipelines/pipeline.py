@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 from looktwice.pipelines.model import Messages, Model, ModelError, Reply, Want
 from looktwice.pipelines.state import Call, Stage, State, Step
 
-__all__ = ["Door", "NoModel", "Pipeline", "SideDoor", "StageFailed", "step", "with_models"]
+__all__ = ["Door", "NoModel", "Pipeline", "SideDoor", "StageFailed", "cause_of", "step", "with_models"]
 
 
 @runtime_checkable
@@ -126,6 +126,12 @@ class StageFailed(Exception):
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
         self.slot, self.state = slot, state
+
+
+def cause_of(failed: StageFailed) -> BaseException:
+    """The exception that a stage raised, also where it raised inside a pipeline within a pipeline."""
+    cause = failed.__cause__ or failed
+    return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
 def step(slot: str, stage: Stage, state: State, door: Door) -> State:

@@ -376,3 +376,67 @@ def test_a_second_model_is_wrapped_kept_and_named_like_the_first(tmp_path: Path)
             ("(A)", ""),
             ("B", "scripted: 'B'"),
         ]
+
+
+def test_a_repaired_image_is_asked_and_lost_samples_are_refused(tmp_path: Path) -> None:
+    one = point("a", Greys(3, broken=1), {"ask": Ask()}, Scripted("(A)"))
+    run([one], tmp_path)()
+    outcome = run([replace(one, task=Greys(3))], tmp_path)()
+    assert (outcome.written, outcome.failed) == (1, 0)
+    with pytest.raises(RunError, match="1 samples are no longer in the task.*such as grey_2"):
+        run([replace(one, task=Greys(2))], tmp_path)()
+
+
+def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
+    one = point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"))
+    run([one], tmp_path, limit=2)()
+    assert RunFolder(tmp_path).unasked == ["greys: 2 of 6 samples were asked"]
+    assert RunFolder(tmp_path).facts["finished"] is True
+    run([one], tmp_path)()
+    assert RunFolder(tmp_path).unasked == []
+
+
+def test_a_failed_write_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = Record("p", "s", "sha")
+    with RunWriter(tmp_path) as writer:
+        writer.record(record)
+    whole = (tmp_path / "records.jsonl").read_bytes()
+    real = Path.open
+
+    def full(self: Path, *args: Any, **kwargs: Any) -> Any:
+        file = real(self, *args, **kwargs)
+        if self.name == "records.jsonl" and "a" in (args[0] if args else ""):
+            file.write(b'{"half')
+            file.flush()
+            file.write = lambda data: (_ for _ in ()).throw(OSError(28, "No space left on device"))
+        return file
+
+    with pytest.raises(OSError, match=r"No space left.*records.jsonl"), RunWriter(tmp_path) as writer:
+        monkeypatch.setattr(Path, "open", full)
+        writer.record(record)
+    monkeypatch.undo()
+    assert (tmp_path / "records.jsonl").read_bytes().startswith(whole)
+    assert len(RunFolder(tmp_path).records()) == 1
+
+
+def test_fresh_does_not_move_a_run_that_is_going_on(tmp_path: Path) -> None:
+    from looktwice.eval.study import Study
+
+    one = point("a", Greys(1), {"ask": Ask()}, Scripted("(A)"))
+    study = Study(Plan("test", (one,)), tmp_path, fresh=True)
+    study()
+    with RunWriter(tmp_path / "test"), pytest.raises(RunError, match="being written"):
+        study()
+    study()
+    assert len([path for path in tmp_path.iterdir() if path.name.startswith("test.")]) == 1
+
+
+def test_a_broken_cache_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
+    from looktwice.pipelines.cache import CacheError
+
+    def answer(messages: Any) -> str:
+        raise CacheError("the store is damaged")
+
+    with pytest.raises(CacheError, match="damaged"):
+        run([point("a", Greys(4), {"ask": Ask()}, Scripted(answer))], tmp_path)()
+    assert not records(tmp_path)
