@@ -45,6 +45,8 @@ def _tried(point: Point, item: Item) -> tuple[State, str]:
     door = Door(Scripted("(A)"), item.sample.id)
     state = State.start(item.sample, point.seed)
     for slot, stage in point.stages.items():
+        if state.ended:
+            break
         try:
             state = step(slot, stage, state, door)
         except StageFailed as exc:

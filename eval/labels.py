@@ -11,27 +11,52 @@ from looktwice.pipelines.model import canonical
 
 __all__ = ["baseline_of", "contestant_label", "factor_value", "labels", "own_changes", "task_changes", "task_label"]
 
+MOST = 3  # differing settings that a label shows
+
 
 def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     """The labels (contestant, task) of every point by id, each pair once.
 
-    A run that went on after its configuration was edited holds points of one name that were built differently;
-    the later ones are numbered: "plain #2". So are tasks of one name that are different sets.
+    A run that went on after its configuration was edited or overridden holds points of one name that were built
+    differently; the later ones say what differs, "plain {mark.color=gray}", or are numbered where that is too much.
+    Tasks of one name that are different sets are numbered.
     """
     plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
     counts = Counter(plain.values())
     twice = {label for label, count in counts.items() if count > 1}
-    built: dict[str, list[str]] = {}
+    built: dict[str, dict[str, PointRow]] = {}
     asked: dict[str, list[str]] = {}
     out: dict[str, tuple[str, str]] = {}
     for point in points:
         who, what = plain[point.id]
         if who in {contestant for contestant, _ in twice}:
-            who = _numbered(who, canonical([{**point.spec, "task": None}, point.seed]), built)
+            who = _told_apart(who, point, built.setdefault(who, {}))
         if what in {task for _, task in twice}:
             what = _numbered(what, point.task_id, asked)
         out[point.id] = who, what
     return out
+
+
+def _told_apart(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
+    kind = canonical([{**point.spec, "task": None}, point.seed])
+    first = seen.setdefault(kind, point) if kind in seen or not seen else next(iter(seen.values()))
+    number = list(seen).index(kind) if kind in seen else len(seen)
+    seen.setdefault(kind, point)
+    if number == 0:
+        return label
+    mine, others = _leaves(point.spec), _leaves(first.spec)
+    differing = [place for place in {**others, **mine} if mine.get(place) != others.get(place)]
+    if not 0 < len(differing) <= MOST:
+        return f"{label} #{number + 1}"
+    return f"{label} {{{', '.join(_shown(place, mine.get(place)) for place in differing)}}}"
+
+
+def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
+    """Every setting of the stages and the model by its dotted place."""
+    if isinstance(spec, Mapping):
+        inner = (_leaves(v, f"{place}.{k}" if place else str(k)) for k, v in spec.items() if place or k != "task")
+        return {key: value for leaves in inner for key, value in leaves.items()}
+    return {place: spec}
 
 
 def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:

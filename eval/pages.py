@@ -47,6 +47,7 @@ def words(state: State) -> list[str]:
         lines += [f"    reply: {call.reply.text[:300]!r}" for call in step.calls if call.reply]
         before = step.views
     answer = _answer(state)
+    lines += [f"  note: {note}" for note in state.notes]
     return [*lines, f"  prompt: {state.prompt!r}", f"  answer: {answer}"]
 
 
@@ -64,7 +65,8 @@ def _section(label: str, state: State, error: str, longest: int) -> str:
         parts.append(_step(step, before, longest))
         before = step.views
     answer = _answer(state)
-    failed = f"<h3>failed</h3><pre>{escape(error)}</pre>" if error else ""
+    notes = "".join(f"<p class='small'>note: {escape(note)}</p>" for note in state.notes)
+    failed = notes + (f"<h3>failed</h3><pre>{escape(error)}</pre>" if error else "")
     return f"<section><h2>{escape(label)}</h2>{''.join(parts)}{failed}<p><b>answer</b> {escape(answer)}</p></section>"
 
 

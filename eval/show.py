@@ -75,6 +75,8 @@ def _again(
     door = Door(_replayed(folder, record), sample.id)
     state = State.start(sample, point.seed, record.draw)
     for slot, stage in stages.items():
+        if state.ended:
+            break
         try:
             state = step(slot, stage, state, door)
         except StageFailed as exc:

@@ -102,8 +102,10 @@ class Walk:
                 raise cause from exc
             self._fail(list(node.points()), exc.state, cause)
             return
-        for point in node.ends:
+        for point in node.points() if state.ended else node.ends:
             self._write(point, state)
+        if state.ended:
+            return
         self._go_on(list(node.children.values()), state)
 
     def _fail(self, points: Sequence[Point], state: State, exc: BaseException) -> None:

@@ -74,12 +74,20 @@ class State:
         return replace(self, **changes)
 
     def abstain(self, reason: str) -> State:
-        """A copy without an answer, for a stated reason: neither right nor wrong, but counted."""
+        """A copy without an answer, for a stated reason: neither right nor wrong, but counted.
+
+        No later stage is run, so nothing is paid for a question that is already given up.
+        """
         return replace(self, answer=None, reason=f"abstained: {reason}")
 
     def noted(self, *notes: str) -> State:
         """A copy with more sentences for the record; one that is there already is not said twice."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
+
+    @property
+    def ended(self) -> bool:
+        """Whether a stage has abstained."""
+        return self.answer is None and self.reason.startswith("abstained")
 
     @property
     def shown(self) -> tuple[View, ...]:

@@ -440,3 +440,22 @@ def test_a_broken_cache_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(CacheError, match="damaged"):
         run([point("a", Greys(4), {"ask": Ask()}, Scripted(answer))], tmp_path)()
     assert not records(tmp_path)
+
+
+def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Doubt:
+        asks: ClassVar[bool] = False
+
+        def __call__(self, state: State, model: Model) -> State:
+            return state.abstain("nothing to see")
+
+    model = Scripted("(A)")
+    points = [
+        point("a", Greys(2), {"doubt": Doubt(), "ask": Ask()}, model),
+        point("b", Greys(2), {"doubt": Doubt(), "ask": Ask(images="after")}, model),
+    ]
+    run(points, tmp_path)()
+    assert model.asked == []
+    assert {r.reason for r in records(tmp_path).values()} == {"abstained: nothing to see"}
+    assert len(records(tmp_path)) == 4

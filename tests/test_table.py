@@ -182,7 +182,7 @@ def test_points_of_an_edited_configuration_are_told_apart() -> None:
         point("chance", id="5", task_id="t-larger"),
     ]
     assert list(labels(points).values()) == [
-        ("plain", "t"), ("plain", "u"), ("plain #2", "t"), ("chance", "t"), ("chance", "t #2")
+        ("plain", "t"), ("plain", "u"), ("plain {mark.radius=10}", "t"), ("chance", "t"), ("chance", "t #2")
     ]  # fmt: skip
 
 

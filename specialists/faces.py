@@ -1,0 +1,129 @@
+"""Faces found by the cascade of local binary patterns that scikit-image ships: no weights to fetch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.results import Boxes
+
+__all__ = ["FaceCascade"]
+
+WINDOW = 24  # pixels; the side of the square that the cascade was trained on
+OVERLAP = 0.5  # intersection over union from which two windows show one face
+Windows = NDArray[Any]  # floats (n, 3): left, top, side
+
+
+@dataclass(frozen=True)
+class FaceCascade:
+    """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB 2007).
+
+    The window grows by the factor `scale`, from the share `smallest` of the picture's shorter side up to `largest`,
+    and moves in steps of `step` pixels at its trained size. Overlapping windows are one face, and its score is their
+    number; with `mirrored` the flipped picture is searched too and the lower number of both counts, which halves the
+    speed and takes most of what only looks like a face. Fewer than `windows` are no face. A picture whose longer side
+    has more than `longest` pixels is looked at smaller. The boxes reach from the brows to the chin.
+
+    It misses tilted, turned and covered faces and now and then takes an animal or lettering for one: for a study of
+    its own a trained detector is better. Words are not looked at; every label is "face".
+    """
+
+    scale: float = 1.1
+    step: float = 1.0
+    smallest: float = 1 / 12
+    largest: float = 1.0
+    windows: int = 8
+    mirrored: bool = True
+    longest: int = 640
+
+    def __post_init__(self) -> None:
+        if not self.scale > 1 or not self.step > 0:
+            raise ValueError(f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}")
+        if not 0 < self.smallest <= self.largest <= 1:
+            raise ValueError(
+                "smallest and largest are shares of the shorter side, 0 < smallest <= largest <= 1, "
+                f"found {self.smallest} and {self.largest}"
+            )
+        if self.windows < 1 or self.longest < WINDOW:
+            raise ValueError(
+                f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows} and {self.longest}"
+            )
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
+        shrunk = min(1.0, self.longest / max(pixels.shape[:2]))
+        small = pixels
+        if shrunk < 1:
+            size = (max(1, round(pixels.shape[1] * shrunk)), max(1, round(pixels.shape[0] * shrunk)))
+            small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        faces = sorted(self._faces(small), reverse=True)
+        stretch = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
+        xyxy = [np.array([x, y, x + side, y + side]) * stretch for _, x, y, side in faces]
+        return Boxes(np.reshape(xyxy, (-1, 4)), np.array([face[0] for face in faces]), np.full(len(faces), "face"))
+
+    def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
+        """(score, left, top, side) of each face."""
+        found = self._found(pixels)
+        if not self.mirrored:
+            groups = [(len(group), group) for group in _grouped(found)]
+        else:
+            flipped = self._found(np.ascontiguousarray(pixels[:, ::-1]))
+            flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
+            both = np.column_stack((np.concatenate((found, flipped)), np.arange(len(found) + len(flipped))))
+            groups = [(_agreed(group, len(found)), group) for group in _grouped(both)]
+        means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
+        return [(n, left, top, side) for n, (left, top, side) in means]
+
+    def _found(self, pixels: Pixels) -> Windows:
+        """Every window that the cascade lets pass."""
+        shorter = min(pixels.shape[:2])
+        low, high = max(WINDOW, round(self.smallest * shorter)), round(self.largest * shorter)
+        if high < low:
+            return np.empty((0, 3))
+        # A threshold above 1 keeps every window by itself: the library's own grouping depends on their order.
+        found = _cascade().detect_multi_scale(
+            pixels, self.scale, self.step, (low, low), (high, high), 1, intersection_score_threshold=2.0
+        )
+        return np.array([(w["c"], w["r"], w["width"]) for w in found], np.float64).reshape(-1, 3)
+
+
+@lru_cache(maxsize=1)
+def _cascade() -> Any:
+    from skimage.data import lbp_frontal_face_cascade_filename
+    from skimage.feature import Cascade
+
+    return Cascade(lbp_frontal_face_cascade_filename())  # type: ignore[no-untyped-call]
+
+
+def _agreed(group: Windows, upright: int) -> int:
+    """The lower number of windows that the picture and its mirror image have in a group."""
+    mine = int((group[:, 3] < upright).sum())
+    return min(mine, len(group) - mine)
+
+
+def _grouped(windows: Windows) -> list[Windows]:
+    """Windows that overlap the mean of a group join it, the largest first; else they begin one."""
+    groups: list[list[Windows]] = []
+    for window in sorted(windows, key=lambda w: (-w[2], *w)):
+        likeness = [_overlap(window, np.mean(group, 0)) for group in groups]
+        best = int(np.argmax(likeness)) if likeness else 0
+        if likeness and likeness[best] > OVERLAP:
+            groups[best].append(window)
+        else:
+            groups.append([window])
+    return [np.array(group) for group in groups]
+
+
+def _overlap(one: Windows, two: Windows) -> float:
+    """Intersection over union of two squares (left, top, side, ...)."""
+    across = min(one[0] + one[2], two[0] + two[2]) - max(one[0], two[0])
+    down = min(one[1] + one[2], two[1] + two[2]) - max(one[1], two[1])
+    common = max(0.0, across) * max(0.0, down)
+    return float(common / (one[2] ** 2 + two[2] ** 2 - common))
