@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
-from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.results import DepthMap, Matches
+import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["Depth", "Matcher", "NoEvidence"]
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
+
+__all__ = ["Depth", "Detector", "Matcher", "NoEvidence", "ScalarMap", "Segmenter"]
 
 
 class NoEvidence(Exception):
@@ -28,3 +32,28 @@ class Matcher(Protocol):
     """Places of image 0 found again in image 1. Pixels are HxWx3 RGB uint8; no match is an empty result."""
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches: ...
+
+
+class Segmenter(Protocol):
+    """Regions of an image, HxWx3 RGB uint8, at its own size; they may overlap, and no region is an empty result.
+
+    Raises NoEvidence where it cannot look at such an image at all.
+    """
+
+    def __call__(self, pixels: Pixels, /) -> Masks: ...
+
+
+class ScalarMap(Protocol):
+    """One number for each pixel of an image, HxWx3 RGB uint8: floats (height, width), NaN where nothing is known."""
+
+    def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
+
+
+class Detector(Protocol):
+    """Things in an image, HxWx3 RGB uint8, as boxes in its pixels; no find is an empty result.
+
+    `words` names what is looked for; a detector of one kind of thing takes None. Raises NoEvidence where it cannot
+    look for such words or at such an image at all.
+    """
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...

@@ -383,7 +383,7 @@ def test_a_repaired_image_is_asked_and_lost_samples_are_refused(tmp_path: Path) 
     run([one], tmp_path)()
     outcome = run([replace(one, task=Greys(3))], tmp_path)()
     assert (outcome.written, outcome.failed) == (1, 0)
-    with pytest.raises(RunError, match="1 samples are no longer in the task.*such as grey_2"):
+    with pytest.raises(RunError, match=r"1 samples are no longer in the task.*such as grey_2"):
         run([replace(one, task=Greys(2))], tmp_path)()
 
 

@@ -1,0 +1,106 @@
+"""What stages with a specialist share: it looks at each source picture shown, and its finds ride into the views."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.geometry import bounds, contains
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import Part, View
+from looktwice.specialists.protocols import NoEvidence
+
+__all__ = ["Missing", "gathered", "lack", "spread", "told"]
+
+Missing = Literal["keep", "fail", "abstain"]
+"""What is done where a specialist finds nothing: the picture as it is, a failure, or no answer for that reason."""
+
+Found = TypeVar("Found")
+
+
+def gathered(
+    state: State, images: Sequence[int] | None, look: Callable[[int], Found]
+) -> tuple[dict[int, Found], list[str]]:
+    """What `look` finds in each source picture that a view shows, by its number, and why there is none in others.
+
+    `images` keeps it to these numbers. Raises ValueError for a number that the sample does not have.
+    """
+    count = len(state.sample.images)
+    for number in images or ():
+        if not 0 <= number < count:
+            raise ValueError(
+                f"sample {state.sample.id}: images names {number}, but there are {count} images, counted from 0"
+            )
+    shown = {part.source for view in state.views for part in view.parts}
+    found, lacking = {}, []
+    for number in sorted(shown if images is None else shown & set(images)):
+        try:
+            found[number] = look(number)
+        except NoEvidence as exc:
+            lacking.append(str(exc))
+    return found, lacking
+
+
+def lack(state: State, missing: Missing, reasons: Sequence[str]) -> State:
+    """The state where a specialist found nothing: with a note, or abstaining. Raises ValueError for "fail"."""
+    if missing == "fail":
+        raise ValueError(
+            f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on without"
+        )
+    if missing == "abstain":
+        return state.abstain("; ".join(reasons))
+    return state.noted(*(f"{reason}; kept as it is" for reason in reasons))
+
+
+def told(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:
+    """The state with its new views, and a note in the record for each reason in `lacking` why a picture was kept.
+
+    Where a view is new, the prompt has `words` as its last line.
+    """
+    state = lack(state, "keep", lacking)
+    if len(views) == len(state.views) and all(a is b for a, b in zip(views, state.views, strict=True)):
+        return state
+    prompt = "\n".join(line for line in (state.prompt, words) if line)
+    return state.replace(views=tuple(views), prompt=prompt)
+
+
+def spread(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Maps of source pictures, each (height, width) of its picture, as one map of the view (height, width).
+
+    NaN where no part with a map is on top or where the map knows nothing. Resampled linearly between known pixels.
+    """
+    width, height = view.size
+    field = np.full((height, width), np.nan)
+    for part in view.parts:
+        top, left, seen = _seen(part, width, height)
+        window = field[top : top + seen.shape[0], left : left + seen.shape[1]]
+        if part.source in maps:
+            window[seen] = _warped(maps[part.source], part, left, top, seen.shape)[seen]
+        else:
+            window[seen] = np.nan
+    return field
+
+
+def _seen(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.bool_]]:
+    """(top, left) of the box around a part's clip in a view of this size, and which of its pixels lie in the clip."""
+    x0, y0, x1, y1 = bounds(part.clip)
+    left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
+    right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
+    ys, xs = np.mgrid[top:bottom, left:right]
+    return top, left, contains(part.clip, xs + 0.5, ys + 0.5)
+
+
+def _warped(
+    values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    matrix = part.affine.matrix - [[0, 0, left], [0, 0, top]]
+    known = ~np.isnan(values)
+    size = (shape[1], shape[0])
+    weight = cv2.warpAffine(known.astype(np.float64), matrix, size, flags=cv2.INTER_LINEAR)
+    total = cv2.warpAffine(np.where(known, values, 0), matrix, size, flags=cv2.INTER_LINEAR)
+    return np.where(weight > 0.25, total / np.maximum(weight, 0.25), np.nan)
