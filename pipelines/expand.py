@@ -121,8 +121,10 @@ class Expansion:
             )  # fmt: skip
 
     def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:
-        """A contestant with stages of its own is not touched by changes of slots that it does not have."""
-        parts = key.split(".")
+        """A contestant is not touched by changes of slots that it does not have, or has dropped."""
+        parts, own = key.split("."), overlay.get("stages") or {}
+        if parts[0] == "stages" and len(parts) > 1 and parts[1] in own and own[parts[1]] is None:
+            return False
         if parts[0] != "stages" or "stages" not in overlay or overlay.get("extend"):
             return not (parts[0] == "model" and "model" in overlay)
         return len(parts) > 1 and parts[1] in entered["stages"]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Affine", "Polygon", "bounds", "contains", "intersect", "rectangle"]
+__all__ = ["Affine", "Polygon", "bounds", "contains", "holds", "intersect", "rectangle"]
 
 Polygon = tuple[tuple[float, float], ...]
 """A convex polygon in edge coordinates, either orientation; () is the empty area."""
@@ -113,6 +113,18 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
         return np.zeros(xs.shape, bool)
     sides = [_side(p, q, xs, ys) for p, q in zip(area, area[1:] + area[:1], strict=True)]
     return np.asarray(np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0))
+
+
+def holds(area: Polygon, x: float, y: float) -> bool:
+    """As `contains` for one point, many times faster: a marker asks it for every mark of every view."""
+    if len(area) < 3 or math.isnan(x + y):
+        return False
+    least = most = 0.0
+    px, py = area[-1]
+    for qx, qy in area:
+        side = ((qx - px) * (y - py) - (qy - py) * (x - px)) / (math.hypot(qx - px, qy - py) or 1.0)
+        least, most, px, py = min(least, side), max(most, side), qx, qy
+    return least >= -TOLERANCE or most <= TOLERANCE
 
 
 def intersect(area: Polygon, other: Polygon) -> Polygon:

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, intersect, rectangle
+from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, holds, intersect, rectangle
 
 __all__ = ["Box", "Mark", "Mask", "Point", "mark_from_dict"]
 
@@ -31,8 +31,9 @@ class Point:
 
     def moved(self, affine: Affine, clip: Polygon) -> Point | None:
         """The point behind the map, or None where that is outside the area `clip`."""
-        x, y = affine((self.x, self.y))
-        return Point(self.label, float(x), float(y), self.image) if contains(clip, x + 0.5, y + 0.5) else None
+        x = affine.a * self.x + affine.b * self.y + affine.c
+        y = affine.d * self.x + affine.e * self.y + affine.f
+        return Point(self.label, x, y, self.image) if holds(clip, x + 0.5, y + 0.5) else None
 
     def to_dict(self) -> dict[str, Any]:
         """As records and JSONL files hold it."""

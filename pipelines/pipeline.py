@@ -163,7 +163,7 @@ class Pipeline:
     stages: Mapping[str, Stage | None]
 
     def __call__(self, state: State, model: Model | None = None) -> State:
-        """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps the calls that were made."""
+        """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps the calls made."""
         door = model if isinstance(model, Door) else Door(model or NoModel(), state.sample.id)
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:

@@ -1,185 +1,232 @@
-"""Marks drawn on the views, where the model can see them."""
+"""Marks on points, where the model can see them: circles, dots, crosshairs and arrows."""
 
 from __future__ import annotations
 
-import difflib
 import math
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
-import numpy as np
-from PIL import Image, ImageColor, ImageDraw, ImageFont
-
-from looktwice.pipelines.geometry import bounds, contains
-from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.pipelines.view import View
+from looktwice.prompting.colors import LOCAL, RGB, check_color, ink, resolve, rgb
+from looktwice.prompting.marking import Halo, Marking, Spot, check_lengths
+from looktwice.prompting.placement import Anchor
+from looktwice.prompting.strokes import Arrow, Cross, Disc, Ring, Shape, stamp
 
-__all__ = ["Circles"]
+__all__ = ["Arrows", "Circles", "Crosshairs", "Dots"]
 
-GAP = 3  # free pixels between a ring and its label
-PADDING = 2  # black pixels around the glyphs of a label
-Area = tuple[int, int, int, int]  # left, top, right, bottom; half-open
+Kind = Literal["points", "boxes", "masks", "all"]
+KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "masks": Mask, "all": (Point, Box, Mask)}
 
 
 @dataclass(frozen=True)
-class Circles:
+class PointMarking(Marking):
+    """A shape around points; `shape` makes a marker of it.
+
+    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
+    "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is the opacity, 0..1.
+    `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are those of all
+    markers.
+    """
+
+    color: str = "red"
+    alpha: float = 1
+    halo: Halo = field(default_factory=Halo)
+    marks: Kind = "points"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_color(self.color, *LOCAL, "distinct")
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
+        if self.label.placement == "inside" and self.open:
+            raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
+
+    @property
+    def open(self) -> bool:
+        """Whether the pixel under the point stays visible, so that no label may lie on it."""
+        return True
+
+    def takes(self, mark: Mark) -> bool:
+        """Whether this kind of mark is drawn."""
+        return isinstance(mark, KINDS[self.marks])
+
+    def shape(self, scale: float, spot: Spot) -> Shape:
+        """What is drawn around a spot, at `scale` pixels for a unit of length."""
+        raise NotImplementedError
+
+    def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
+        """Draw every shape with its halo on the picture itself."""
+        anchors: list[Anchor] = []
+        grow = self.halo.width * scale
+        shapes = [self.shape(scale, spot) for spot in spots]
+        colors = [self._color(pixels, spot, shape) for spot, shape in zip(spots, shapes, strict=True)]
+        for spot, shape, color in zip(spots, shapes, colors, strict=True):
+            x, y = spot.place.center
+            self.below(pixels, spot, scale, color)
+            if grow:
+                rim = ink(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+                stamp(pixels, spot.frame, shape, x, y, rim, self.alpha, grow)
+            stamp(pixels, spot.frame, shape, x, y, color, self.alpha)
+            anchors += self.anchors(spot, shape, color, grow)
+        return anchors
+
+    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+        """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
+        (x, y), (left, top, right, bottom) = spot.place.center, shape.box
+        box = x + 0.5 + left - grow, y + 0.5 + top - grow, x + 0.5 + right + grow, y + 0.5 + bottom + grow
+        return [Anchor(self.says(spot), x, y, box, spot.frame, color, self.open)]
+
+    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+        """Draw what lies under the shape: nothing, unless a marker has a filling."""
+
+    def _color(self, pixels: Pixels, spot: Spot, shape: Shape) -> RGB:
+        return resolve(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
+
+
+@dataclass(frozen=True)
+class Circles(PointMarking):
     """A ring around every point mark, on every view and every part of a view that shows it.
 
-    `radius` runs to the middle of the stroke. All lengths are in pixels of the view; with `reference_height` they
-    are meant for a view of that height and scale with the real one (BLINK, section 4: 10 px at a height of 1024).
-    The pixel under the point keeps its colour. The label stands in white on a black plate above the ring; where it
-    would leave the image or lie on another mark it goes below or aside. Boxes and masks are left alone.
+    `radius` runs to the middle of the stroke; `gap` pixels of the stroke are left open at the top, the bottom and both
+    sides. `fill` is a colour for the inside, or "mark" for the ring's own, at the opacity `fill_alpha`. Lengths are in
+    pixels of the view, or as `reference_height` and `relative_to` say (BLINK, section 4: 10 px at a height of 1024).
+    The pixel under the point keeps its colour, unless it is filled. The label stands in white on a black plate above
+    the ring; where it would leave the image or lie on another mark it goes below or aside.
 
-    `color` is a CSS name or "#rrggbb". Calling raises ValueError for a point outside its own image, and where the
-    view is too small for a label that hides no point.
+    Calling raises ValueError for a mark outside its own image, and where the view is too small for a label that
+    hides no point and no other label.
     """
 
     radius: float = 10
     thickness: float = 3
-    color: str = "red"
-    label: bool = True
-    font_size: float = 15
-    reference_height: int | None = None
-
-    asks: ClassVar[bool] = False
+    gap: float = 0
+    fill: str | None = None
+    fill_alpha: float = 0.3
 
     def __post_init__(self) -> None:
-        rgb(self.color)
-        for name in ("radius", "thickness", "font_size"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is in pixels and more than 0, found {getattr(self, name)}")
-        if self.reference_height is not None and self.reference_height < 1:
-            raise ValueError(f"reference_height is 1 or more pixels, or null, found {self.reference_height}")
-        if self.radius - self.thickness / 2 < 1:
+        check_lengths(self, "radius", "thickness")
+        check_lengths(self, "gap", zero=True)
+        super().__post_init__()
+        if self.radius - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(
-                f"a ring of radius {self.radius} and thickness {self.thickness} hides the point in its middle; "
-                "give a radius of at least half the thickness plus 1"
+                f"a ring of radius {self.radius}, thickness {self.thickness} and halo {self.halo.width} hides the "
+                "point in its middle; give a radius of at least half the thickness plus the halo plus 1"
             )
+        if self.gap >= self.radius * math.sqrt(2):
+            raise ValueError(
+                f"a gap of {self.gap} leaves nothing of a ring of radius {self.radius}; give a smaller one"
+            )
+        if self.fill is not None:
+            check_color(self.fill, "mark", name="fill")
+        if not 0 < self.fill_alpha <= 1:
+            raise ValueError(f"fill_alpha is an opacity, more than 0 and at most 1, found {self.fill_alpha}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """Draw on every view; a view that shows no point is kept as it is, with its own bytes."""
-        points = points_of(state.sample)
-        return state.replace(views=tuple(self.draw(view, points) for view in state.views))
-
-    def draw(self, view: View, points: Sequence[Point]) -> View:
-        """One view with its rings and labels; `points` are in the pixels of the sample's images."""
-        places = [place for point in points for place in view.to_view(point) if isinstance(place, Point)]
-        if not places:
-            return view
-        scale = view.size[1] / self.reference_height if self.reference_height else 1.0
+    def shape(self, scale: float, spot: Spot) -> Ring:
+        """A ring of at least a pixel's stroke, around at least a pixel."""
         thickness = max(1.0, self.thickness * scale)
-        radius = max(self.radius * scale, thickness / 2 + 1)
-        pixels = np.array(view.pixels)
-        for place in places:
-            _ring(pixels, place.center, radius, thickness, rgb(self.color))
-        if self.label:
-            _labels(pixels, view, places, radius + thickness / 2, max(6.0, self.font_size * scale))
-        return view.drawn(pixels)
+        radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
+        return Ring(radius, thickness, self.gap * scale)
+
+    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+        """The filling, up to the middle of the stroke."""
+        if self.fill is not None:
+            filling = color if self.fill == "mark" else rgb(self.fill)
+            disc = Disc(self.shape(scale, spot).radius)
+            stamp(pixels, spot.frame, disc, *spot.place.center, filling, self.fill_alpha)
 
 
-def rgb(color: str) -> tuple[int, int, int]:
-    """The colour behind a CSS name or "#rrggbb". Raises ValueError with the nearest names."""
-    name = color.lower()
-    if name not in ImageColor.colormap and not re.fullmatch(r"#[0-9a-f]{6}", name):
-        near = difflib.get_close_matches(name, ImageColor.colormap, n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else 'give a CSS name such as red, or "#rrggbb"'
-        raise ValueError(f"{color!r} is no colour; {hint}")
-    red, green, blue = ImageColor.getrgb(name)[:3]
-    return red, green, blue
+@dataclass(frozen=True)
+class Dots(PointMarking):
+    """A filled dot on every point mark; it hides what lies under the point, and may hold the label inside."""
+
+    radius: float = 5
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "radius")
+        super().__post_init__()
+
+    @property
+    def open(self) -> bool:
+        """Whether the pixel under the point stays visible: a label inside takes its place."""
+        return self.label.placement != "inside"
+
+    def shape(self, scale: float, spot: Spot) -> Disc:
+        """A disc at least a pixel wide."""
+        return Disc(max(0.5, self.radius * scale))
 
 
-def points_of(sample: Sample) -> list[Point]:
-    """The sample's point marks. Raises ValueError that names a point outside its own image."""
-    points = [mark for mark in sample.marks if isinstance(mark, Point)]
-    for point in points:
-        if not 0 <= point.image < len(sample.images):
+@dataclass(frozen=True)
+class Crosshairs(PointMarking):
+    """Four bars towards every point mark that stop `gap` pixels before it, each ending `radius` pixels off it."""
+
+    radius: float = 14
+    thickness: float = 3
+    gap: float = 4
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "radius", "thickness", "gap")
+        super().__post_init__()
+        if self.gap - self.halo.width < 1:
             raise ValueError(
-                f"sample {sample.id}: point {point.label!r} is on image {point.image}, "
-                f"but there are {len(sample.images)} images, counted from 0"
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point in the middle; give a gap of "
+                "at least the halo plus 1"
             )
-        width, height = sample.images[point.image].size
-        if not (-0.5 <= point.x <= width - 0.5 and -0.5 <= point.y <= height - 0.5):
+        if self.gap >= self.radius:
+            raise ValueError(f"bars from {self.gap} to {self.radius} pixels have no length; give a smaller gap")
+
+    def shape(self, scale: float, spot: Spot) -> Cross:
+        """A cross of bars at least a pixel thick, around at least a pixel."""
+        gap = max(self.gap * scale, self.halo.width * scale + 1)
+        return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
+
+
+@dataclass(frozen=True)
+class Arrows(PointMarking):
+    """An arrow that points at every point mark, its tip `gap` pixels before it.
+
+    It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is turned by quarters.
+    `length` runs from tip to tail, `head` is the head's length and width.
+    """
+
+    length: float = 36
+    thickness: float = 4
+    head: float = 14
+    gap: float = 4
+    angle: float = 45
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "length", "thickness", "head", "gap")
+        super().__post_init__()
+        if self.gap - self.halo.width < 1:
             raise ValueError(
-                f"sample {sample.id}: point {point.label!r} at ({point.x:g}, {point.y:g}) lies outside its image "
-                f"{point.image} of {width} x {height} pixels; marks are in pixels of the source image"
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point; give a gap of at least the "
+                "halo plus 1"
             )
-    return points
-
-
-def _ring(pixels: Pixels, center: tuple[float, float], radius: float, thickness: float, color: Sequence[int]) -> None:
-    """Paint a ring by how much of each pixel it covers: cv2.circle draws its smooth strokes about 2 px too wide."""
-    (x, y), reach = center, radius + thickness / 2 + 1
-    left, top = max(0, math.floor(x - reach)), max(0, math.floor(y - reach))
-    patch = pixels[top : math.ceil(y + reach) + 1, left : math.ceil(x + reach) + 1]
-    ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
-    covered = np.clip(thickness / 2 + 0.5 - np.abs(np.hypot(xs - x, ys - y) - radius), 0, 1)[..., None]
-    patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
-
-
-@lru_cache(maxsize=512)
-def _plate(text: str, size: float) -> Pixels:
-    """White text on black, in Pillow's own scalable font."""
-    font = ImageFont.load_default(size)
-    left, top, right, bottom = (round(edge) for edge in font.getbbox(text))
-    image = Image.new("RGB", (right - left + 2 * PADDING, bottom - top + 2 * PADDING), "black")
-    ImageDraw.Draw(image).text((PADDING - left, PADDING - top), text, fill="white", font=font)
-    return np.asarray(image, np.uint8)
-
-
-def _labels(pixels: Pixels, view: View, places: Sequence[Point], reach: float, size: float) -> None:
-    """Paste the plates one after the other, each where it hides least; `reach` is the rings' outer radius."""
-    taken: list[Area] = []
-    for place in (place for place in places if place.label):
-        plate = _plate(place.label, size)
-        options = _around(place, reach, plate.shape[1], plate.shape[0], _frame(view, place))
-        best = min(options, key=lambda area: _hidden(area, places, reach, taken))
-        left, top, right, bottom = best
-        if pixels[top:bottom, left:right].shape != plate.shape or _hidden(best, places, reach, taken)[0]:
+        if not (math.isfinite(self.angle) and self.thickness <= self.head <= self.length):
             raise ValueError(
-                f"label {place.label!r} of {plate.shape[1]} x {plate.shape[0]} pixels has no room in the view of "
-                f"{view.size[0]} x {view.size[1]} pixels without hiding a point; set label: false or less font_size"
+                f"an arrow has a finite angle, and thickness <= head <= length, found angle {self.angle}, thickness "
+                f"{self.thickness}, head {self.head}, length {self.length}"
             )
-        pixels[top:bottom, left:right] = plate
-        taken.append(best)
 
+    def shape(self, scale: float, spot: Spot) -> Arrow:
+        """An arrow that fits into the spot's frame if one of four directions does, else in the direction asked for."""
+        gap, thickness = max(self.gap * scale, self.halo.width * scale + 1), max(1.0, self.thickness * scale)
+        lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
+        turned = [Arrow(*lengths, (self.angle + turn) % 360) for turn in (0, 90, 270, 180)]
+        (x, y), (left, top, right, bottom) = spot.place.center, spot.frame
+        for arrow in turned:
+            x0, y0, x1, y1 = arrow.box
+            if left <= x + x0 + 0.5 and top <= y + y0 + 0.5 and x + x1 + 0.5 <= right and y + y1 + 0.5 <= bottom:
+                return arrow
+        return turned[0]
 
-def _frame(view: View, place: Point) -> Area:
-    """The part of the view that shows the point: a label must not stray into the image beside it."""
-    shown = [part.clip for part in view.parts if contains(part.clip, place.x + 0.5, place.y + 0.5)]
-    left, top, right, bottom = bounds(shown[-1])
-    return max(0, round(left)), max(0, round(top)), min(view.size[0], round(right)), min(view.size[1], round(bottom))
-
-
-def _around(place: Point, reach: float, width: int, height: int, frame: Area) -> list[Area]:
-    """Where a label may stand: above, below, right, left, then the corners; each pushed into the frame."""
-    x, y = place.center
-    middle, center = round(x - (width - 1) / 2), round(y - (height - 1) / 2)
-    above, below = math.floor(y - reach - GAP) - height + 1, math.ceil(y + reach + GAP)
-    left, right = math.floor(x - reach - GAP) - width + 1, math.ceil(x + reach + GAP)
-    corners = [(left, above), (right, above), (left, below), (right, below)]
-    spots = [(middle, above), (middle, below), (right, center), (left, center), *corners]
-    pushed = [(_push(a, width, frame[0], frame[2]), _push(b, height, frame[1], frame[3])) for a, b in spots]
-    return [(a, b, min(a + width, frame[2]), min(b + height, frame[3])) for a, b in pushed]
-
-
-def _push(start: int, length: int, low: int, high: int) -> int:
-    return max(low, min(start, high - length))
-
-
-def _hidden(area: Area, places: Sequence[Point], reach: float, taken: Sequence[Area]) -> tuple[int, int]:
-    """How many points a label would hide, and on how many rings and labels it would lie."""
-    left, top, right, bottom = area
-    points = rings = 0
-    for x, y in (place.center for place in places):
-        across, down = max(left - x, 0, x - right + 1), max(top - y, 0, y - bottom + 1)
-        away = math.hypot(across, down)
-        points, rings = points + (away < 1), rings + (away < reach)
-    plates = sum(left < c and a < right and top < d and b < bottom for a, b, c, d in taken)
-    return points, rings + plates
+    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the arrow."""
+        whole = super().anchors(spot, shape, color, grow)[0]
+        if not isinstance(shape, Arrow):
+            return [whole]
+        x, y, half = spot.place.center[0] + shape.tail[0], spot.place.center[1] + shape.tail[1], shape.thickness / 2
+        box = x + 0.5 - half - grow, y + 0.5 - half - grow, x + 0.5 + half + grow, y + 0.5 + half + grow
+        return [replace(whole, x=x, y=y, box=box, open=False), replace(whole, text="")]
