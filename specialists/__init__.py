@@ -9,4 +9,14 @@ from looktwice.specialists.sgbm import SGBM
 from looktwice.specialists.sift import SIFT
 from looktwice.specialists.superpixels import Felzenszwalb, Slic
 
-__all__ = ["SGBM", "SIFT", "Chance", "FaceCascade", "Felzenszwalb", "MatchedPoint", "NearerPoint", "SeamMatcher", "Slic"]
+__all__ = [
+    "SGBM",
+    "SIFT",
+    "Chance",
+    "FaceCascade",
+    "Felzenszwalb",
+    "MatchedPoint",
+    "NearerPoint",
+    "SeamMatcher",
+    "Slic",
+]
