@@ -10,10 +10,12 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
+from looktwice.eval.blink_score import BlinkScorer
 from looktwice.eval.rows import Faults, nearest
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.spec import spec
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -41,6 +43,7 @@ IMAGES = ("image_1", "image_2", "image_3", "image_4")
 TEXT, TEXTS, IMAGE = "a text", "a list of texts", "an image with its bytes"
 KINDS = {**dict.fromkeys(WORDS, TEXT), "choices": TEXTS, **dict.fromkeys(IMAGES, IMAGE)}
 BATCH = 16  # rows with their images in memory at a time
+BUFFER = 1 << 20  # bytes of a file that are read at once; a memory map would count whole files as memory
 ERRATA = {
     "Relative_Reflectance": (
         "val labels were matched to the wrong questions until the release of 2025-09-03; the offline key "
@@ -83,7 +86,9 @@ class Blink:
         for file in self._files:
             with file.open("rb") as source:
                 digest.update(hashlib.file_digest(source, "sha256").digest())
-        return Facts(self.split, f"as in the file, sha256 {digest.hexdigest()[:12]}", ERRATA.get(self.name, ()))
+        sha, own = digest.hexdigest(), spec(BlinkScorer(self.name))
+        errata = ERRATA.get(self.name, ())
+        return Facts(self.split, f"as in the file, sha256 {sha[:12]}", errata, revision=f"sha256 {sha}", scorer=own)
 
     def __len__(self) -> int:
         return len(self._chosen)
@@ -136,12 +141,12 @@ class Blink:
 
 
 def _open(file: Path) -> ParquetFile:
-    """A parquet file whose pages the system may drop again, with the columns that BLINK has. Raises TaskError."""
+    """A parquet file that is read page by page, with the columns that BLINK has. Raises TaskError."""
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
     try:
-        source = ParquetFile(file, memory_map=True)
+        source = ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(f"{file} is no parquet file that can be read ({exc}); fetch it again") from exc
     found = source.schema_arrow.names
@@ -168,7 +173,7 @@ def _batches(source: ParquetFile, **choice: Any) -> Iterator[list[dict[str, Any]
     import pyarrow
 
     try:
-        for batch in source.iter_batches(**choice):
+        for batch in source.iter_batches(use_threads=False, **choice):
             yield batch.to_pylist()
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(f"a BLINK parquet file is damaged ({exc}); fetch it again") from exc

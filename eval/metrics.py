@@ -42,7 +42,8 @@ class Row:
 
     Beyond the columns of the file: `missing` draws that were never asked, and of the paired test `against` (the
     baseline's label), on how many samples the two differ, how many fell out because a side FAILED or is missing,
-    and p after Holm's correction over the run's comparisons. `tasks` is the number of tasks behind a mean.
+    and p after Holm's correction over the run's comparisons. `tasks` is the number of tasks behind a mean, `unit`
+    what a benchmark's own metric counts (sample, pair, image, group).
     """
 
     run: str
@@ -76,6 +77,7 @@ class Row:
     p_holm: float | None = None
     name: str = ""
     tasks: int = 1
+    unit: str = ""
 
 
 @dataclass(frozen=True)
@@ -196,7 +198,10 @@ def mean_over_tasks(rows: Sequence[Row]) -> Row:
 
 
 def pooled(rows: Sequence[Row]) -> Row:
-    """The micro row: all samples of all tasks as one set, tasks weighted by their size."""
+    """The micro row: all samples of all tasks as one set, tasks weighted by their size.
+
+    Variants of one task ask the same questions again, so over them there is a value and no interval.
+    """
     held = [row for row in rows if row.value is not None and row.n]
     n, total = sum(row.n for row in held), sum((row.value or 0.0) * row.n for row in held)
     summed = replace(
@@ -204,7 +209,7 @@ def pooled(rows: Sequence[Row]) -> Row:
     )
     if not n:
         return summed
-    low, high = wilson(total, n)
+    low, high = (None, None) if len(held) > summed.tasks else wilson(total, n)
     return replace(summed, value=total / n, low=low, high=high)
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from html import escape
 
 from looktwice.eval.metrics import Row
+from looktwice.eval.own_metrics import is_own
 from looktwice.eval.score import RunScores, Verdict
 from looktwice.eval.table import Table, interval, ordered, percent, shown_p, without_repeats
 
-__all__ = ["Grid", "failures", "html_table", "markdown_table", "overview", "reasons", "task_grid"]
+__all__ = ["Grid", "failures", "html_table", "markdown_table", "overview", "own_grid", "reasons", "task_grid"]
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,23 @@ def task_grid(rows: Sequence[Row], full: bool = False) -> Grid:
 
 
 _BESIDE = ("accuracy_answered", "coverage")
+
+
+def own_grid(rows: Sequence[Row]) -> Grid:
+    """The benchmarks' own metrics: a line per task, metric and contestant, with what each metric counts."""
+    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "fell\nout")
+    many = len({row.run for row in rows}) > 1
+    lines = []
+    for row in (row for row in rows if is_own(row)):
+        name = f"{row.contestant} ({row.run})" if many else row.contestant
+        value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
+        levels = _count(row.n_groups) if row.unit == "sample" else ""
+        test = (percent(row.delta, sign=True), shown_p(row.p), _count(row.fell_out))
+        lines.append((row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, *test))
+    order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
+    lines.sort(key=lambda line: order[line[0], line[1]])
+    whole = Grid(header, tuple(lines), words=4).without_empty()
+    return whole if any(line[2] for line in lines) else whole.without(2)
 
 
 def reasons(runs: Sequence[RunScores]) -> Grid:

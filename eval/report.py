@@ -11,9 +11,10 @@ from typing import Any
 import yaml
 
 from looktwice.eval.curves import Curve, curves
-from looktwice.eval.printed import Grid, failures, overview, reasons, task_grid, tokens
+from looktwice.eval.printed import Grid, failures, overview, own_grid, reasons, task_grid, tokens
 from looktwice.eval.score import RunScores
 from looktwice.eval.sheets import Images, sheets
+from looktwice.eval.spread import spread
 from looktwice.eval.table import Table, ordered, table
 from looktwice.pipelines.state import Stage
 
@@ -33,7 +34,26 @@ METHOD = (
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
     "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "
     "the number of choices.",
+    "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
+    "what each metric counts (pairs, images, groups) and are not corrected. kruskal_* asks whether accuracy depends on "
+    "a control parameter (Kruskal-Wallis over its levels): the value is the effect size H/(n - 1), p is the test's.",
 )
+TABLES = (
+    ("The benchmark's own metrics", "own"),
+    ("Spread over variants", "spread"),
+    ("Slices", "slices"),
+    ("Why answers are unreadable", "reasons"),
+    ("What failed", "failures"),
+)
+FACTS = (
+    ("split", "split", "not named"),
+    ("label_version", "labels", "not named"),
+    ("errata", "errata", "none known"),
+    ("note", "note", ""),
+    ("revision", "revision", ""),
+    ("left_out", "left out", ""),
+)
+"""The facts of a task that a report states: the field, its title, and what stands where there is nothing."""
 
 
 @dataclass(frozen=True)
@@ -75,17 +95,21 @@ def write_report(
 
 def _context(scored: Table) -> dict[str, Any]:
     drawn = curves(scored.scores, scored.rows)
-    several = len({row.task for row in scored.rows if row.name}) > 1  # of one task, the overview has them
+    tasks = {row.task for row in scored.rows if row.name and row.metric == "accuracy"}
+    several = len(tasks) > 1  # of one task, the overview has them
     means = [row for row in scored.rows if several and not row.name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
         "overview": overview(scored),
         "means": task_grid(ordered(means), full=True),
         "sections": _sections(scored, drawn),
+        "own": own_grid(scored.rows),
+        "spread": spread(scored),
         "slices": task_grid([row for row in scored.rows if row.slice], full=True),
         "reasons": reasons(scored.scores),
         "failures": failures(scored.scores),
         "tokens": tokens(scored),
+        "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
         or "none needed",
@@ -110,12 +134,12 @@ def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
 
 
 def _facts(facts: Sequence[Any]) -> list[tuple[str, str]]:
-    """Split, label version, errata and note, each value once over the task's variants."""
+    """Split, labels, errata and what else is known of the data, each value once over the task's variants."""
     shown = []
-    for name, title in (("split", "split"), ("label_version", "labels"), ("errata", "errata"), ("note", "note")):
+    for name, title, empty in FACTS:
         values = [value for fact in facts for value in _many(fact.get(name))]
-        shown.append((title, "; ".join(dict.fromkeys(values)) or ("none known" if name == "errata" else "not named")))
-    return [pair for pair in shown if pair[0] != "note" or pair[1] != "not named"]
+        shown.append((title, "; ".join(dict.fromkeys(values)) or empty))
+    return [pair for pair in shown if pair[1]]
 
 
 def _many(value: Any) -> list[str]:
@@ -134,12 +158,14 @@ def _left_out(run: RunScores) -> list[tuple[str, str]]:
 
 
 def _markdown(facts: dict[str, Any]) -> str:
-    parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}", "## Accuracy", facts["overview"].markdown]
+    parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}"]
+    parts += ["Not all samples were asked: " + "; ".join(facts["unasked"])] if facts["unasked"] else []
+    parts += ["## Accuracy", facts["overview"].markdown]
     parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:
         parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
         parts.append(section.grid.markdown)
-    for title, name in (("Slices", "slices"), ("Why answers are unreadable", "reasons"), ("What failed", "failures")):
+    for title, name in TABLES:
         parts += [f"## {title}", facts[name].markdown] if facts[name].rows else []
     parts += ["## Tokens", facts["tokens"].markdown] if facts["tokens"].rows else []
     if facts["left_out"]:

@@ -11,7 +11,9 @@ from looktwice.eval.labels import labels
 from looktwice.eval.log import failure
 from looktwice.eval.readers import Choice, reader_name
 from looktwice.eval.records import Key, PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.scorer import Scorer, scorer_of
 from looktwice.pipelines.build import build
+from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
 from looktwice.pipelines.state import Stage, State
@@ -142,7 +144,7 @@ def _score_point(
     samples: Mapping[str, SampleRow],
     override: Stage | None,
 ) -> PointScores:
-    judge = Judge(folder, override or configured_reader(point))
+    judge = Judge(folder, override or configured_reader(point), scorer_of(point.facts))
     scored: dict[str, dict[int, Scored]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
@@ -172,10 +174,14 @@ class _Found:
 
 @dataclass(frozen=True)
 class Judge:
-    """Reads records with one reader, which may call no model, and compares what it finds with the keys."""
+    """Reads records with one reader, which may call no model, and compares what it finds with the keys.
+
+    `scorer` is the benchmark's own way to compare, where it has one.
+    """
 
     folder: RunFolder
     reader: Stage
+    scorer: Scorer | None = None
     model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
 
     def __call__(self, record: Record, row: SampleRow) -> Scored:
@@ -185,7 +191,9 @@ class Judge:
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
         if record.letters and found.answer is not None:
             found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
-        score = _judged(found, row)
+        score = _judged(found, row, self.scorer)
+        if score.verdict is Verdict.UNREADABLE and not found.reason:
+            found = replace(found, reason="unread", detail=f"{found.answer!r} is no answer to this task")
         return Scored(record.sample, record.draw, found.answer, score, found.reason, found.detail, found.read, *tokens)
 
     def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
@@ -203,6 +211,8 @@ class Judge:
     def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
         try:
             sample = row.without_pixels(self.folder.blobs, record.choices)
+            if record.marks is not None:
+                sample = replace(sample, marks=tuple(mark_from_dict(mark) for mark in record.marks))
             state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
             after = step("read", self.reader, state, Door(self.model, record.sample))
         except StageFailed as exc:
@@ -238,12 +248,15 @@ def _given(answer: str, letters: tuple[str, ...]) -> _Found:
     return _Found(answer=answer)
 
 
-def _judged(found: _Found, row: SampleRow) -> Score:
+def _judged(found: _Found, row: SampleRow, scorer: Scorer | None) -> Score:
     group = str(row.meta.get("group", ""))
     if found.verdict is not None or found.answer is None:
         return Score(found.verdict or Verdict.UNREADABLE, 0.0, group)
     if row.answer is None:
         return Score(Verdict.HIDDEN, 0.0, group)
+    own = scorer.compare(found.answer, row) if scorer is not None else None
+    if own is not None:
+        return replace(own, group=own.group or group)
     right = _same(found.answer, row.answer, bool(row.sample["choices"]))
     return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 

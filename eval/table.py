@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from looktwice.eval.circular import circular_rows
 from looktwice.eval.labels import baseline_of
 from looktwice.eval.metrics import COLUMNS, Row, compared, floors, mean_over_tasks, measured, pooled
+from looktwice.eval.own_metrics import chance_rows, is_own, own_rows, total_rows
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.score import PointScores, RunScores, score_run
 from looktwice.eval.stats import holm
@@ -96,8 +98,9 @@ def _run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     out: list[Row] = []
     for held in of.values():
         mine = [row for scores in held for row in rows[scores.point.id]]
-        out += mine + _means(mine, held, points) + [row for scores in held for row in _slices(run, scores, by)]
-    return out + _floor_rows(run, by)
+        out += mine + _means(mine, held, points) + total_rows(held, mine)
+        out += [row for scores in held for row in _slices(run, scores, by)]
+    return out + circular_rows(run) + _floor_rows(run, by)
 
 
 def _plain(run: RunScores, scores: PointScores, part: str = "") -> Row:
@@ -112,7 +115,7 @@ def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScor
     rival = baseline_of(scores.point, [other.point for other in points.values()])
     if rival is not None:
         rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], points[rival.id].contestant)
-    return rows
+    return rows + own_rows(scores, _plain(run, scores), points[rival.id] if rival is not None else None)
 
 
 def _corrected(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
@@ -136,6 +139,8 @@ def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, P
     if len(pairs) == len(held):
         labels = dict.fromkeys(rival.contestant for _, rival in pairs)
         out[1] = compared(pairs).fill(out[1], ", ".join(labels))
+        if len(held) > out[1].tasks:  # a question asked in several variants must not count several times in a test
+            out[1] = replace(out[1], p=None, discordant=None)
         out[0] = replace(out[0], against=out[1].against)
     return out
 
@@ -143,6 +148,7 @@ def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, P
 def _slices(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[Row]:
     for part, names in _parts(scores, by):
         yield from measured(scores.only(names), _plain(run, scores, part))
+        yield from own_rows(scores.only(names), _plain(run, scores, part))
 
 
 def _parts(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, set[str]]]:
@@ -157,10 +163,12 @@ def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
     """Majority and chance, once for each task, for its slices, and over the tasks."""
     tasks = {scores.point.task_id: scores for scores in run.points}
     whole: dict[str, list[Row]] = defaultdict(list)
+    own: list[Row] = []
     sliced: list[Row] = []
     for scores in tasks.values():
-        for row in floors(scores, _plain(run, scores)):
-            whole[row.contestant].append(row)
+        found = floors(scores, _plain(run, scores))
+        for row in found + chance_rows(scores, _plain(run, scores), found):
+            (own if is_own(row) else whole[row.contestant]).append(row)
         for part, names in _parts(scores, by):
             sliced += floors(scores.only(names), _plain(run, scores, part))
     out: list[Row] = []
@@ -169,7 +177,12 @@ def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
         if rows[0].right is None:  # a level, not a measurement: it has no interval
             means = [replace(mean, low=None, high=None) for mean in means]
         out += [*rows, *means]
-    return out + sliced
+    totals = [row for who in whole for row in total_rows(list(tasks.values()), _of(who, out + own))]
+    return out + own + totals + sliced
+
+
+def _of(contestant: str, rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.contestant == contestant and row.name]
 
 
 def console_table(shown: Table) -> RichTable:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from looktwice.pipelines.sample import Item
@@ -19,12 +19,19 @@ class TaskError(ValueError):
 
 @dataclass(frozen=True)
 class Facts:
-    """What every table says of a task: split, label version, the errata that apply, and a remark."""
+    """What every table says of a task: split, label version, the errata that apply, and a remark.
+
+    `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked and why, the first
+    entry with their count, and `scorer` is the node of the benchmark's own scorer (`eval.scorer.Scorer`).
+    """
 
     split: str = ""
     label_version: str = ""
     errata: tuple[str, ...] = ()
     note: str = ""
+    revision: str = ""
+    left_out: tuple[str, ...] = ()
+    scorer: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,68 @@
+"""Recomputes Do You See Me's published keys from the dumps that came with them: a check of files and of our reading."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["color_rows", "shape_rows", "spatial_answer"]
+
+Grid = Mapping[tuple[int, int], tuple[str, str]]
+"""(row, column) from 0 -> (shape, fill)."""
+STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+_SPATIAL = re.compile(
+    r"In grid (\d+), starting from the (\w+) (\w+) at position \(row (\d+), column (\d+)\), how many (.+?) are there "
+    r"(left|right|up|down) of it in the same (row|column)\?"
+)
+
+
+def shape_rows(dump: Sequence[tuple[str, Mapping[str, int]]], seed: int = 0) -> list[tuple[str, str, int]]:
+    """(file name, shape asked, answer) for each image of the dump: one of its shapes, drawn as the authors drew it."""
+    rng = random.Random(seed)
+    rows = []
+    for filename, counts in dump:
+        ((shape, count),) = rng.sample(list(counts.items()), 1)
+        rows.append((filename, shape, count))
+    return rows
+
+
+def color_rows(
+    dump: Sequence[tuple[str, Mapping[tuple[str, str], int]]], seed: int = 0
+) -> list[tuple[str, str, str, int]]:
+    """(file name, shape, colour, answer): of each image half of its (shape, colour) pairs, rounded up."""
+    rng = random.Random(seed)
+    rows = []
+    for filename, counts in dump:
+        drawn = rng.sample(list(counts.items()), math.ceil(len(counts) / 2))
+        rows += [(filename, shape, color, count) for (shape, color), count in drawn]
+    return rows
+
+
+def spatial_answer(question: str, grids: Sequence[Grid]) -> int:
+    """How many there are, by the question's own words and the true grids. Raises ValueError for another question.
+
+    The question counts grids, rows and columns from 1; down is towards larger rows.
+    """
+    said = _SPATIAL.fullmatch(question.strip())
+    if said is None:
+        raise ValueError(f"not a question of this subtask: {question!r}")
+    number, fill, shape, row, column, target, direction, _ = said.groups()
+    grid = grids[int(number) - 1]
+    place = int(row) - 1, int(column) - 1
+    if grid.get(place) != (shape, fill):
+        raise ValueError(f"at {place} is {grid.get(place)}, and not a {fill} {shape}")
+    step, count = STEPS[direction], 0
+    while (place := (place[0] + step[0], place[1] + step[1])) in grid:
+        count += _is_target(grid[place], target)
+    return count
+
+
+def _is_target(found: tuple[str, str], target: str) -> bool:
+    """`target` is "black objects", "circles" or "black circles"."""
+    words: list[Any] = target.split()
+    fill = words[0] if len(words) == 2 else None
+    shape = None if words[-1] == "objects" else words[-1].removesuffix("s")
+    return fill in (None, found[1]) and shape in (None, found[0])

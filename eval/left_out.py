@@ -1,0 +1,58 @@
+"""Rows that a set goes on without: each with its reason, counted, and never so many that the set is another one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from looktwice.eval.task import TaskError
+
+__all__ = ["LeftOut"]
+
+MOST_SHARE = 0.1  # where more rows than this are faulty, the file or the settings are wrong, and not the rows
+SHOWN = 10
+
+
+@dataclass
+class LeftOut:
+    """Gathers faulty rows of one file; `unit` is what a row is called in it."""
+
+    file: str
+    unit: str = "row"
+    found: list[str] = field(default_factory=list)
+    ids: dict[str, int] = field(default_factory=dict)
+    unread: int = 0
+
+    def begin(self) -> None:
+        """Forget an earlier reading that stopped half-way."""
+        self.found, self.ids, self.unread = [], {}, 0
+
+    def add(self, row: int, why: str) -> None:
+        """Leave a row out."""
+        self.found.append(f"{self.unit} {row}: {why}")
+
+    def add_unread(self, row: int, why: str) -> None:
+        """Leave out what is no row at all, so that nobody else has counted it."""
+        self.unread += 1
+        self.add(row, why)
+
+    def repeats(self, row: int, identifier: str) -> bool:
+        """Whether an earlier row has this id; the later row is then left out."""
+        first = self.ids.setdefault(identifier, row)
+        if first != row:
+            self.add(row, f"the id {identifier!r} is already that of {self.unit} {first}")
+        return first != row
+
+    def check(self, total: int) -> None:
+        """Raises TaskError with the first faults where nothing is left, or more than a tenth had to go."""
+        kept = total - len(self.found)
+        if kept < 1 or len(self.found) > max(1, MOST_SHARE * total):
+            shown = "\n  ".join(self.sentences[1:])
+            raise TaskError(f"{self.file}: {len(self.found)} of {total} {self.unit}s cannot be used\n  {shown}")
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """For the facts: first the count, then the rows up to the tenth; empty where none was left out."""
+        if not self.found:
+            return ()
+        more = [f"... and {len(self.found) - SHOWN} more"] if len(self.found) > SHOWN else []
+        return (f"{len(self.found)} {self.unit}s of {self.file} left out", *self.found[:SHOWN], *more)
