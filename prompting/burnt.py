@@ -19,6 +19,7 @@ COARSE = 3.0  # stroke that rings are first looked for with, in pixels
 SURE = 0.5  # correlation from which a ring beside a label is one
 LIKE = 0.35  # the same where another marker of the picture has the same style and arrangement
 LONE = 0.8  # the same where it is the only one of several that must be there
+BONUS = 0.1  # what it is worth, in correlation, that two markers are arranged alike
 FAINT = 0.25  # the same at the very place where the style of another marker puts the ring
 GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
 MOST = 4  # readings per word that are followed up
@@ -132,7 +133,7 @@ def _astray(scene: Scene, label: Label, ring: Ring) -> float | None:
     height, width = scene.gray.shape
     rim = left <= 1 or top <= 1 or right >= width - 1 or bottom >= height - 1
     off = min(abs(ring.x - x), abs(ring.y - y))
-    return 0.0 if off <= 2.5 else 0.05 if rim or (across and down) else 0.15
+    return 0.0 if off <= 2.5 else 0.05 if rim else 0.12
 
 
 def _in_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
@@ -143,17 +144,26 @@ def _in_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> l
             break
         if style is None or alike(first.ring, style):
             picked = _picked(first, [pair for pair in pairs if alike(pair.ring, first.ring)])
-            best = max(best, picked, key=lambda some: sum(pair.value for pair in some))
+            best = max(best, picked, key=_worth)
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < LONE else best
+
+
+def _worth(picked: Sequence[Pair]) -> float:
+    """How good pairs are together: those that are arranged like the first are better."""
+    return sum(pair.value + (BONUS if _arranged(pair, picked[0]) else 0) for pair in picked)
+
+
+def _arranged(first: Pair, second: Pair) -> bool:
+    """Whether ring and label lie alike in two pairs."""
+    return bool(np.hypot(*np.subtract(first.offset, second.offset)) <= 3)
 
 
 def _picked(first: Pair, others: Sequence[Pair]) -> list[Pair]:
     """For each word its best pair, the strongest first, each ring given once."""
     picked = [first]
     for pair in sorted(others, key=lambda pair: -pair.value):
-        arranged = np.hypot(*np.subtract(pair.offset, first.offset)) <= 3
-        enough = pair.value >= (LIKE if arranged else SURE)
+        enough = pair.value >= (LIKE if _arranged(pair, first) else SURE)
         if enough and _fits_in(pair, picked):
             picked.append(pair)
     return picked

@@ -15,6 +15,8 @@ from looktwice.prompting.rings import Map, Ring, refined, rings, sharpened
 __all__ = ["Layout", "cut_off"]
 
 ALONE = 0.72  # correlation from which a ring is one, where no label can be read beside it
+UNLIKE = 0.85  # the same where no other marker shows the style
+RADII = (4.0, 5.0, 6.0)  # of rings without another marker: those of BLINK's released pictures
 SEEN = 0.6  # correlation of a letter's visible part, at least
 LEAD = 0.05  # by how much it must be likelier than any other letter
 LETTER = 10  # pixels from one letter of a word to the next
@@ -64,15 +66,16 @@ def _along_the_rim(
     near: Map, scene: Scene, known: Sequence[Marker], layout: Layout, color: str, style: Ring | None
 ) -> list[Ring]:
     """The plain rings near the rim that are none of the known markers', the plainest first."""
-    radii = [style.radius] if style else scene.steps
+    radii = [style.radius] if style else list(RADII)
+    least = ALONE if style else UNLIKE
     stroke = style.stroke if style else COARSE
     found: list[Ring] = []
     for left, top, right, bottom in _rims(scene.gray, layout.glyphs, round(max(radii) + stroke)):
         for ring in rings(near[top:bottom, left:right], color, radii, stroke, len(known) + 3, SURE):
             ring = refined(near, replace(ring, x=ring.x + left, y=ring.y + top), scene.radii)
-            alike = style is None or abs(ring.radius - style.radius) <= 1
+            alike = abs(ring.radius - style.radius) <= 1 if style else RADII[0] <= ring.radius <= RADII[-1]
             taken = [*found, *(marker.ring for marker in known)]
-            if ring.score >= ALONE and alike and all(distance(ring, other) > ring.radius for other in taken):
+            if ring.score >= least and alike and all(distance(ring, other) > ring.radius for other in taken):
                 found.append(replace(ring, radius=style.radius, stroke=style.stroke) if style else ring)
     found.sort(key=lambda ring: -ring.score)
     return found if style else sharpened(scene.gray, found)

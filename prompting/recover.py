@@ -47,7 +47,7 @@ class RecoverMarks:
     kinds: tuple[Kind, ...] = ("rings",)
     colors: tuple[str, ...] = ("red", "white")
     box_colors: tuple[str, ...] = ("red", "lime")
-    radii: tuple[float, float] = (2.75, 17.0)
+    radii: tuple[float, float] = (4.0, 17.0)
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
 

@@ -1,0 +1,151 @@
+"""Real photographs with markers burnt into their pixels by several hands and codecs, and where the markers are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+
+from looktwice.eval.photographs import PHOTOGRAPHS, photograph
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.labels import Label
+from looktwice.prompting.lettering import glyphs
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.presets import BlinkPaper, BlinkReleased
+
+APART = 40  # pixels between two points
+COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
+
+
+@dataclass(frozen=True, eq=False)
+class BurntIn:
+    """Pixels as a reader gets them, decoded; the true points, and in words how they were drawn and stored."""
+
+    pixels: Pixels
+    points: tuple[Point, ...]
+    how: str
+
+    @property
+    def sample(self) -> Sample:
+        """A question about the points that does not tell where they are."""
+        choices = tuple(f"Point {point.label}" for point in self.points)
+        return Sample(self.how, "Which point?", (Picture(self.pixels),), choices)
+
+
+def made(seed: int, marked: bool = True) -> BurntIn:
+    """The picture of one seed; the same at every call. Without markers it has been stored in the same ways."""
+    rng = np.random.default_rng([2024, seed])
+    name, ground = _ground(rng)
+    words = ["REF"] if rng.random() < 0.1 else list("ABCD"[: int(rng.integers(2, 5))])
+    points = _points(rng, words, ground.shape[1], ground.shape[0]) if marked else ()
+    how, drawn = _drawn(rng, ground, points)
+    codec, pixels = _stored(rng, drawn)
+    return BurntIn(pixels, points, f"{seed}: {name}, {how}, {codec}")
+
+
+@cache
+def _photograph(name: str) -> Pixels:
+    return photograph(name)
+
+
+def _ground(rng: Generator) -> tuple[str, Pixels]:
+    """A window of a photograph, at a size of its own."""
+    name = str(rng.choice(PHOTOGRAPHS))
+    pixels = _photograph(name)
+    share = rng.uniform(0.6, 1)
+    height, width = (int(share * side) for side in pixels.shape[:2])
+    top, left = int(rng.integers(pixels.shape[0] - height + 1)), int(rng.integers(pixels.shape[1] - width + 1))
+    scale = rng.uniform(320, 720) / max(height, width)
+    pixels = pixels[top : top + height, left : left + width]
+    small = cv2.resize(pixels, (round(width * scale), round(height * scale)), interpolation=cv2.INTER_AREA)
+    return name, np.asarray(small, np.uint8)
+
+
+def _points(rng: Generator, words: Sequence[str], width: int, height: int) -> tuple[Point, ...]:
+    points: list[Point] = []
+    while len(points) < len(words):
+        x, y = (round(float(rng.uniform(3, side - 4)) * 4) / 4 for side in (width, height))
+        if all(np.hypot(x - point.x, y - point.y) >= APART for point in points):
+            points.append(Point(words[len(points)], x, y))
+    return tuple(points)
+
+
+def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[str, Pixels]:
+    """The markers drawn by our own stage in all sizes, as BLINK released them, or by OpenCV's own pen."""
+    color = str(rng.choice(list(COLORS)))
+    radius = float(rng.uniform(5, 15))
+    hand = str(rng.choice(["circles", "paper", "released", "cut", "pen"], p=[0.5, 0.1, 0.1, 0.1, 0.2]))
+    if hand == "paper" and ground.shape[0] < 512:  # its circles would have a radius below 5
+        hand = "circles"
+    if hand == "pen":
+        return f"pen, {color}, radius {radius:.0f}", _with_pen(rng, ground, points, COLORS[color], round(radius))
+    label = Label(font_size=float(rng.uniform(12, 20)))
+    circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
+    stages: dict[str, Circles] = {"circles": circles, "paper": BlinkPaper(), "released": BlinkReleased(color=color)}
+    try:
+        stage = stages[hand]
+        state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
+    except (KeyError, ValueError):  # labels that have no room inside the picture: BLINK's own are cut off there
+        return f"as released, {color}", as_released(ground, points, COLORS[color])
+    sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font {stage.label.font_size:.0f}"
+    return f"{hand}, {stage.color}, {sizes}", state.views[0].pixels
+
+
+def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, int]) -> Pixels:
+    """Rings of outer radius 6 and stroke 3; a 14 x 15 plate from 31 to 17 px above the point, cut off at the rim."""
+    canvas = np.pad(ground, ((40, 40), (40, 40), (0, 0)))
+    for point in points:
+        x, y = round(point.x) + 40, round(point.y) + 40
+        cv2.circle(canvas, (x, y), 5, color, 2)
+        ink = glyphs(point.label, 15, "blink")
+        wide = ink.shape[1] + 4
+        plate = np.zeros((15, wide, 3), np.uint8)
+        plate[(15 - ink.shape[0]) // 2 :, 2:-2][: ink.shape[0]] = ink[..., None]
+        canvas[y - 31 : y - 16, x - wide // 2 : x - wide // 2 + wide] = plate
+    return canvas[40:-40, 40:-40].copy()
+
+
+def _with_pen(
+    rng: Generator, ground: Pixels, points: Sequence[Point], color: tuple[int, int, int], radius: int
+) -> Pixels:
+    """cv2's circle and text, the label on its plate above the ring, or below it near the upper rim."""
+    pixels = ground.copy()
+    size = float(rng.uniform(0.4, 0.7))
+    for point in points:
+        x, y = round(point.x), round(point.y)
+        cv2.circle(pixels, (x, y), radius, color, 2, cv2.LINE_AA)
+        (width, height), _ = cv2.getTextSize(point.label, cv2.FONT_HERSHEY_SIMPLEX, size, 1)
+        left = min(max(0, x - width // 2 - 2), pixels.shape[1] - width - 4)
+        top = y - radius - 6 - height - 4 if y - radius - 6 - height - 4 >= 0 else y + radius + 6
+        cv2.rectangle(pixels, (left, top), (left + width + 3, top + height + 4), (0, 0, 0), -1)
+        cv2.putText(
+            pixels,
+            point.label,
+            (left + 2, top + height + 2),
+            cv2.FONT_HERSHEY_SIMPLEX,
+            size,
+            (255, 255, 255),
+            1,
+            cv2.LINE_AA,
+        )
+    return pixels
+
+
+def _stored(rng: Generator, pixels: Pixels) -> tuple[str, Pixels]:
+    """PNG, or JPEG of quality 75 to 95 with whole or halved chroma, and decoded again."""
+    if rng.random() < 0.2:
+        return "PNG", pixels
+    quality, whole = int(rng.integers(75, 96)), bool(rng.random() < 0.5)
+    factor = cv2.IMWRITE_JPEG_SAMPLING_FACTOR_444 if whole else cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420
+    settings = [cv2.IMWRITE_JPEG_QUALITY, quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, factor]
+    _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], settings)
+    decoded = np.asarray(cv2.imdecode(data, cv2.IMREAD_COLOR), np.uint8)
+    return f"JPEG {quality} {'4:4:4' if whole else '4:2:0'}", np.ascontiguousarray(decoded[:, :, ::-1])
