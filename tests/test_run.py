@@ -18,6 +18,7 @@ from looktwice.eval.run import Options, Run
 from looktwice.eval.score import Verdict, score_run
 from looktwice.eval.task import Facts, TaskError
 from looktwice.eval.writer import RunWriter
+from looktwice.pipelines.marks import Point as Mark
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.points import Plan, Point, named
@@ -459,3 +460,31 @@ def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
     assert model.asked == []
     assert {r.reason for r in records(tmp_path).values()} == {"abstained: nothing to see"}
     assert len(records(tmp_path)) == 4
+
+
+def test_sweep_points_decode_an_image_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from looktwice.pipelines import picture
+
+    decoded: list[str] = []
+
+    def counted(data: bytes, name: str) -> Any:
+        decoded.append(name)
+        return real(data, name)
+
+    real = picture.decode
+    monkeypatch.setattr(picture, "decode", counted)
+
+    @dataclass(frozen=True)
+    class Encoded(Greys):
+        def __iter__(self) -> Iterator[Item]:
+            for item in super().__iter__():
+                data = item.sample.images[0].payload.data
+                image = Picture.encoded(data, item.sample.id)
+                yield Item(replace(item.sample, images=(image,), marks=(Mark("A", 20, 15),)), item.answer)
+
+    points = [
+        point(f"r{r}", Encoded(3), {"mark": Circles(radius=r), "ask": Ask()}, Scripted("(A)")) for r in range(5, 13)
+    ]
+    run(points, tmp_path)()
+    assert len(records(tmp_path)) == 24
+    assert sorted(decoded) == ["grey_0", "grey_1", "grey_2"]
