@@ -463,7 +463,7 @@ def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
 
 
 def test_sweep_points_decode_an_image_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from looktwice.pipelines import picture
+    from looktwice.pipelines import decode, picture
 
     decoded: list[str] = []
 
@@ -471,7 +471,7 @@ def test_sweep_points_decode_an_image_once(tmp_path: Path, monkeypatch: pytest.M
         decoded.append(name)
         return real(data, name)
 
-    real = picture.decode
+    real = decode.decode
     monkeypatch.setattr(picture, "decode", counted)
 
     @dataclass(frozen=True)
