@@ -23,6 +23,12 @@ Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...",
 Plugins = Annotated[list[str] | None, typer.Option("--plugin", help="A package or .py file that `use:` may reach.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader instead.")]
+Exports = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."
+    ),
+]
 By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
 
 
@@ -124,12 +130,13 @@ def replies(
     reader: Reader = None,
     key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
     disagreements: Annotated[Path | None, typer.Option(help="List here where reader and label differ.")] = None,
+    export: Exports = None,
 ) -> None:
     """Score recorded replies: by their recorded labels, or read again."""
     with _faults():
         from looktwice.eval.replies import replies_lines
 
-        for line in replies_lines(files, reader, key, disagreements):
+        for line in replies_lines(files, reader, key, disagreements, export or ()):
             _say(line)
 
 

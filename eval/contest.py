@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.readers import Choice
+from looktwice.eval.readers import Robust
 from looktwice.eval.run import Options
 from looktwice.eval.study import Study
 from looktwice.eval.table import Table, table
@@ -35,11 +35,11 @@ def evaluate(
     """Run every contestant on every task into the run folder `out`, going on where it was stopped; give its table.
 
     A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
-    `Choice`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
+    `Robust`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
     """
     tasks = task if isinstance(task, Mapping) else {_name(task): task}
     points = tuple(
-        _point(name, contestant, number == 0, task_name, one, model, read or Choice(), draws, seed)
+        _point(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
         for task_name, one in tasks.items()
         for number, (name, contestant) in enumerate(contestants.items())
     )

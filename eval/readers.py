@@ -10,13 +10,97 @@ import re
 import sys
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+from looktwice.eval.choice_rules import choice_letter
+from looktwice.eval.clean import plain
+from looktwice.eval.open_answers import kind_of, read_open
+from looktwice.eval.reading import Reading
+from looktwice.eval.robust import read_choice
+from looktwice.eval.toolkit_rules import lmms_eval, vlmevalkit
+from looktwice.eval.vlm2_score import count_answer, group_answer, tf_answer, tf_exact
 from looktwice.pipelines.build import ConfigError
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage, State
 
-__all__ = ["BlinkOfficial", "Choice", "Verbatim"]
+__all__ = [
+    "BlinkOfficial", "Choice", "LmmsEval", "Marked", "Robust", "Strict", "Verbatim", "Vlm2Count", "Vlm2Exact",
+    "Vlm2Grouping", "Vlm2TrueFalse", "Vlmevalkit",
+]  # fmt: skip
+
+Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
+
+
+@dataclass(frozen=True)
+class Robust:
+    """Our own rules for free words: the choice that a reply claims, in whatever way it claims it.
+
+    Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`): the answer
+    declared last, comparisons, letters, texts; refusals, several choices and none of them are no answer, with the
+    reason (see `eval.robust`). Open questions are read by what they ask for: `kind` "auto" tells it from the question
+    (see `eval.open_answers`). What stands in <think> and the like is no answer.
+    """
+
+    kind: Kind = "auto"
+    asks: ClassVar[bool] = False
+    version: ClassVar[int] = 1
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        sample, subtask = state.sample, str(state.sample.meta.get("subtask", ""))
+        if self.kind in ("auto", "choice") and sample.choices:
+            return _read(state, read_choice(state.reply, _texts(state), subtask, sample.question))
+        if self.kind == "choice":
+            return _read(state, Reading(None, "unread: the sample has no choices"))
+        kind = kind_of(sample.question, subtask) if self.kind == "auto" else self.kind
+        return _read(state, read_open(state.reply, kind))
+
+
+@dataclass(frozen=True)
+class Strict:
+    """The answer and nothing else: "B", "(B)", "B.", "B) its text" or its text alone; without choices the reply.
+
+    White space around it and end tokens are forgiven, thoughts are left out.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        said = plain(state.reply)
+        if not state.sample.choices:
+            return _found(state, said or None)
+        for letter, text in zip(ascii_uppercase, _texts(state), strict=False):
+            alone = rf"(?:\({letter}\)|{letter}[).:]?)"
+            either = rf"{alone}\s*(?:{re.escape(text)})?|{re.escape(text)}" if text else alone
+            if re.fullmatch(rf"(?:{either})\.?", said):
+                return _found(state, letter)
+        return _found(state, None)
+
+
+_MARKER = re.compile(r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^\W*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)", re.I | re.M)
+
+
+@dataclass(frozen=True)
+class Marked:
+    r"""What stands after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last \boxed{} or <answer>.
+
+    With choices it is read as `Robust` does; without them it is the answer as it stands. What stands in <think> is
+    not the answer, and without a mark there is none.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        marked: list[str] = _MARKER.findall(plain(state.reply))
+        if not marked:
+            return _read(state, Reading(None, "unread: it marks no answer"))
+        said = marked[-1].strip(" \t.").strip("\"'")
+        if state.sample.choices:
+            subtask = str(state.sample.meta.get("subtask", ""))
+            return _read(state, read_choice(said, _texts(state), subtask, state.sample.question))
+        return _found(state, said or None)
 
 
 @dataclass(frozen=True)
@@ -33,8 +117,7 @@ class BlinkOfficial:
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""
-        found = self.rule(state.reply, len(state.sample.choices))
-        return state.replace(answer=found, reason="" if found else "unread")
+        return _found(state, self.rule(state.reply, len(state.sample.choices)))
 
     @staticmethod
     def rule(reply: str, choices: int) -> str | None:
@@ -51,21 +134,71 @@ class BlinkOfficial:
         return None
 
 
-_MARKUP = re.compile(r"</?s>|<\|[a-z_]+\|>|[*_`$]+|\\boxed|\\text")
-_NEGATED = re.compile(
-    r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead of|except|unlikely)\b|n[’']t\b", re.I
-)
-_DECLARED = re.compile(
-    r"\b(?i:answer|choice|option)\s*(?i:(?:is|would be|must be|should be)\s*[:=]?|[:=])\s*"
-    r"(?i:(?:option|choice|letter)\s+)?[\"'“]?(?P<open>[(\[{]?)(?P<letter>[A-Z])(?P<close>[)\]}]?)(?P<after>.{0,12})",
-    re.S,
-)
-_BRACKETED = re.compile(r"[(\[]([A-Z])[)\]]")
-_BARE = re.compile(r"[\s\"'“(\[{]*(?:(?i:option|choice)\s+)?[(\[]?([A-Z])[)\]}.:,;!\"'”\s]*")
-_LED = re.compile(r"\s*[(\[]?([A-Z])[)\].:]\s")
-_LITTLE = {"yes", "no", "a", "an", "the", "i", "it"}
-"""Words that a reply uses without meaning a choice of that text."""
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
+@dataclass(frozen=True)
+class Vlmevalkit:
+    """VLMEvalKit's rules for multiple choice; where it would ask a judge or draw at random there is no answer."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        return _found(state, vlmevalkit(state.reply, _texts(state)))
+
+
+@dataclass(frozen=True)
+class LmmsEval:
+    """lmms-eval's rule for BLINK in 2026-08: the first letter of the reply, whichever it is."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        return _found(state, lmms_eval(state.reply))
+
+
+@dataclass(frozen=True)
+class Vlm2Exact:
+    """VLM2-Bench's reading of GC: exactly T or F."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        return _found(state, tf_exact(state.reply))
+
+
+@dataclass(frozen=True)
+class Vlm2TrueFalse:
+    """VLM2-Bench's reading of OC-Cpr and PC-Cpr: the only word that is t, f, true or false."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        return _found(state, tf_answer(state.reply))
+
+
+@dataclass(frozen=True)
+class Vlm2Count:
+    """VLM2-Bench's reading of counts: the only number, where all number words together are one."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        found = count_answer(state.reply)
+        return _found(state, None if found is None else str(found))
+
+
+@dataclass(frozen=True)
+class Vlm2Grouping:
+    """VLM2-Bench's reading of Grp: what stands before the first ")", so that "(D)" is not D."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        return _found(state, group_answer(state.reply))
 
 
 @dataclass(frozen=True)
@@ -83,21 +216,7 @@ class Choice:
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""
-        texts = [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
-        found = self.read(state.reply, texts)
-        return state.replace(answer=found, reason="" if found else "unread")
-
-    def read(self, reply: str, choices: list[str]) -> str | None:
-        """The letter for a reply to a question with these choices (empty where a choice is no text), or None."""
-        letters = ascii_uppercase[: len(choices)]
-        plain = _MARKUP.sub("", reply).strip()
-        bare = _BARE.fullmatch(plain)
-        if bare:
-            return bare[1] if bare[1] in letters else None
-        declared = _declared(plain, letters)
-        if declared is not None:
-            return declared or None
-        return _bracketed(plain, letters) or _leading(plain, letters) or _named(plain, choices)
+        return _found(state, choice_letter(state.reply, _texts(state)))
 
 
 @dataclass(frozen=True)
@@ -108,8 +227,7 @@ class Verbatim:
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""
-        found = state.reply.strip() or None
-        return state.replace(answer=found, reason="" if found else "unread")
+        return _found(state, state.reply.strip() or None)
 
 
 def reader(name: str) -> Stage:
@@ -132,77 +250,14 @@ def reader_name(class_name: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name.rpartition(".")[2]).lower()
 
 
-def _declared(text: str, letters: str) -> str | None:
-    """The letter of the last declaration, "" where it names several or one beyond the choices, None without one."""
-    found = [match for match in _DECLARED.finditer(text) if _is_letter(match)]
-    if not found:
-        return None
-    last = found[-1]
-    tail = re.match(r"\s*(?:,|/|&|and|or|and/or)\s*\(?([A-Z])\b", text[last.start("after") :])
-    if tail and tail[1] in letters and tail[1] != last["letter"]:
-        return ""
-    return last["letter"] if last["letter"] in letters else ""
+def _found(state: State, answer: str | None) -> State:
+    return state.replace(answer=answer, reason="" if answer else "unread")
 
 
-def _is_letter(match: re.Match[str]) -> bool:
-    """Whether a declared capital stands alone: bracketed, or bare and not the first letter or article of a phrase."""
-    if match["open"]:
-        return bool(match["close"])
-    return bool(re.match(r"$|[.,;:!?\"'”)\n]|\s*(?:$|\n|[-–(]|(?:because|since|as|and|or)\b)", match["after"]))
+def _read(state: State, reading: Reading) -> State:
+    return state.replace(answer=reading.answer, reason=reading.reason)
 
 
-def _bracketed(text: str, letters: str) -> str | None:
-    """The letter in brackets that is alone in the reply, else in the last sentence with one of the last paragraph.
-
-    Lines that open with letters in turn are a list of the choices and say nothing; a negated sentence neither.
-    """
-    lines = [line for line in text.splitlines() if not (_lists(text) and _LED.match(line + " "))]
-    before, _, last = "\n".join(lines).strip().rpartition("\n\n")
-    closing = _naming(last, letters)
-    for sentences in (_naming(before, letters) + closing, closing[-1:] if before else []):
-        found = {letter for sentence in sentences for letter in _BRACKETED.findall(sentence)} & set(letters)
-        if len(found) == 1:
-            return None if _NEGATED.search(sentences[-1]) else found.pop()
-    return None
-
-
-def _naming(text: str, letters: str) -> list[str]:
-    """The sentences that name a choice by its letter in brackets."""
-    return [s for s in _SENTENCE.split(text) if set(_BRACKETED.findall(s)) & set(letters)]
-
-
-def _lists(text: str) -> bool:
-    """Whether lines of the reply open with different letters, as where the choices are gone through."""
-    return len({match[1] for line in text.splitlines() if (match := _LED.match(line + " "))}) > 1
-
-
-def _leading(text: str, letters: str) -> str | None:
-    """The letter that opens the reply, unless others stand in brackets or open lines, as in a list of the choices."""
-    opens = _LED.match(text + " ")
-    if not opens or opens[1] not in letters or _lists(text):
-        return None
-    return None if set(_BRACKETED.findall(text)) & set(letters) - {opens[1]} else opens[1]
-
-
-def _named(text: str, choices: list[str]) -> str | None:
-    """The letter of the one choice that the reply begins with, or else of the only one that it names anywhere."""
-    folded = text.casefold()
-    starts = [i for i, choice in enumerate(choices) if choice and re.match(_word(choice) + r"\s*([.,;:!]|$)", folded)]
-    if len(starts) == 1:
-        return ascii_uppercase[starts[0]]
-    found = _mentions(folded, choices)
-    said = [s for s in _SENTENCE.split(folded) if found and re.search(_word(choices[found[0]]), s)]
-    if len(found) != 1 or choices[found[0]].casefold() in _LITTLE or any(_NEGATED.search(s) for s in said):
-        return None
-    return ascii_uppercase[found[0]]
-
-
-def _mentions(text: str, choices: list[str]) -> list[int]:
-    """The numbers of the choices that are named; one inside a longer one that is named too does not count."""
-    held = [(i, choice.casefold()) for i, choice in enumerate(choices) if choice]
-    found = [(i, choice) for i, choice in held if re.search(_word(choice), text)]
-    return [i for i, choice in found if not any(choice != other and choice in other for _, other in found)]
-
-
-def _word(choice: str) -> str:
-    return rf"(?<!\w){re.escape(choice.casefold())}(?!\w)"
+def _texts(state: State) -> list[str]:
+    """The texts of the choices, empty where a choice is an image."""
+    return [choice if isinstance(choice, str) else "" for choice in state.sample.choices]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
-from typing import Any
 
+from looktwice.eval.exports import export
+from looktwice.eval.proofs import disproof
 from looktwice.eval.readers import reader as reader_of
+from looktwice.eval.recorded import CHOICES, Recorded, load_key, load_replies, name_of
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
@@ -21,85 +21,66 @@ from looktwice.pipelines.state import Stage, State
 
 __all__ = ["Read", "Recorded", "Tally", "load_key", "load_replies", "replies_lines"]
 
-_POINTS = tuple(f"Point {letter}" for letter in "ABCD")
-_LATER = ("the second image", "the third image")
-CHOICES: Mapping[str, tuple[str, ...]] = {
-    "Art_Style": _LATER,
-    "Counting": ("", "", "", ""),
-    "Forensic_Detection": ("the first image", "the second image", "the third image", "the fourth image"),
-    "Functional_Correspondence": _POINTS,
-    "IQ_Test": tuple(f"picture {letter}" for letter in "ABCD"),
-    "Jigsaw": _LATER,
-    "Multi-view_Reasoning": ("left", "right"),
-    "Object_Localization": ("Box A", "Box B"),
-    "Relative_Depth": ("A is closer", "B is closer"),
-    "Relative_Reflectance": ("A is darker", "B is darker", "About the same"),
-    "Semantic_Correspondence": _POINTS,
-    "Spatial_Relation": ("yes", "no"),
-    "Visual_Correspondence": _POINTS,
-    "Visual_Similarity": _LATER,
-}
-"""BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
 UNREAD = "(Z)"
 """What BLINK's official labels say where no choice was found."""
-
-
-@dataclass(frozen=True)
-class Recorded:
-    """One recorded reply: the item it answers, its words, and the label that the benchmark's own code gave it."""
-
-    idx: str
-    reply: str
-    label: str | None = None
-    answer: str | None = None
-
-    @property
-    def subtask(self) -> str:
-        """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
-        return self.idx.partition("_")[2].rpartition("_")[0]
+NO_MODEL = NoModel("a reader may not call a model: recorded replies are only read")
 
 
 @dataclass(frozen=True)
 class Read:
-    """What one item came to: the answer as "(X)" or None, the key, and whether it is right."""
+    """What one item came to: the answer as "(X)" or None, the key or "", and why there is no answer."""
 
     recorded: Recorded
     answer: str | None
     key: str
+    reason: str = ""
 
     @property
     def right(self) -> bool:
         """Official scoring: exactly equal strings, so "(C) Point C" is wrong where the key is "(C)"."""
         return self.answer == self.key
 
+    @property
+    def agrees(self) -> bool | None:
+        """Whether the answer is the recorded label, where "(C) Point C" is C and "(Z)" is none; None without one."""
+        return None if self.recorded.label is None else letter_of(self.recorded.label) == self.answer
+
 
 @dataclass(frozen=True)
 class Tally:
-    """The figures of one file. A keyed item of the file's subtasks that has no reply counts as not right."""
+    """The figures of one file, or of all. A keyed item of the file's subtasks without a reply counts as not right.
+
+    Without a reader only the keyed items are counted; with one (`by_reader`) n, agreement and coverage are of all
+    replies, and accuracy of the keyed ones, of which there are `scored`.
+    """
 
     name: str
     reads: tuple[Read, ...]
-    missing: int = 0
-    agreement: float | None = None
-    scored: bool = True
+    gone: tuple[Read, ...] = ()
+    by_reader: bool = False
+
+    @property
+    def keyed(self) -> list[Read]:
+        """The items that are scored, those without a reply among them."""
+        return [*(read for read in self.reads if read.key), *self.gone]
 
     @property
     def n(self) -> int:
-        """How many items are scored."""
-        return len(self.reads)
+        """How many items are counted."""
+        return len(self.reads) if self.by_reader else len(self.reads) + len(self.gone)
 
     @property
     def micro(self) -> float:
-        """The share of right answers of all items."""
-        return sum(read.right for read in self.reads) / self.n
+        """The share of right answers of the scored items."""
+        return _share([read.right for read in self.keyed])
 
     @property
     def macro(self) -> float:
         """The unweighted mean of the subtasks' shares, which is BLINK's total."""
         by: dict[str, list[bool]] = defaultdict(list)
-        for read in self.reads:
+        for read in self.keyed:
             by[read.recorded.subtask].append(read.right)
-        return sum(sum(held) / len(held) for held in by.values()) / len(by)
+        return sum(map(_share, by.values())) / len(by)
 
     @property
     def coverage(self) -> float:
@@ -107,37 +88,64 @@ class Tally:
         return sum(read.answer is not None for read in self.reads) / self.n
 
     @property
+    def agreement(self) -> float | None:
+        """The share of labelled replies in which the reader finds what the label says; None without any label."""
+        same = [read.agrees for read in self.reads if read.agrees is not None]
+        return _share(same) if self.by_reader and same else None
+
+    @property
     def line(self) -> str:
-        """`NAME: n=..., macro=..., micro=..., coverage=...`, in percent."""
-        parts = [f"n={self.n}"]
-        if self.scored:
-            parts += [f"macro={100 * self.macro:.2f}", f"micro={100 * self.micro:.2f}"]
-        parts.append(f"coverage={100 * self.coverage:.2f}")
-        if self.agreement is not None:
-            parts.append(f"agreement={100 * self.agreement:.2f}")
-        subtasks = {read.recorded.subtask for read in self.reads}
-        if subtasks < CHOICES.keys():
-            parts.append(f"subtasks={len(subtasks)}/{len(CHOICES)}")
-        if self.missing:
-            parts.append(f"missing={self.missing}")
+        """The figures in percent: `n=..., macro=..., micro=..., coverage=...`, or those of `parts` with a reader."""
+        subtasks = {read.recorded.subtask for read in (*self.reads, *self.gone)}
+        parts = self.parts if self.by_reader else self._label_parts
+        parts += [f"subtasks={len(subtasks)}/{len(CHOICES)}"] if subtasks < CHOICES.keys() else []
+        parts += [f"missing={len(self.gone)}"] if self.gone else []
         return f"{self.name}: {', '.join(parts)}"
+
+    @property
+    def parts(self) -> list[str]:
+        """What a reader came to: n, agreement, accuracy and coverage, then macro and how many items are scored."""
+        found = [f"n={self.n}"]
+        if self.agreement is not None:
+            found.append(f"agreement={100 * self.agreement:.2f}%")
+        if self.keyed:
+            found.append(f"accuracy={100 * self.micro:.2f}%")
+        found.append(f"coverage={100 * self.coverage:.2f}%")
+        return [*found, f"macro={100 * self.macro:.2f}%", f"scored={len(self.keyed)}"] if self.keyed else found
+
+    @property
+    def _label_parts(self) -> list[str]:
+        figures = [f"macro={100 * self.macro:.2f}", f"micro={100 * self.micro:.2f}"] if self.keyed else []
+        return [f"n={self.n}", *figures, f"coverage={100 * self.coverage:.2f}"]
 
 
 def replies_lines(
-    files: Sequence[Path], reader: str | None = None, key: Path | None = None, disagreements: Path | None = None
+    files: Sequence[Path],
+    reader: str | None = None,
+    key: Path | None = None,
+    disagreements: Path | None = None,
+    exports: Sequence[Path] = (),
 ) -> Iterator[str]:
     """A line of figures per file and one for all of them; writes the listing of disagreements where asked.
 
-    Without a reader the recorded labels are the answers. `key` maps idx to "(X)"; only its items are scored, and
-    without one the keys in the files, where they are not hidden. Raises TaskError and ConfigError.
+    Without a reader the recorded labels are the answers. `key` maps idx to "(X)"; without one the keys in the files
+    count, where they are not hidden. `exports` are files to write what was read into, in the format of their
+    endings (see `exports.FORMATS`); with several files of replies, their names hold `{name}`. Raises TaskError and
+    ConfigError.
     """
     stage = reader_of(reader) if reader else None
     if disagreements is not None and stage is None:
         raise TaskError("--disagreements compares a reader with the recorded labels; name one with --reader")
+    if alike := [path for path in exports if len(files) > 1 and "{name}" not in str(path)]:
+        raise TaskError(f"--export {alike[0]}: {len(files)} files need {{name}} in it, such as out/{{name}}.json")
     keys, tallies = (load_key(key) if key is not None else None), []
     for file in files:
-        tallies.append(tally(_name(file), load_replies(file), keys, stage))
+        tallies.append(tally(name_of(file), load_replies(file), keys, stage))
         yield tallies[-1].line
+        for path in exports:
+            out = Path(str(path).replace("{name}", name_of(file)))
+            count = export([(read.recorded, read.answer, read.key) for read in tallies[-1].reads], out)
+            yield f"exported: {count} in {out}"
     yield total(tallies)
     if disagreements is not None:
         text, count = listing(tallies)
@@ -145,38 +153,11 @@ def replies_lines(
         yield f"disagreements: {count} in {disagreements}"
 
 
-def load_replies(file: Path) -> list[Recorded]:
-    """The rows (`idx, reply, official_label, answer`) of a JSONL file, plain or gzip. Raises TaskError."""
-    found: dict[str, Recorded] = {}
-    for number, line in enumerate(_lines(file), 1):
-        if not line.strip():
-            continue
-        recorded = _recorded(line, f"{file} line {number}")
-        if recorded.idx in found:
-            raise TaskError(f"{file} line {number}: the idx {recorded.idx!r} comes twice; keep one reply per item")
-        found[recorded.idx] = recorded
-    if not found:
-        raise TaskError(f"{file} holds no reply; expected JSON lines with idx, reply and official_label")
-    return list(found.values())
-
-
-def load_key(file: Path) -> dict[str, str]:
-    """A JSON object from idx to "(X)". Raises TaskError."""
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as exc:
-        raise TaskError(f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'") from exc
-    if not isinstance(data, dict) or not data or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values()):
-        raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
-    return {str(idx): str(letter) for idx, letter in data.items()}
-
-
 def tally(name: str, rows: Sequence[Recorded], keys: Mapping[str, str] | None, reader: Stage | None = None) -> Tally:
     """The figures of one file's rows. Raises TaskError where not one of them has a key."""
     if keys is None:
         keys = {row.idx: row.answer for row in rows if row.answer and row.answer != "hidden"}
-    scored = bool(keys)
-    held = [row for row in rows if row.idx in keys or not scored]
+    held = [row for row in rows if row.idx in keys or not keys]
     if not held:
         example = f"{rows[0].idx!r} here, {next(iter(keys))!r} there"
         raise TaskError(f"{name}: none of its {len(rows)} items is in the key ({example})")
@@ -184,92 +165,73 @@ def tally(name: str, rows: Sequence[Recorded], keys: Mapping[str, str] | None, r
         raise TaskError(f"{name} has no official_label; name a reader of ours with --reader")
     present, there = {row.subtask for row in held}, {row.idx for row in held}
     absent = [idx for idx in keys if Recorded(idx, "").subtask in present and idx not in there]
-    answers = [_answer(row, reader) for row in held]
-    reads = [Read(row, answer, keys.get(row.idx, "")) for row, answer in zip(held, answers, strict=True)]
-    gone = [Read(Recorded(idx, ""), None, keys[idx]) for idx in absent]
-    same = [_letter(row.label) == answer for row, answer in zip(held, answers, strict=True) if row.label is not None]
-    agreement = sum(same) / len(same) if reader is not None and same else None
-    return Tally(name, (*reads, *gone), len(gone), agreement, scored)
+    gone = tuple(Read(Recorded(idx, ""), None, keys[idx]) for idx in absent)
+    reads = tuple(_read(row, keys.get(row.idx, ""), reader) for row in (held if reader is None else rows))
+    return Tally(name, reads, gone, reader is not None)
 
 
 def total(tallies: Sequence[Tally]) -> str:
-    """The last line: macro is the mean of the files' macros, micro and coverage are of all items of all files."""
-    reads = [read for one in tallies for read in one.reads]
-    parts = [f"files={len(tallies)}", f"n={len(reads)}"]
-    if all(one.scored for one in tallies):
-        parts.append(f"macro={100 * sum(one.macro for one in tallies) / len(tallies):.2f}")
-        parts.append(f"micro={100 * sum(read.right for read in reads) / len(reads):.2f}")
-    parts.append(f"coverage={100 * sum(read.answer is not None for read in reads) / len(reads):.2f}")
-    if all(one.agreement is not None for one in tallies):
-        sizes = [one.n - one.missing for one in tallies]
-        agreed = sum((one.agreement or 0.0) * size for one, size in zip(tallies, sizes, strict=True)) / sum(sizes)
-        parts.append(f"agreement={100 * agreed:.2f}")
-    return f"total: {', '.join(parts)}"
+    """The last line: macro is the mean of the files' macros, everything else is of all items of all files."""
+    by_reader = any(one.by_reader for one in tallies)
+    reads = tuple(read for one in tallies for read in one.reads)
+    whole = Tally("total", reads, tuple(read for one in tallies for read in one.gone), by_reader)
+    scored = [one.macro for one in tallies if one.keyed]
+    macro = f"macro={100 * sum(scored) / len(scored):.2f}" if scored else ""
+    if by_reader:
+        parts = [f"{macro}%" if part.startswith("macro=") else part for part in whole.parts]
+        return f"total: {', '.join([*parts, f'files={len(tallies)}'])}"
+    parts = [macro if part.startswith("macro=") else part for part in whole._label_parts]
+    return f"total: {', '.join([f'files={len(tallies)}', *parts])}"
 
 
 def listing(tallies: Sequence[Tally]) -> tuple[str, int]:
-    """Where reader and recorded label differ, by kind and with the reply, and how many there are."""
+    """Where reader and recorded label differ, by kind and with the replies, and how many there are.
+
+    The kinds come most frequent first; those where the reply itself proves the label wrong are marked as such.
+    """
     kinds: dict[str, list[str]] = defaultdict(list)
     for one in tallies:
-        for read in one.reads:
-            label = _letter(read.recorded.label)
-            if read.recorded.label is not None and label != read.answer:
-                kinds[_kind(label, read.answer)].append(_entry(one.name, read))
-    counts = Counter({kind: len(entries) for kind, entries in kinds.items()})
-    blocks = [f"# {kind}: {count}\n\n" + "\n".join(kinds[kind]) for kind, count in counts.most_common()]
-    return "\n".join(blocks), sum(counts.values())
+        for read in (read for read in one.reads if read.agrees is False):
+            kinds[_kind(read)].append(_entry(one.name, read))
+    ordered = sorted(kinds.items(), key=lambda pair: -len(pair[1]))
+    blocks = [f"# {kind}: {len(entries)}\n\n" + "\n".join(entries) for kind, entries in ordered]
+    return "\n".join(blocks), sum(map(len, kinds.values()))
 
 
-def _kind(label: str | None, answer: str | None) -> str:
-    if answer is None:
-        return "the reader finds nothing, the label a letter"
+def letter_of(label: str | None) -> str | None:
+    """The letter that a label begins with, in brackets; None for the label of nothing."""
+    found = re.match(r"\([A-Y]\)", label or "")
+    return found[0] if found else None
+
+
+def _kind(read: Read) -> str:
+    label = letter_of(read.recorded.label)
+    bare, answer = (label or "").strip("()") or None, (read.answer or "").strip("()") or None
+    proof = disproof(read.recorded, bare, answer)
+    if proof:
+        shown = re.sub(r"\b[A-Z]\b", "X", proof)
+        return f"the label is proved wrong ({shown})"
+    if read.answer is None:
+        return f"the reader finds nothing ({read.reason.partition(':')[0]}), the label a letter"
     return "the reader finds a letter, the label nothing" if label is None else "two different letters"
 
 
 def _entry(name: str, read: Read) -> str:
     said = "\n".join(f"    {line}" for line in read.recorded.reply.strip().splitlines()) or "    (empty)"
     key = f", key {read.key}" if read.key else ""
-    return f"{name} {read.recorded.idx}: label {read.recorded.label}, reader {read.answer or 'nothing'}{key}\n{said}\n"
+    found = read.answer or f"nothing ({read.reason})"
+    return f"{name} {read.recorded.idx}: label {read.recorded.label}, reader {found}{key}\n{said}\n"
 
 
-def _answer(row: Recorded, reader: Stage | None) -> str | None:
-    """The recorded label as it is, or "(X)" as the reader finds it; None where there is no answer."""
+def _read(row: Recorded, key: str, reader: Stage | None) -> Read:
+    """The recorded label as it is, or "(X)" as the reader finds it; no answer where there is none."""
     if reader is None:
-        return None if row.label in (None, UNREAD) else row.label
-    choices = CHOICES.get(row.subtask)
-    if choices is None:
-        raise TaskError(f"{row.idx!r}: {row.subtask!r} is no subtask of BLINK; there are {', '.join(sorted(CHOICES))}")
-    state = State(Sample(row.idx, "", choices=choices), messages=(Message("assistant", (row.reply,)),))
-    found = reader(state, NoModel("a reader may not call a model: recorded replies are only read")).answer
-    return f"({found})" if found in tuple(ascii_uppercase) else found
+        return Read(row, None if row.label in (None, UNREAD) else row.label, key)
+    sample = Sample(row.idx, row.question, choices=row.choices, meta={"subtask": row.subtask})
+    after = reader(State(sample, messages=(Message("assistant", (row.reply,)),)), NO_MODEL)
+    answer = f"({after.answer})" if after.answer in tuple(ascii_uppercase) else after.answer
+    return Read(row, answer, key, after.reason)
 
 
-def _letter(label: str | None) -> str | None:
-    """The letter that a label begins with, in brackets; None for the label of nothing."""
-    found = re.match(r"\([A-Y]\)", label or "")
-    return found[0] if found else None
-
-
-def _recorded(line: str, place: str) -> Recorded:
-    try:
-        data: Any = json.loads(line)
-    except ValueError as exc:
-        raise TaskError(f"{place}: not JSON ({exc})") from exc
-    if not isinstance(data, dict) or not isinstance(data.get("idx"), str) or "reply" not in data:
-        shown = sorted(data) if isinstance(data, dict) else type(data).__name__
-        raise TaskError(f"{place}: expected an object with idx and reply, found {shown}")
-    if not re.fullmatch(r"[^_]+_.+_\d+", data["idx"]):
-        raise TaskError(f"{place}: the idx {data['idx']!r} is not SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1")
-    return Recorded(data["idx"], str(data["reply"] or ""), data.get("official_label"), data.get("answer"))
-
-
-def _lines(file: Path) -> Iterable[str]:
-    try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as source:
-            yield from source
-    except (OSError, EOFError, UnicodeDecodeError) as exc:
-        raise TaskError(f"{file} cannot be read ({exc}); expected JSON lines, plain or .gz") from exc
-
-
-def _name(file: Path) -> str:
-    return file.name.removesuffix(".gz").removesuffix(".jsonl")
+def _share(found: Sequence[bool]) -> float:
+    return sum(found) / len(found)

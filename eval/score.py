@@ -9,7 +9,7 @@ from typing import Any
 
 from looktwice.eval.labels import labels
 from looktwice.eval.log import failure
-from looktwice.eval.readers import Choice, reader_name
+from looktwice.eval.readers import Robust, reader_name
 from looktwice.eval.records import Key, PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.scorer import Scorer, scorer_of
 from looktwice.pipelines.build import build
@@ -154,9 +154,9 @@ def _score_point(
 
 
 def configured_reader(point: PointRow) -> Stage:
-    """The reader that the run's configuration names, or `Choice` where it names none. Raises what `build` raises."""
+    """The reader that the run's configuration names, or `Robust` where it names none. Raises what `build` raises."""
     if not point.read:
-        return Choice()
+        return Robust()
     built: Stage = build(point.read)
     return built
 

@@ -17,7 +17,7 @@ from looktwice.pipelines.state import Stage
 __all__ = ["Plan", "Point", "named", "plan", "planned"]
 
 NAME = re.compile(r"[\w-][\w.-]*")
-DEFAULT_READER = {"use": "eval.readers.Choice"}
+DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The readers: BLINK's own rule on its test vectors, and our first choice reader on the ways in which models answer."""
+"""The readers that follow others' rules, on their test vectors, and our first one; `robust` has a file of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval.readers import BlinkOfficial, Choice, Verbatim, names, reader, reader_name
+from looktwice.eval.readers import (
+    BlinkOfficial,
+    Choice,
+    LmmsEval,
+    Marked,
+    Robust,
+    Strict,
+    Verbatim,
+    Vlm2Count,
+    Vlm2Exact,
+    Vlm2Grouping,
+    Vlm2TrueFalse,
+    Vlmevalkit,
+    names,
+    reader,
+    reader_name,
+)
 from looktwice.pipelines.build import ConfigError, build
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
@@ -121,9 +137,126 @@ def test_verbatim() -> None:
     assert read(Verbatim(), " \n", ()).reason == "unread"
 
 
+POINTS = ("Point A", "Point B", "Point C", "Point D")
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("B", "B"),
+        ("The answer is B.", "B"),
+        ("Answer: (B)", "B"),
+        ("A man stands there, so B", None),
+        ("(C) because it is closer to the camera than the others", None),
+        ("I am sure: the answer is **C** for all of these reasons here", "C"),
+        ("point c", "C"),
+        ("Z", None),
+        ("Failed to obtain answer via API", None),
+        ("Cannot determine the answer, maybe B", None),
+        ("point a or point b", None),
+    ],
+)
+def test_vlmevalkit(reply: str, answer: str | None) -> None:
+    assert read(Vlmevalkit(), reply, POINTS).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [("(B) Point B", "B"), ("the answer is B", "T"), ("answer: C", "A"), ("", None), (" d.", "D"), ("3", None)],
+)
+def test_lmms_eval(reply: str, answer: str | None) -> None:
+    assert read(LmmsEval(), reply, POINTS).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("stage", "reply", "answer"),
+    [
+        (Vlm2TrueFalse(), "T", "T"),
+        (Vlm2TrueFalse(), "false", "F"),
+        (Vlm2TrueFalse(), "Answer: T.", "T"),
+        (Vlm2TrueFalse(), "T or F", None),
+        (Vlm2TrueFalse(), "I don't know", "T"),
+        (Vlm2TrueFalse(), "True, because it's", "T"),
+        (Vlm2TrueFalse(), "", None),
+        (Vlm2Exact(), " T ", "T"),
+        (Vlm2Exact(), "T.", None),
+        (Vlm2Exact(), "True", None),
+        (Vlm2Count(), "3", "3"),
+        (Vlm2Count(), "three", "3"),
+        (Vlm2Count(), "twenty one", "21"),
+        (Vlm2Count(), "There are 2 bags", "2"),
+        (Vlm2Count(), "2 (two)", None),
+        (Vlm2Count(), "one or two", "3"),
+        (Vlm2Count(), "0", "0"),
+        (Vlm2Count(), "zero", None),
+        (Vlm2Count(), "1.5", None),
+        (Vlm2Count(), "image 1 and image 2 show 2", None),
+        (Vlm2Grouping(), "D) 1 and 2", "D"),
+        (Vlm2Grouping(), "D)", "D"),
+        (Vlm2Grouping(), "D", "D"),
+        (Vlm2Grouping(), "(D)", "(D"),
+        (Vlm2Grouping(), "D. 1 and 2", "D. 1 and 2"),
+        (Vlm2Grouping(), "(A) or (D)", None),
+    ],
+)
+def test_the_official_readings_of_vlm2(stage: Stage, reply: str, answer: str | None) -> None:
+    """Pitfalls included: a wrong reading stays an answer that no key equals."""
+    assert read(stage, reply, ()).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("B", "B"),
+        (" (B)\n", "B"),
+        ("B.", "B"),
+        ("B) Point B", "B"),
+        ("(B) Point B.</s>", "B"),
+        ("Point B", "B"),
+        ("<think>A or B?</think>B", "B"),
+        ("The answer is B", None),
+        ("B because", None),
+        ("E", None),
+        ("", None),
+    ],
+)
+def test_strict(reply: str, answer: str | None) -> None:
+    assert read(Strict(), reply, POINTS).answer == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("It looks like A.\nMY_ANSWER: B", "B"),
+        ("Final Answer: (C) Point C", "C"),
+        ("MY_ANSWER: A\nWait.\nMY_ANSWER: D", "D"),
+        (r"So \boxed{B}", "B"),
+        (r"So \boxed{\text{C}}.", "C"),
+        ("<think>MY_ANSWER: A</think>\n**Final Answer**: D", "D"),
+        ("<answer>B</answer>", "B"),
+        ("Answer: b", "B"),
+        ("<think>MY_ANSWER: A, no", None),
+        ("MY_ANSWER: A or B", None),
+        ("I choose B", None),
+    ],
+)
+def test_marked(reply: str, answer: str | None) -> None:
+    state = read(Marked(), reply, POINTS)
+    assert state.answer == answer
+    assert bool(state.reason) == (answer is None)
+
+
+def test_a_mark_of_an_open_answer_is_followed_by_the_answer() -> None:
+    assert read(Marked(), "thus\nMY_ANSWER: 'AXQ'.", ()).answer == "AXQ"
+
+
 def test_readers_have_names() -> None:
-    assert names().keys() == {"blink_official", "choice", "verbatim"}
+    assert names().keys() == {
+        "blink_official", "choice", "lmms_eval", "marked", "robust", "strict", "verbatim", "vlm2_count", "vlm2_exact",
+        "vlm2_grouping", "vlm2_true_false", "vlmevalkit",
+    }  # fmt: skip
     assert reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
+    assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
     assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
     with pytest.raises(ConfigError, match="no reader is named 'chioce'; there are blink_official, choice"):
         reader("chioce")
@@ -131,7 +264,7 @@ def test_readers_have_names() -> None:
 
 def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:
     """Where the official code asked no language model, its label is ours: on all 14 subtasks, val and test."""
-    from looktwice.eval.replies import CHOICES
+    from looktwice.eval.recorded import CHOICES
 
     decided = 0
     for file in sorted((shared_data / "blink_replies").glob("*.jsonl.gz")):

@@ -1,0 +1,48 @@
+"""Takes from a model's reply what is not its answer: thoughts, end tokens, markup; so that readers see plain words."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+__all__ = ["after_thought", "plain"]
+
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
+_OPENED = re.compile(r"<(?:think|thinking|thought|reasoning)>.*", re.S | re.I)
+_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
+_TOKENS = re.compile(
+    r"</?s>|<\|[\w ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]", re.I
+)
+_TAGGED = re.compile(r"<(answer|final_answer|choice|option)>(.*?)</\1>", re.S | re.I)
+_HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", re.I)
+_LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
+_TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
+_BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
+_MARKS = re.compile(r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s*>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)")
+_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
+_ASIAN = str.maketrans(
+    {
+        "\u3010": "[",
+        "\u3011": "]",
+        "\u300c": '"',
+        "\u300d": '"',
+        "\u3002": ". ",
+        "\u3001": ", ",
+        "\u27e6": "[",
+        "\u27e7": "]",
+    }
+)
+
+
+def after_thought(reply: str) -> str:
+    """The reply without what stands in <think> or its like; a thought that was never closed has no answer after it."""
+    text = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
+    return _OPENED.sub("", text)
+
+
+def plain(reply: str) -> str:
+    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; signs as ASCII has them; \boxed{B} as "Answer: B"."""
+    text = unicodedata.normalize("NFKC", _TOKENS.sub(" ", after_thought(reply)).translate(_ASIAN)).translate(_QUOTES)
+    text = _HTML.sub(" ", _LINK.sub(" ", _TAGGED.sub(r"\nAnswer: \2\n", text)))
+    text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
+    return re.sub(r"[ \t]+", " ", _MARKS.sub("", text)).strip()

@@ -1,0 +1,113 @@
+"""Writes what was read in recorded replies as others want it: EvalAI, VLMEvalKit's table, lmms-eval's samples."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.recorded import Recorded
+from looktwice.eval.task import TaskError
+
+__all__ = ["FORMATS", "evalai", "export"]
+
+Answered = Sequence[tuple[Recorded, str | None, str]]
+"""Replies with the answer that was read, "(X)" or None, and the key, "(X)" or empty."""
+FORMATS: Mapping[str, str] = {
+    ".json": "the EvalAI submission: an object from idx to '(X)'",
+    ".tsv": "VLMEvalKit's table of predictions",
+    ".xlsx": "the same for Excel",
+    ".jsonl": "lmms-eval's samples",
+}
+LONGEST = 32_767  # characters that a cell of Excel holds
+
+
+def export(rows: Answered, file: Path) -> int:
+    """Write the rows in the format of the file's ending (see FORMATS); gives how many. Raises TaskError."""
+    if file.suffix not in FORMATS:
+        known = "; ".join(f"{ending} {what}" for ending, what in FORMATS.items())
+        raise TaskError(f"--export {file}: the format follows from the ending: {known}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    if file.suffix == ".json":
+        chosen = evalai(rows)
+        file.write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
+        return len(chosen)
+    if file.suffix == ".jsonl":
+        lines = (json.dumps(_sample(number, *row), ensure_ascii=False) for number, row in enumerate(rows))
+        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        return len(rows)
+    table = _table(rows)
+    if file.suffix == ".tsv":
+        with file.open("w", encoding="utf-8", newline="") as out:
+            csv.writer(out, delimiter="\t").writerows(table)
+    else:
+        _xlsx(table, file)
+    return len(rows)
+
+
+def evalai(rows: Answered) -> dict[str, str]:
+    """idx -> "(X)", "(Z)" where nothing was found; of the split test alone where there is one, as EvalAI wants it."""
+    tested = [row for row in rows if row[0].idx.startswith("test_")]
+    return {recorded.idx: answer or "(Z)" for recorded, answer, _ in tested or rows}
+
+
+def _table(rows: Answered) -> list[list[str]]:
+    most = max((len(recorded.choices) for recorded, _, _ in rows), default=0)
+    letters = list(ascii_uppercase[:most])
+    found = [["index", "split", "category", "question", *letters, "answer", "prediction", "read"]]
+    for recorded, answer, key in rows:
+        texts = [*recorded.choices, *[""] * (most - len(recorded.choices))]
+        split = recorded.idx.partition("_")[0]
+        read = (answer or "(Z)").strip("()")
+        words = [recorded.question, *texts, key.strip("()"), recorded.reply, read]
+        found.append([recorded.idx, split, recorded.subtask, *words])
+    return found
+
+
+def _xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
+    try:
+        from openpyxl import Workbook
+        from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE, WriteOnlyCell
+    except ImportError as exc:
+        raise TaskError(f"{file}: writing .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
+    long = [row[0] for row in table if any(len(cell) > LONGEST for cell in row)]
+    if long:
+        raise TaskError(f"{file}: {len(long)} rows, first {long[0]}, are longer than a cell of Excel holds; use .tsv")
+    book = Workbook(write_only=True)
+    sheet = book.create_sheet("Sheet1")
+    for row in table:
+        cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
+        for cell in cells:
+            cell.data_type = "s"  # a reply that begins like a formula is still a text
+        sheet.append(cells)
+    book.save(file)
+
+
+def _sample(number: int, recorded: Recorded, answer: str | None, key: str) -> dict[str, Any]:
+    letter, gold = (answer or "").strip("()"), key.strip("()")
+    doc = {
+        "idx": recorded.idx,
+        "question": recorded.question,
+        "sub_task": recorded.subtask,
+        "choices": list(recorded.choices),
+        "answer": key or "hidden",
+    }
+    judged = {
+        "id": recorded.idx,
+        "gt_content": gold,
+        "pred_parsed": letter,
+        "pred": recorded.reply,
+        "sub_task": recorded.subtask,
+        "is_correct": bool(gold) and letter == gold,
+    }
+    return {
+        "doc_id": number,
+        "doc": doc,
+        "target": key or "hidden",
+        "resps": [[recorded.reply]],
+        "filtered_resps": [recorded.reply],
+        "blink_acc": judged,
+    }

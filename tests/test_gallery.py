@@ -1,0 +1,110 @@
+"""The gallery: its table runs, holds every stage that changes what a model sees, and names only files that exist."""
+
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import looktwice.prompting
+from looktwice.pipelines.build import load_plugin
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGE = DOCS / "gallery.md"
+WORDS = {  # stages that leave the views as they are: they say, ask or read something
+    "prompting.chosen.ChosenMark",
+    "prompting.grid_words.GridWords",
+    "prompting.permute.PermuteChoices",
+    "prompting.turns.Ask",
+    "prompting.wording.ChainOfThought",
+    "prompting.wording.MarksAsText",
+    "prompting.wording.MultipleChoice",
+    "prompting.wording.Verbatim",
+}
+QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "scalar-overlay")
+
+
+@pytest.fixture(scope="module")
+def gallery() -> Any:
+    """The script, loaded as a plugin is: it lies in no package."""
+    return importlib.import_module(load_plugin(str(DOCS / "gallery.py")))
+
+
+@pytest.fixture(scope="module")
+def entries(gallery: Any) -> dict[str, Any]:
+    return {entry.name: entry for group in gallery.groups() for entry in group.entries}
+
+
+def stages() -> Iterator[str]:
+    """The public stages of our own modules, as a configuration names them."""
+    for found in pkgutil.iter_modules(looktwice.prompting.__path__):
+        module = importlib.import_module(f"looktwice.prompting.{found.name}")
+        for name in getattr(module, "__all__", ()):
+            cls = getattr(module, name)
+            if inspect.isclass(cls) and cls.__module__ == module.__name__ and is_stage(cls):
+                yield f"prompting.{found.name}.{name}"
+
+
+def is_stage(cls: type) -> bool:
+    """Whether it is called with a state and the model; `asks` would not tell, since it may be left out."""
+    call: Any = getattr(cls, "__call__")  # noqa: B004, B009  # of its instances, or how the class itself is called
+    return dataclasses.is_dataclass(cls) and list(inspect.signature(call).parameters)[1:] == ["state", "model"]
+
+
+def used(entries: Mapping[str, Any]) -> set[str]:
+    return {node["use"] for entry in entries.values() for node in entry.nodes}
+
+
+def test_every_stage_that_changes_views_has_a_picture(entries: dict[str, Any]) -> None:
+    known = set(stages())
+    assert len(known) > 40
+    assert known >= WORDS
+    missing = known - WORDS - used(entries)
+    assert not missing, f"add these to docs/gallery.yaml and run `python docs/gallery.py`: {sorted(missing)}"
+
+
+def test_names_are_told_apart(gallery: Any, entries: dict[str, Any]) -> None:
+    assert len(entries) == sum(len(group.entries) for group in gallery.groups())
+    assert set(QUICK) <= set(entries)
+
+
+def test_entries_run_and_say_what_ran(gallery: Any, entries: dict[str, Any], tmp_path: Path) -> None:
+    group = gallery.Group("Some", "A few.", tuple(entries[name] for name in QUICK))
+    (tmp_path / "page").mkdir()
+    (tmp_path / "page" / "of-a-stage-that-is-gone.webp").touch()
+    gallery.write(tmp_path / "page.md", [group])
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert all(entry.stages in page for entry in group.entries)
+    named = links(page)
+    assert len(named) == 1 + 2 + 3 + 0 + 1 + 1
+    assert {f"page/{path.name}" for path in (tmp_path / "page").iterdir()} == named
+    for name in named:
+        with Image.open(tmp_path / name) as image:
+            assert image.width <= gallery.WIDEST
+            assert np.ptp(np.asarray(image)) > 100
+
+
+def test_entries_give_the_same_pixels_at_every_run(entries: dict[str, Any]) -> None:
+    for name in ("random-marks", "other-image", "random-crop"):
+        one, two = (entries[name].run().views for _ in range(2))
+        assert all((a.pixels == b.pixels).all() for a, b in zip(one, two, strict=True))
+
+
+def test_the_page_is_that_of_the_table(entries: dict[str, Any]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert links(page) == {f"gallery/{path.name}" for path in (DOCS / "gallery").iterdir()}
+    stale = [name for name, entry in entries.items() if f"**{entry.title}.** {entry.says}" not in page]
+    stale += [name for name, entry in entries.items() if entry.stages not in page]
+    assert not stale, f"docs/gallery.md is older than its table ({stale}); run `python docs/gallery.py`"
+    assert sum(path.stat().st_size for path in (DOCS / "gallery").iterdir()) < 1_500_000
+
+
+def links(page: str) -> set[str]:
+    return set(re.findall(r"\]\(([^)]+)\)", page))
