@@ -25,9 +25,7 @@ Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader instead.")]
 Exports = Annotated[
     list[Path] | None,
-    typer.Option(
-        help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."
-    ),
+    typer.Option(help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."),
 ]
 By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
 
