@@ -18,6 +18,7 @@ from looktwice.pipelines.loop import Answer, background
 from looktwice.pipelines.model import Messages, ModelError, Reply, Want, canonical
 from looktwice.pipelines.spec import settings
 from looktwice.pipelines.wire import ChoicesAs, Detail, error_of, is_filter, reply_of, wire_messages, wire_want
+from looktwice.pipelines.wrappers import PRICES
 
 __all__ = ["ChatAPI", "key_for"]
 
@@ -79,6 +80,11 @@ class ChatAPI:
         taken = sorted(OWN & self.extra.keys())
         if taken:
             raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
+        if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
+            found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
+            raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
+        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= PRICES:
+            raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))

@@ -136,12 +136,17 @@ _gates_lock = threading.Lock()
 
 
 def _gate(model: Model, in_flight: int, per_minute: float | None) -> Gate:
-    """The gate of an endpoint: models behind one URL with equal limits share it, any other has its own."""
+    """The gate of an endpoint: models behind one URL with equal limits share it, and all of one URL share pauses."""
     endpoint = getattr(model, "endpoint", None)
     if not isinstance(endpoint, str):
         return Gate(in_flight, per_minute)
     with _gates_lock:
         return _gates.setdefault((endpoint, in_flight, per_minute), Gate(in_flight, per_minute))
+
+
+def _gates_of(endpoint: object) -> list[Gate]:
+    with _gates_lock:
+        return [gate for (url, _, _), gate in _gates.items() if url == endpoint]
 
 
 @dataclass(frozen=True)
@@ -168,8 +173,9 @@ class Limited:
             return self.model(messages, draw, want)
 
     def pause(self, seconds: float) -> None:
-        """Start no call for so many seconds; those on their way go on."""
-        self.gate.pause(seconds)
+        """Start no call to this endpoint, from whichever model, for so many seconds; those on their way go on."""
+        for gate in {self.gate, *_gates_of(getattr(self.model, "endpoint", None))}:
+            gate.pause(seconds)
 
     def close(self) -> None:
         """Close the model inside."""

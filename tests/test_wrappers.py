@@ -272,3 +272,21 @@ def test_recorded_requests_answer_once_each_and_no_others() -> None:
     for draw, want, said in ((0, Want(seed=3), "2 replies .* asked 3 times"), (0, Want(), "0 replies")):
         with pytest.raises(ModelError, match=said):
             model(HELLO, draw, want)
+
+
+def test_a_pause_holds_for_every_model_of_an_endpoint() -> None:
+    one = Limited(ChatAPI("a", "http://127.0.0.1:9/v1", in_flight=2), 2)
+    two = Limited(ChatAPI("b", "http://127.0.0.1:9/v1", in_flight=5), 5)
+    other = Limited(ChatAPI("b", "http://127.0.0.1:8/v1"), 5)
+    one.pause(0.3)
+    assert one.gate is not two.gate
+    assert one.gate._left() > 0.1 and two.gate._left() > 0.1
+    assert other.gate._left() <= 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"in_flight": 0}, "in_flight"), ({"prices": {"input": 3}}, "prices need")]
+)
+def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)
