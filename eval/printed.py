@@ -161,7 +161,7 @@ def html_table(table: Table) -> str:
 
 def _cell(tag: str, text: str) -> str:
     first, _, second = text.partition("\n")
-    return f"<{tag}>{escape(first)}{f'<small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
+    return f"<{tag}>{escape(first)}{f' <small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
 
 
 def _variant(row: Row, full: bool) -> str:
