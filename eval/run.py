@@ -86,7 +86,7 @@ class Run:
             there = RunFolder(self.folder)
             known, records = there.samples, there.records()
             self._refuse_changed(known, _answered(there, records))
-            writer.points([_row(point) for point in self.plan.points])
+            writer.points([_row(point) for point in (*self.plan.points, *self.plan.readings)])
             writer.yaml("run.yaml", self._facts() | {"finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
@@ -202,7 +202,16 @@ class Run:
             raise Stopped
 
     def _facts(self) -> dict[str, Any]:
-        names = ("looktwice", "numpy", "opencv-python-headless", "pillow", "scikit-image")
+        names = (
+            "looktwice",
+            "numpy",
+            "opencv-python-headless",
+            "pillow",
+            "scikit-image",
+            "torch",
+            "kornia",
+            "transformers",
+        )
         versions = {name: said for name in names if (said := _version(name))}
         return {
             "name": self.plan.name,
@@ -219,7 +228,7 @@ def _row(point: Point) -> PointRow:
     facts = asdict(point.task.facts)
     return PointRow(
         point.id, point.contestant, point.task_name, point.task_id, dict(point.changes), point.baseline, facts,
-        point.spec, spec(point.read), point.draws, point.seed,
+        point.spec, spec(point.read), point.draws, point.seed, point.replies_of,
     )  # fmt: skip
 
 

@@ -20,9 +20,11 @@ from looktwice.eval.score import Judge
 from looktwice.eval.scorer import scorer_of
 from looktwice.eval.writer import RunWriter
 from looktwice.pipelines.cache import Store, close_model
+from looktwice.pipelines.findings import keep_in
 from looktwice.pipelines.loop import background
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.points import Plan, Point
+from looktwice.pipelines.weights import close_networks
 from looktwice.pipelines.wrappers import Metered, wrapped
 
 __all__ = ["Study"]
@@ -63,11 +65,14 @@ class Study:
         run.heard = _telling(display, RunFolder(self.folder))
         run.skipped = display.skip
         try:
+            keep_in((self.cache or self.out / ".cache") / "findings")
             with display, _interrupts(run, self.console):
                 return run()
         finally:
             for model in models:
                 close_model(model)
+            close_networks()
+            keep_in(None)
 
     def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
         if getattr(model, "remote", False):

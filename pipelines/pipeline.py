@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from looktwice.pipelines.model import Messages, Model, ModelError, Reply, Want
+from looktwice.pipelines.remarks import listening
 from looktwice.pipelines.state import Call, Stage, State, Step
 
 __all__ = ["Door", "NoModel", "Pipeline", "SideDoor", "StageFailed", "cause_of", "step", "with_models"]
@@ -139,13 +140,14 @@ def step(slot: str, stage: Stage, state: State, door: Door) -> State:
     door.check()
     heard, start = len(door.calls), time.perf_counter()
     try:
-        after = with_models(stage, door.beside)(state, door)
+        with listening() as said:
+            after = with_models(stage, door.beside)(state, door)
     except Exception as exc:
         raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from exc
     if not isinstance(after, State):
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
         raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from wrong
-    return _traced(slot, state, after, door.calls[heard:], start)
+    return _traced(slot, state, after.noted(*said), door.calls[heard:], start)
 
 
 def _traced(slot: str, before: State, after: State, heard: list[Call], start: float) -> State:

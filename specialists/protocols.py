@@ -9,9 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
+from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
 
-__all__ = ["Depth", "Detector", "Matcher", "NoEvidence", "ScalarMap", "Segmenter"]
+__all__ = [
+    "Depth",
+    "Detector",
+    "FaceFinder",
+    "FeatureMap",
+    "Matcher",
+    "NoEvidence",
+    "RealOrFake",
+    "Reflectance",
+    "RegionSegmenter",
+    "ScalarMap",
+    "Segmenter",
+]
 
 
 class NoEvidence(Exception):
@@ -57,3 +69,39 @@ class Detector(Protocol):
     """
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...
+
+
+class RegionSegmenter(Protocol):
+    """The thing in each box of an image, HxWx3 RGB uint8: one mask for each box, in its order, with its label."""
+
+    def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
+
+
+class FeatureMap(Protocol):
+    """A feature vector for each cell of an image, HxWx3 RGB uint8.
+
+    `prompt` is a word for what is seen, for networks that take one. Raises NoEvidence where the image is too small.
+    """
+
+    def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid: ...
+
+
+class FaceFinder(Protocol):
+    """Faces of an image, HxWx3 RGB uint8, the surest first, with an identity each where the method makes one.
+
+    Vectors of one person lie close to one another in Euclidean distance. No face is an empty result.
+    """
+
+    def __call__(self, pixels: Pixels, /) -> Faces: ...
+
+
+class Reflectance(Protocol):
+    """How much light each surface reflects: floats (height, width, 3) in linear RGB, in one unknown unit."""
+
+    def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
+
+
+class RealOrFake(Protocol):
+    """The probability, 0..1, that an image, HxWx3 RGB uint8, was made by a generator. Raises NoEvidence."""
+
+    def __call__(self, pixels: Pixels, /) -> float: ...

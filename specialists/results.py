@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Boxes", "DepthMap", "Features", "Masks", "Matches"]
+__all__ = ["Boxes", "DepthMap", "Faces", "FeatureGrid", "Features", "Masks", "Matches"]
 
 Floats = NDArray[np.float64]
 Texts = NDArray[np.str_]
@@ -128,6 +128,60 @@ class Features(_Rows):
     def __post_init__(self) -> None:
         xy, vectors = (self.xy, np.float64, (2,)), (self.vectors, np.float64, (None,))
         self._keep(xy=xy, vectors=vectors, scores=(self.scores, np.float64, ()))
+
+
+@dataclass(frozen=True, eq=False)
+class Faces(_Rows):
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where none are made."""
+
+    xyxy: Floats
+    scores: Floats
+    vectors: Floats
+
+    def __post_init__(self) -> None:
+        xyxy, vectors = (self.xyxy, np.float64, (4,)), (self.vectors, np.float64, (None,))
+        self._keep(xyxy=xyxy, scores=(self.scores, np.float64, ()), vectors=vectors)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGrid:
+    """One feature vector for each cell of an image: `values` (rows, columns, d) of `width` x `height` pixels.
+
+    The cells tile the image evenly: the centre of cell (row, column) lies at pixel
+    ((column + 0.5) * width / columns - 0.5, (row + 0.5) * height / rows - 0.5).
+    """
+
+    values: Floats
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        values = np.array(self.values, np.float64)
+        if values.ndim != 3 or 0 in values.shape:
+            raise ValueError(f"FeatureGrid.values must have the shape (rows, columns, d), found {values.shape}")
+        values.flags.writeable = False
+        object.__setattr__(self, "values", values)
+
+    def at(self, xy: ArrayLike) -> Floats:
+        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between the cells, the rim repeated."""
+        points = np.reshape(np.asarray(xy, np.float64), (-1, 2))
+        rows, columns = self.values.shape[:2]
+        x = np.clip((points[:, 0] + 0.5) * columns / self.width - 0.5, 0, columns - 1)
+        y = np.clip((points[:, 1] + 0.5) * rows / self.height - 0.5, 0, rows - 1)
+        left, top = np.minimum(x.astype(int), max(0, columns - 2)), np.minimum(y.astype(int), max(0, rows - 2))
+        right, bottom = np.minimum(left + 1, columns - 1), np.minimum(top + 1, rows - 1)
+        across, down = (x - left)[:, None], (y - top)[:, None]
+        upper = self.values[top, left] * (1 - across) + self.values[top, right] * across
+        lower = self.values[bottom, left] * (1 - across) + self.values[bottom, right] * across
+        found: Floats = upper * (1 - down) + lower * down
+        return found
+
+    def centers(self) -> Floats:
+        """The centres of the cells in pixels, (rows, columns, 2)."""
+        rows, columns = self.values.shape[:2]
+        x = (np.arange(columns) + 0.5) * self.width / columns - 0.5
+        y = (np.arange(rows) + 0.5) * self.height / rows - 0.5
+        return np.stack(np.meshgrid(x, y), axis=-1)
 
 
 @dataclass(frozen=True, eq=False)

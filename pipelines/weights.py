@@ -1,0 +1,216 @@
+"""Networks in memory: one of each per process, opened once however many threads ask, and closed by the runner."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+__all__ = [
+    "Device",
+    "Dtype",
+    "Place",
+    "WeightsError",
+    "close_networks",
+    "from_hub",
+    "import_torch",
+    "import_transformers",
+    "opened",
+    "weights_file",
+    "weights_hash",
+]
+
+Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Thing = TypeVar("Thing")
+
+
+class WeightsError(ValueError):
+    """A network that cannot be opened; the message says its id, what was tried and what to type."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a network runs: `device` and `dtype` as torch names them."""
+
+    device: str
+    dtype: str
+
+    @classmethod
+    def of(cls, device: str, dtype: str, half_is_safe: bool = True) -> Place:
+        """What "auto" stands for here: CUDA, else MPS, else CPU; float16 on CUDA where that is safe, else float32.
+
+        Raises WeightsError for a device that this machine lacks.
+        """
+        torch = import_torch()
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if device == "auto":
+            device = next(name for name in ("cuda", "mps", "cpu") if there[name])
+        if not there[device.split(":")[0]]:
+            able = ", ".join(name for name, found in there.items() if found)
+            raise WeightsError(f"device {device!r} was asked for, torch finds only {able} here; set device: auto")
+        if dtype == "auto":
+            dtype = "float16" if device.startswith("cuda") and half_is_safe else "float32"
+        return cls(device, dtype)
+
+    @property
+    def torch_dtype(self) -> Any:
+        """The dtype object."""
+        return getattr(import_torch(), self.dtype)
+
+
+class _Store:
+    """Things by key, each opened by the first who asks while the others wait; a failure is told to all of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.turns: dict[Hashable, threading.Lock] = {}
+        self.things: dict[Hashable, Any] = {}
+        self.failed: dict[Hashable, WeightsError] = {}
+
+    def get(self, key: Hashable, open_: Callable[[], Any]) -> Any:
+        with self.lock:
+            turn = self.turns.setdefault(key, threading.Lock())
+        with turn:
+            if key in self.failed:
+                raise WeightsError(str(self.failed[key]))
+            if key not in self.things:
+                try:
+                    self.things[key] = open_()
+                except WeightsError as exc:
+                    self.failed[key] = exc
+                    raise
+            return self.things[key]
+
+    def close(self) -> None:
+        with self.lock:
+            things, self.things, self.failed, self.turns = list(self.things.values()), {}, {}, {}
+        for thing in reversed(things):
+            if callable(close := getattr(thing, "close", None)):
+                close()
+        del things
+        gc.collect()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+_STORE = _Store()
+
+
+def opened(key: Hashable, open_: Callable[[], Thing]) -> Thing:
+    """The one thing of this process under `key`, opened now if nobody has. Raises WeightsError, the same each time."""
+    thing: Thing = _STORE.get(key, open_)
+    return thing
+
+
+def close_networks() -> None:
+    """Free the memory of every network; a later use opens it again."""
+    _STORE.close()
+
+
+def import_torch() -> Any:
+    """The torch module. Raises WeightsError with what to type where it is missing."""
+    try:
+        import torch
+    except ImportError as exc:
+        raise WeightsError("torch is not installed; type: pip install 'looktwice[torch]'") from exc
+    return torch
+
+
+def import_transformers() -> Any:
+    """The transformers module. Raises WeightsError with what to type where it is missing."""
+    import_torch()
+    try:
+        import transformers
+    except ImportError as exc:
+        raise WeightsError("transformers is not installed; type: pip install 'looktwice[hf]'") from exc
+    import logging
+
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries, a line each, would drown the one sentence at their end
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> Any:
+    """`transformers.<kind>.from_pretrained` of a hub id or a local folder, safetensors only, never remote code.
+
+    Raises WeightsError with the id, what was tried and what to type.
+    """
+    transformers = import_transformers()
+    place = Path(model).expanduser()
+    local = place.is_dir()
+    if not local and _looks_like_path(model):
+        raise WeightsError(
+            f"{kind}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+        )
+    try:
+        return getattr(transformers, kind).from_pretrained(
+            str(place) if local else model, revision=revision, trust_remote_code=False, **settings
+        )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
+        tried = (
+            f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
+        )
+        raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({_said(exc)}); {_advice(exc)}") from exc
+
+
+def weights_hash(path: str | Path) -> str:
+    """sha256 over a weights file, or over all files of a folder; computed once per process."""
+    place = Path(path).expanduser().resolve()
+    return opened(("hash", str(place)), lambda: _hash_files(place))
+
+
+def weights_file(path: str | Path) -> Path:
+    """The weights file that a setting names. Raises WeightsError where there is none."""
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise WeightsError(f"there is no weights file {place}; set model: to the path of one")
+    return place
+
+
+def _hash_files(place: Path) -> str:
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _looks_like_path(model: str) -> bool:
+    return model.startswith(("/", ".", "~")) or model.count("/") > 1 or "\\" in model
+
+
+def _said(exc: BaseException) -> str:
+    """The first line of what a library said, without its traceback."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return (lines[0] if lines else type(exc).__name__)[:300]
+
+
+def _advice(exc: BaseException) -> str:
+    text = " ".join(f"{type(each).__name__} {each}" for each in _chain(exc)).lower()
+    if "gated" in text or "401" in text or "403" in text:
+        return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
+    if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):
+        return "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+    return (
+        "check the id or folder; without a network, fetch it elsewhere with `hf download ID --local-dir DIR` "
+        "and set model: DIR"
+    )
+
+
+def _chain(exc: BaseException | None) -> list[BaseException]:
+    """An exception and those that led to it."""
+    found: list[BaseException] = []
+    while exc is not None and exc not in found:
+        found.append(exc)
+        exc = exc.__cause__ or exc.__context__
+    return found

@@ -1,0 +1,60 @@
+"""Networks of transformers by hub id or folder: opened with their processor, in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.weights import Place, from_hub
+from looktwice.specialists.networks import Network
+
+__all__ = ["HubNetwork", "Opened"]
+
+Item = TypeVar("Item", bound=tuple[Any, ...])
+Found = TypeVar("Found")
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A network of transformers and the processor that was saved with it."""
+
+    model: Any
+    processor: Any
+
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.model.config
+
+    def inputs(self, place: Place, **given: Any) -> Any:
+        """What the processor makes of images and words, at the network's place and precision."""
+        return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
+
+
+@dataclass(frozen=True)
+class HubNetwork(Network[Item, Found]):
+    """A network that transformers opens by id or folder, from safetensors, without torchvision.
+
+    `kind` is the class of transformers that opens it, `processor` that of its processor.
+    """
+
+    kind: ClassVar[str]
+    processor: ClassVar[str] = "AutoImageProcessor"
+
+    def open_network(self, place: Place) -> Opened:
+        """Network and processor. Raises WeightsError."""
+        processor = from_hub(self.processor, self.model, self.revision, backend="pil")
+        settings = {"dtype": place.torch_dtype, "use_safetensors": True}
+        model = from_hub(self.kind, self.model, self.revision, **settings)
+        return Opened(model.to(place.device).eval(), processor)
+
+    def shared(self) -> Hashable:
+        """The class of transformers, the id and the revision."""
+        return (self.kind, self.model, self.revision)
+
+
+def images_of(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:
+    """The first array of each item."""
+    return [item[0] for item in items]
