@@ -213,7 +213,9 @@ class Binder:
         except ValidationError as exc:
             wrong = exc.errors(include_url=False, include_context=False)[0]
             return self.fault(place, f"expected {_shown(hint)}, found {value!r} ({wrong['msg']})")
-        except SchemaError:  # a protocol: any object may stand here, a plain value never
+        except SchemaError:  # a protocol: any object may stand here, a plain value never; none of several is no value
+            if isinstance(value, list | tuple) and not value:
+                return ()
             return self.fault(place, f"expected a node with `use:` ({_shown(hint)}), found {value!r}")
 
     def fault(self, place: str, text: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from looktwice.pipelines.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config import Node, Overlay, load, nested, override
 from looktwice.pipelines.expand import Expansion, PointNode
+from looktwice.pipelines.gap import between
 from looktwice.pipelines.spec import asks, digest, identity, spec
 from looktwice.pipelines.state import Stage
 
@@ -25,7 +26,8 @@ class Point:
     """One cell of the study: who answers (`contestant`, `changes`), which task, with which model and stages.
 
     `id` is the sha256 of everything that decides the answers; URL, timeouts, rates and paths are no part of it.
-    `task_id` is the same of the task alone. `model` is None where no stage asks one.
+    `task_id` is the same of the task alone. `model` is None where no stage asks one. A point that differs from another
+    in its reader alone is not asked again: `replies_of` is the id of the one whose replies it reads.
     """
 
     contestant: str
@@ -40,6 +42,7 @@ class Point:
     baseline: bool
     id: str
     task_id: str
+    replies_of: str = ""
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -50,12 +53,16 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All points of a configuration, and the contestants left out with the reason."""
+    """All points of a configuration that are asked, and the contestants left out with the reason.
+
+    `readings` are the points that only read the replies of one of these with another reader.
+    """
 
     name: str
     points: tuple[Point, ...]
     left_out: Mapping[str, str] = field(default_factory=dict)
     config: Node = field(default_factory=dict)
+    readings: tuple[Point, ...] = ()
 
 
 def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
@@ -88,12 +95,15 @@ def planned(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -
         )
     binder = Binder(scope, faults=expansion.faults)
     points = [point for node in nodes if (point := _bound(node, binder))]
+    changed = between(points, config.get("gap"), binder.faults)
+    points += [point for one in changed if (point := _named(one, binder))]
     _note_twins(points, binder.faults)
     if binder.faults:
         raise ConfigError(binder.faults)
     if not points and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
-    return Plan(str(config.get("name") or name), _distinct(points), expansion.left_out, config)
+    asked, readings = _distinct(points)
+    return Plan(str(config.get("name") or name), asked, expansion.left_out, config, readings)
 
 
 def _paths(value: Any) -> Iterator[str]:
@@ -140,10 +150,10 @@ def _named(point: Point, binder: Binder) -> Point | None:
 
 def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
     """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
-    seen: dict[str, Point] = {}
+    seen: dict[tuple[str, str], Point] = {}
     tasks: dict[str, tuple[str, Any]] = {}
     for point in points:
-        twin = seen.setdefault(point.id, point)
+        twin = seen.setdefault((point.id, _reader_id(point)), point)
         if twin.contestant != point.contestant:
             same = f"contestants.{point.contestant}: the same as {twin.contestant!r} on {point.task_name}; drop one"
             faults += [same] if same not in faults else []
@@ -153,8 +163,17 @@ def _note_twins(points: Sequence[Point], faults: list[str]) -> None:
             faults += [alike] if alike not in faults else []
 
 
-def _distinct(points: Sequence[Point]) -> tuple[Point, ...]:
-    first: dict[str, Point] = {}
+def _distinct(points: Sequence[Point]) -> tuple[tuple[Point, ...], tuple[Point, ...]]:
+    """The points that are asked, and those that read the replies of one of them with another reader."""
+    asked: dict[str, Point] = {}
+    readings: dict[str, Point] = {}
     for point in points:
-        first.setdefault(point.id, point)
-    return tuple(first.values())
+        first = asked.setdefault(point.id, point)
+        if _reader_id(point) != _reader_id(first):
+            name = f"{point.id}-{_reader_id(point)[:8]}"
+            readings.setdefault(name, replace(point, id=name, replies_of=point.id))
+    return tuple(asked.values()), tuple(readings.values())
+
+
+def _reader_id(point: Point) -> str:
+    return digest(identity(point.read))

@@ -27,6 +27,10 @@ class Needs(TypedDict, total=False):
     file: Words
 
 
+Gap = TypedDict("Gap", {"from": str, "to": str})
+Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
+
+
 class Contestant(TypedDict, total=False):
     """An overlay of the file by name."""
 
@@ -58,6 +62,7 @@ class Study(TypedDict, total=False):
     each: list[Node] | None
     contestants: dict[str, Contestant | None] | None
     baseline: str | None
+    gap: Gap | None
 
 
 KNOWN: dict[int, type] = {1: Study, 3: Contestant, 4: Needs}

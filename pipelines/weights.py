@@ -42,8 +42,8 @@ class Place:
     dtype: str
 
     @classmethod
-    def of(cls, device: str, dtype: str, half_is_safe: bool = True) -> Place:
-        """What "auto" stands for here: CUDA, else MPS, else CPU; float16 on CUDA where that is safe, else float32.
+    def of(cls, device: str, dtype: str, half: str = "float16") -> Place:
+        """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else float32.
 
         Raises WeightsError for a device that this machine lacks.
         """
@@ -51,11 +51,11 @@ class Place:
         there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
         if device == "auto":
             device = next(name for name in ("cuda", "mps", "cpu") if there[name])
-        if not there[device.split(":")[0]]:
+        if not there[device]:
             able = ", ".join(name for name, found in there.items() if found)
             raise WeightsError(f"device {device!r} was asked for, torch finds only {able} here; set device: auto")
         if dtype == "auto":
-            dtype = "float16" if device.startswith("cuda") and half_is_safe else "float32"
+            dtype = half if device == "cuda" else "float32"
         return cls(device, dtype)
 
     @property
@@ -132,7 +132,9 @@ def import_transformers() -> Any:
         raise WeightsError("transformers is not installed; type: pip install 'looktwice[hf]'") from exc
     import logging
 
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries, a line each, would drown the one sentence at their end
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.ERROR
+    )  # its retries, a line each, would drown the one sentence at their end
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     return transformers

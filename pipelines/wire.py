@@ -11,7 +11,7 @@ from typing import Any, Literal
 from looktwice.pipelines.model import Finish, Message, Messages, ModelError, Reply, ToolCall, Usage, Want
 from looktwice.pipelines.view import View
 
-__all__ = ["ChoicesAs", "Detail", "error_of", "is_filter", "reply_of", "wire_messages", "wire_want"]
+__all__ = ["ChoicesAs", "Detail", "error_of", "is_filter", "reply_of", "whole", "wire_messages", "wire_want"]
 
 Detail = Literal["auto", "low", "high", "original"]
 ChoicesAs = Literal["structured_outputs", "guided_choice", "regex"]
@@ -188,7 +188,7 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
     function = call["function"]
     arguments = function.get("arguments") or "{}"
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(str(call.get("id") or f"call_{number}"), str(function["name"]), whole(written))
+    return ToolCall(whole(str(call.get("id") or f"call_{number}")), whole(str(function["name"])), whole(written))
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -26,7 +26,7 @@ class Network(Generic[Item, Found]):
     """A network as the stages see it: `ask` is safe from any thread and gives what a batch of one gives.
 
     `model` is a hub id or a local folder (nothing is fetched before the first question), `revision` pins a commit
-    or tag. `dtype` "auto" is float16 on CUDA where `half_is_safe`, else float32. Questions from several threads are
+    or tag. `dtype` "auto" is float16 on CUDA where `half_is_safe`, and float32 elsewhere. Questions from several threads are
     gathered into batches of up to `batch` that are `like` one another. Equal wrappers share one network in memory;
     the runner frees it. What was found is kept by pixels, settings and weights where a run has a cache folder.
 
@@ -79,7 +79,7 @@ class Network(Generic[Item, Found]):
 
     def place(self) -> Place:
         """Where this network runs on this machine. Raises WeightsError."""
-        return Place.of(self.device, self.dtype, self.half_is_safe)
+        return Place.of(self.device, self.dtype, "float16" if self.half_is_safe else "float32")
 
     def network(self) -> Any:
         """The opened network, shared with equal wrappers. Raises WeightsError."""

@@ -70,3 +70,154 @@ def grounding_dino(folder: Path) -> Path:
     images = GroundingDinoImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96})
     GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
     return folder
+
+
+TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] }} : {% for part in message['content'] %}"
+    "{% if part['type'] == 'image' %}IMAGE{% else %}{{ part['text'] }}{% endif %} {% endfor %}<end> {% endfor %}"
+    "{% if add_generation_prompt %}assistant : {% endif %}"
+)
+SPECIAL = ["<pad>", "<end>", "<unk>", "<image>", "<|vision_start|>", "<|vision_end|>", "<|image_pad|>", "<|video_pad|>"]
+SPECIAL += ["<fake_token_around_image>", "<global-img>"]
+
+
+def chat_words(image: str) -> Any:
+    """A tokenizer of letters, digits and some words, with a chat template in which `image` stands for a picture."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    letters = [chr(code) for code in range(33, 127)]
+    grid = [f"<row_{row}_col_{column}>" for row in range(1, 4) for column in range(1, 4)]
+    vocabulary = {
+        token: number for number, token in enumerate(dict.fromkeys([*SPECIAL, *grid, *letters, "▁", "yes", "no"]))
+    }
+    inner = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+    inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
+    inner.decoder = decoders.Metaspace(prepend_scheme="never")
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=inner, pad_token="<pad>", eos_token="<end>", unk_token="<unk>",
+        additional_special_tokens=SPECIAL[3:] + grid,
+    )  # fmt: skip
+    tokenizer.chat_template = TEMPLATE.replace("IMAGE", image)
+    return tokenizer
+
+
+def _text(size: int, **more: Any) -> dict[str, Any]:
+    """The settings of a two-layer language model."""
+    return {
+        "vocab_size": size, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 2, "num_key_value_heads": 2, "max_position_embeddings": 2048, "pad_token_id": 0,
+        "eos_token_id": 1, "bos_token_id": 1, "initializer_range": 0.5,
+    } | more  # fmt: skip
+
+
+def llava(folder: Path) -> Path:
+    """LLaVA 1.5 over a two-layer CLIP and a two-layer Llama."""
+    from transformers import (
+        CLIPImageProcessorPil,
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaConfig,
+        LlavaForConditionalGeneration,
+        LlavaProcessor,
+    )
+
+    seeded()
+    tokenizer = chat_words("<image>")
+    vision = CLIPVisionConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14,
+        projection_dim=32,
+    )  # fmt: skip
+    config = LlavaConfig(
+        vision_config=vision, text_config=LlamaConfig(**_text(len(tokenizer))), image_token_index=3,
+        vision_feature_layer=-1, image_seq_length=4, pad_token_id=0,
+    )  # fmt: skip
+    LlavaForConditionalGeneration(config).save_pretrained(folder)
+    images = CLIPImageProcessorPil(size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28})
+    LlavaProcessor(
+        images, tokenizer, patch_size=14, vision_feature_select_strategy="default", image_token="<image>",
+        num_additional_image_tokens=1, chat_template=tokenizer.chat_template,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+def llava_next(folder: Path) -> Path:
+    """LLaVA-NeXT over a two-layer CLIP and a two-layer Llama."""
+    from transformers import (
+        CLIPVisionConfig,
+        LlamaConfig,
+        LlavaNextConfig,
+        LlavaNextForConditionalGeneration,
+        LlavaNextImageProcessorPil,
+        LlavaNextProcessor,
+    )
+
+    seeded()
+    tokenizer = chat_words("<image>")
+    vision = CLIPVisionConfig(
+        hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=2, image_size=28, patch_size=14,
+        projection_dim=32,
+    )  # fmt: skip
+    pinpoints = [[28, 56], [56, 28], [56, 56]]
+    config = LlavaNextConfig(
+        vision_config=vision, text_config=LlamaConfig(**_text(len(tokenizer))), image_token_index=3,
+        vision_feature_layer=-1, image_grid_pinpoints=pinpoints, image_seq_length=4, pad_token_id=0,
+    )  # fmt: skip
+    LlavaNextForConditionalGeneration(config).save_pretrained(folder)
+    images = LlavaNextImageProcessorPil(
+        size={"shortest_edge": 28}, crop_size={"height": 28, "width": 28}, image_grid_pinpoints=pinpoints
+    )
+    LlavaNextProcessor(
+        images, tokenizer, patch_size=14, vision_feature_select_strategy="default", image_token="<image>",
+        num_additional_image_tokens=1, chat_template=tokenizer.chat_template,
+    ).save_pretrained(folder)  # fmt: skip
+    return folder
+
+
+def idefics3(folder: Path) -> Path:
+    """Idefics3 (SmolVLM's class) over a two-layer vision transformer and a two-layer Llama."""
+    from transformers import (
+        Idefics3Config,
+        Idefics3ForConditionalGeneration,
+        Idefics3ImageProcessorPil,
+        Idefics3Processor,
+    )
+
+    seeded()
+    tokenizer = chat_words("<image>")
+    vision = {
+        "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 28,
+        "patch_size": 14,
+    }  # fmt: skip
+    config = Idefics3Config(
+        vision_config=vision, text_config={"model_type": "llama", **_text(len(tokenizer))}, image_token_id=3,
+        scale_factor=2, pad_token_id=0, tie_word_embeddings=False,
+    )  # fmt: skip
+    Idefics3ForConditionalGeneration(config).save_pretrained(folder)
+    images = Idefics3ImageProcessorPil(size={"longest_edge": 56}, max_image_size={"longest_edge": 28})
+    processor = Idefics3Processor(images, tokenizer, image_seq_len=1, chat_template=tokenizer.chat_template)
+    processor.save_pretrained(folder)
+    return folder
+
+
+def qwen2_5_vl(folder: Path) -> Path:
+    """Qwen2.5-VL over a two-layer vision transformer; saved as its own releases are, without a processor class."""
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
+
+    seeded()
+    tokenizer = chat_words("<|vision_start|><|image_pad|><|vision_end|>")
+    text = _text(len(tokenizer)) | {
+        "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
+    }
+    vision = {
+        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
+        "fullatt_block_indexes": [1], "window_size": 56,
+    }  # fmt: skip
+    config = Qwen2_5_VLConfig(
+        text_config=text, vision_config=vision, image_token_id=6, video_token_id=7, vision_start_token_id=4,
+        vision_end_token_id=5,
+    )  # fmt: skip
+    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+    Qwen2VLImageProcessorPil(size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,104 @@
+"""A conversation as chat templates take it, and a reply's text taken apart again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.model import Message, Messages, ModelError, Tool, ToolCall
+from looktwice.pipelines.picture import Pixels
+
+__all__ = ["Chat", "chat_of", "drawn", "reply_text"]
+
+THOUGHT = re.compile(r"\A\s*<think>(.*?)</think>", re.DOTALL)
+CALL = re.compile(r"<tool_call>\s*(.*?)\s*</tool_call>", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Chat:
+    """Turns as plain values, the pictures among them in their order, and the tools on offer."""
+
+    turns: Sequence[dict[str, Any]]
+    images: Sequence[Pixels] = field(default=(), repr=False)
+    tools: Sequence[dict[str, Any]] = ()
+
+
+def chat_of(messages: Messages, system: str = "", tools: Sequence[Tool] | None = None, most: int | None = None) -> Chat:
+    """The chat of some messages; pictures of more than `most` pixels are shrunk. Raises PictureError."""
+    opening = [Message("system", (system,))] if system and not any(m.role == "system" for m in messages) else []
+    turns = [_turn(message) for message in (*opening, *messages)]
+    images = [_shrunk(view.picture.pixels, most) for message in messages for view in message.views]
+    offered = [
+        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}}
+        for t in tools or ()
+    ]
+    return Chat(turns, images, offered)
+
+
+def drawn(processor: Any, chat: Chat) -> str:
+    """The text that the processor's chat template makes of a chat. Raises ModelError."""
+    template = getattr(processor, "chat_template", None) or getattr(processor.tokenizer, "chat_template", None)
+    if not template:
+        raise ModelError("this model has no chat template; take its instruction-tuned variant")
+    if chat.tools and "tools" not in str(template):
+        raise ModelError("this model's chat template knows no tools; let the agent write its calls as text")
+    more = {"tools": list(chat.tools)} if chat.tools else {}
+    try:
+        text: str = processor.apply_chat_template(
+            list(chat.turns), add_generation_prompt=True, tokenize=False, chat_template=template, **more
+        )
+    except Exception as exc:  # jinja's errors, and whatever a template raises by itself
+        if type(exc).__module__.partition(".")[0] != "jinja2":
+            raise
+        raise ModelError(f"the model's chat template refused the conversation: {exc}") from exc
+    return text
+
+
+def reply_text(said: str) -> tuple[str, str, tuple[ToolCall, ...]]:
+    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are taken out."""
+    thought = THOUGHT.match(said)
+    reasoning, rest = (thought[1].strip(), said[thought.end() :].strip()) if thought else ("", said)
+    calls = [call for n, block in enumerate(CALL.findall(rest)) if (call := _call(n, block)) is not None]
+    if not calls:
+        return rest, reasoning, ()
+    return CALL.sub("", rest).strip(), reasoning, tuple(calls)
+
+
+def _call(number: int, block: str) -> ToolCall | None:
+    """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in the text."""
+    try:
+        node = json.loads(block)
+        return ToolCall(f"call_{number}", str(node["name"]), json.dumps(node.get("arguments", {})))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _turn(message: Message) -> dict[str, Any]:
+    content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
+    turn: dict[str, Any] = {"role": message.role, "content": content}
+    if message.tool_calls:
+        called = [{"name": call.name, "arguments": _loads(call.arguments)} for call in message.tool_calls]
+        turn["tool_calls"] = [{"type": "function", "function": each} for each in called]
+    return turn
+
+
+def _loads(arguments: str) -> Any:
+    try:
+        return json.loads(arguments)
+    except ValueError:
+        return arguments
+
+
+def _shrunk(pixels: Pixels, most: int | None) -> Pixels:
+    height, width = pixels.shape[:2]
+    if most is None or height * width <= most:
+        return pixels
+    share = (most / (height * width)) ** 0.5
+    size = max(1, int(width * share)), max(1, int(height * share))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
