@@ -95,15 +95,14 @@ class Network(Generic[Item, Found]):
         return f"{self.model}@{commit or self.revision}"
 
     def _batcher(self) -> Batcher[Item, Found]:
-        return opened(("batcher", type(self), self._settings(), self.device, self.batch), self._new_batcher)
+        key = ("batcher", type(self), self._settings(), self.device, self.batch)
+        return opened(key, lambda: Batcher(self.together, self.batch, self.like, type(self).__name__))
 
-    def _new_batcher(self) -> Batcher[Item, Found]:
-        def forward(items: Sequence[Item]) -> Sequence[Found]:
-            network = self.network()
-            with import_torch().inference_mode():
-                return self.forward(network, self.place(), items)
-
-        return Batcher(forward, self.batch, self.like, type(self).__name__)
+    def together(self, items: Sequence[Item]) -> list[Found]:
+        """What the network finds in items that are `like` one another, as one batch in this thread, nothing kept."""
+        network = self.network()
+        with import_torch().inference_mode():
+            return self.forward(network, self.place(), items)
 
     def _settings(self) -> str:
         """The settings that change results, as one text."""
