@@ -5,22 +5,77 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from looktwice.eval.blink import Blink
+    from looktwice.eval.columns import Columns
     from looktwice.eval.contest import evaluate
+    from looktwice.eval.dysm import DoYouSeeMe
+    from looktwice.eval.dysm_joint import JointQuestions
     from looktwice.eval.folder import Folder
+    from looktwice.eval.generated import GeneratedDoYouSeeMe
+    from looktwice.eval.made_correspondence import Correspondence
+    from looktwice.eval.made_depth import RelativeDepth
+    from looktwice.eval.made_jigsaw import Jigsaw
+    from looktwice.eval.made_localization import Localization
+    from looktwice.eval.made_sequences import Sequences
     from looktwice.eval.photos import Photos
+    from looktwice.eval.readers import Robust
+    from looktwice.eval.recorded_task import RecordedQuestions
     from looktwice.eval.records import RunFolder
     from looktwice.eval.report import score_table, write_report
-    from looktwice.eval.task import Subset
+    from looktwice.eval.task import Facts, Subset, Task, TaskError
+    from looktwice.eval.tsv import Tsv
+    from looktwice.eval.twice import BlinkTwice
+    from looktwice.eval.vlm2 import Vlm2Bench
 
-__all__ = ["Blink", "Folder", "Photos", "RunFolder", "Subset", "evaluate", "score_table", "write_report"]
+__all__ = [
+    "Blink",
+    "BlinkTwice",
+    "Columns",
+    "Correspondence",
+    "DoYouSeeMe",
+    "Facts",
+    "Folder",
+    "GeneratedDoYouSeeMe",
+    "Jigsaw",
+    "JointQuestions",
+    "Localization",
+    "Photos",
+    "RecordedQuestions",
+    "RelativeDepth",
+    "Robust",
+    "RunFolder",
+    "Sequences",
+    "Subset",
+    "Task",
+    "TaskError",
+    "Tsv",
+    "Vlm2Bench",
+    "evaluate",
+    "score_table",
+    "write_report",
+]
 
 _HOME = {
+    "BlinkTwice": "twice",
+    "Correspondence": "made_correspondence",
+    "DoYouSeeMe": "dysm",
+    "Facts": "task",
+    "GeneratedDoYouSeeMe": "generated",
+    "Jigsaw": "made_jigsaw",
+    "JointQuestions": "dysm_joint",
+    "Localization": "made_localization",
+    "RecordedQuestions": "recorded_task",
+    "RelativeDepth": "made_depth",
+    "Robust": "readers",
     "RunFolder": "records",
+    "Sequences": "made_sequences",
     "Subset": "task",
+    "TaskError": "task",
+    "Vlm2Bench": "vlm2",
     "evaluate": "contest",
     "score_table": "report",
     "write_report": "report",
 }
+"""The module of each public name that is not the name in lower case."""
 
 
 def __getattr__(name: str) -> Any:

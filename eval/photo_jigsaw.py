@@ -10,7 +10,7 @@ from looktwice.eval.photographs import Drawn, Light, cropped, photograph
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.picture import Pixels
 
-__all__ = ["SCENES", "draw_jigsaw"]
+__all__ = ["SCENES", "cut_jigsaw", "draw_jigsaw"]
 
 SCENES = (
     "astronaut",
@@ -43,14 +43,21 @@ def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Dra
     section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change of both pieces, which the
     first image does not get; at 0, as in BLINK, the pieces continue it exactly. Raises TaskError.
     """
+    return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
+
+
+def cut_jigsaw(
+    rng: Generator, photo: Pixels, name: str, letter: str, strength: float = 0.0, whole: bool = False
+) -> Drawn:
+    """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a random crop."""
     for _ in range(200):
-        grid, crop = _grid(rng, photograph(scene))
+        grid, crop = _whole(photo) if whole else _grid(rng, photo)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
         missing, other = _piece(grid, 1, 1), _piece(grid, row, column)
         if min(missing.std(), other.std()) >= PLAIN and _difference(missing, other) >= ALIKE:
             break
     else:
-        raise TaskError(f"no crop of the photograph {scene!r} has two pieces that differ")
+        raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, other)]
     images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
@@ -66,9 +73,17 @@ def _grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
     window = (width, width * height // PIECE)
     left, top = cropped(rng, (wide, tall), window)
     crop = photo[top : top + window[1], left : left + window[0]]
-    kind = cv2.INTER_AREA if width > 3 * PIECE else cv2.INTER_CUBIC
-    grid = cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind)
-    return np.asarray(grid, np.uint8), [left, top, left + window[0], top + window[1]]
+    return _resized(crop, height), [left, top, left + window[0], top + window[1]]
+
+
+def _whole(photo: Pixels) -> tuple[Pixels, list[int]]:
+    tall, wide = photo.shape[:2]
+    return _resized(photo, max(8, round(PIECE * tall / wide))), [0, 0, wide, tall]
+
+
+def _resized(crop: Pixels, height: int) -> Pixels:
+    kind = cv2.INTER_AREA if crop.shape[1] > 3 * PIECE else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
 
 
 def _piece(grid: Pixels, row: int, column: int) -> Pixels:

@@ -14,7 +14,7 @@ from looktwice.eval.photographs import Drawn, Light, cropped, stereo_pair, windo
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.marks import Point
 
-__all__ = ["RATIO", "draw_depth", "draw_stereo", "known_surface"]
+__all__ = ["RATIO", "draw_depth", "draw_stereo", "known_surface", "near_and_far"]
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
 DEPTH_WINDOW = (560, 400)  # width and height of what a depth question shows
@@ -86,18 +86,38 @@ def _near_and_far(
     seen &= (rows >= MARGIN) & (rows < DEPTH_WINDOW[1] - MARGIN)
     points = np.stack([columns, rows], 1)[seen].astype(np.float64)
     value = disparity[rows, columns][seen]
+    return near_and_far(rng, points, value, DEPTH_WINDOW, lower, outer)
+
+
+def near_and_far(
+    rng: Generator,
+    points: XY,
+    value: NDArray[np.float64],
+    size: tuple[int, int],
+    lower: bool,
+    outer: bool,
+    ratio: float = RATIO,
+    apart: float = DEPTH_APART,
+) -> tuple[list[list[float]], float] | None:
+    """Two of the points (n, 2), the nearer first, and the ratio of their nearness; None where no two fit.
+
+    `value` (n,) is the nearness of each, as disparity is: at least `ratio` apart, and the points `apart` pixels.
+    `lower` and `outer` are as in `draw_depth`, on an image of this `size` (width, height).
+    """
+    if len(points) < 2:
+        return None
     one, other = rng.integers(len(points), size=(2, 4000))
     near, far = np.where(value[one] >= value[other], (one, other), (other, one))
-    ratio, away = value[near] / value[far], points[near] - points[far]
+    times, away = value[near] / value[far], points[near] - points[far]
     distance = np.hypot(*away.T)
-    spread = np.hypot(*(points - np.array(DEPTH_WINDOW) / 2).T)
-    fits = (ratio >= RATIO) & (distance >= DEPTH_APART)
+    spread = np.hypot(*(points - np.array(size) / 2).T)
+    fits = (times >= ratio) & (distance >= apart)
     fits &= away[:, 1] * (1 if lower else -1) >= TILT * distance
     fits &= (spread[near] > spread[far]) == outer
     if not fits.any():
         return None
     pick = int(np.flatnonzero(fits)[0])
-    return [points[near[pick]].tolist(), points[far[pick]].tolist()], float(ratio[pick])
+    return [points[near[pick]].tolist(), points[far[pick]].tolist()], float(times[pick])
 
 
 @cache

@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
@@ -176,11 +177,11 @@ def _xlsx(file: Path) -> Iterator[dict[str, str]]:
     except ImportError as exc:
         raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
     try:
-        sheet = load_workbook(file, read_only=True).worksheets[0]
-        rows = sheet.iter_rows(values_only=True)
-        header = [str(name) for name in next(rows, ())]
-        for row in rows:
-            yield {name: "" if cell is None else str(cell) for name, cell in zip(header, row, strict=False)}
+        with closing(load_workbook(file, read_only=True)) as book:
+            rows = book.worksheets[0].iter_rows(values_only=True)
+            header = [str(name) for name in next(rows, ())]
+            for row in rows:
+                yield {name: "" if cell is None else str(cell) for name, cell in zip(header, row, strict=False)}
     except (OSError, BadZipFile, KeyError, ValueError) as exc:
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 

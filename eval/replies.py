@@ -129,28 +129,48 @@ def replies_lines(
     """A line of figures per file and one for all of them; writes the listing of disagreements where asked.
 
     Without a reader the recorded labels are the answers. `key` maps idx to "(X)"; without one the keys in the files
-    count, where they are not hidden. `exports` are files to write what was read into, in the format of their
-    endings (see `exports.FORMATS`); with several files of replies, their names hold `{name}`. Raises TaskError and
-    ConfigError.
+    count, where they are not hidden. A run folder counts as one file for each of its contestants, read with the
+    reader or else as its configuration says. `exports` are files to write what was read into, in the format of their
+    endings (see `exports.FORMATS`); with several files of replies, their names hold `{name}`. Raises TaskError,
+    RunError and ConfigError.
     """
     stage = reader_of(reader) if reader else None
     if disagreements is not None and stage is None:
         raise TaskError("--disagreements compares a reader with the recorded labels; name one with --reader")
-    if alike := [path for path in exports if len(files) > 1 and "{name}" not in str(path)]:
-        raise TaskError(f"--export {alike[0]}: {len(files)} files need {{name}} in it, such as out/{{name}}.json")
     keys, tallies = (load_key(key) if key is not None else None), []
     for file in files:
-        tallies.append(tally(name_of(file), load_replies(file), keys, stage))
-        yield tallies[-1].line
-        for path in exports:
-            out = Path(str(path).replace("{name}", name_of(file)))
-            count = export([(read.recorded, read.answer, read.key) for read in tallies[-1].reads], out)
-            yield f"exported: {count} in {out}"
+        found = _tallies(file, keys, stage)
+        if alike := [path for path in exports if len(files) * len(found) > 1 and "{name}" not in str(path)]:
+            many = f"{len(files)} files" if len(files) > 1 else f"{len(found)} contestants"
+            raise TaskError(f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json")
+        for one in found:
+            yield one.line
+            yield from _exported(one, exports)
+        tallies += found
     yield total(tallies)
     if disagreements is not None:
         text, count = listing(tallies)
         disagreements.write_text(text, encoding="utf-8")
         yield f"disagreements: {count} in {disagreements}"
+
+
+def _tallies(file: Path, keys: Mapping[str, str] | None, stage: Stage | None) -> list[Tally]:
+    if not file.is_dir():
+        return [tally(name_of(file), load_replies(file), keys, stage)]
+    from looktwice.eval.run_replies import run_replies
+
+    def read(recorded: Recorded, answer: str | None, reason: str) -> Read:
+        own = "" if recorded.answer == "hidden" else recorded.answer or ""
+        return Read(recorded, answer, own if keys is None else keys.get(recorded.idx, ""), reason)
+
+    return [Tally(name, tuple(read(*row) for row in rows), by_reader=True) for name, rows in run_replies(file, stage)]
+
+
+def _exported(one: Tally, exports: Sequence[Path]) -> Iterator[str]:
+    for path in exports:
+        out = Path(str(path).replace("{name}", one.name))
+        count = export([(read.recorded, read.answer, read.key) for read in one.reads], out)
+        yield f"exported: {count} in {out}"
 
 
 def tally(name: str, rows: Sequence[Recorded], keys: Mapping[str, str] | None, reader: Stage | None = None) -> Tally:

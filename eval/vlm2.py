@@ -111,7 +111,7 @@ class Vlm2Bench:
         """The items in their order."""
         for place in self._chosen:
             question = self._questions[place]
-            meta, images = dict(question.meta), self._pictures(question)
+            meta, images = {"subtask": self.name, **question.meta}, self._pictures(question)
             if self.name == "PC-VID":
                 images, meta["seconds"] = self._frames(question)
             sample = Sample(question.id, question.words, images, question.choices, meta=meta)
