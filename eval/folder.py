@@ -10,10 +10,12 @@ from pathlib import Path
 
 from looktwice.eval.folder_rows import Row, inside, parse
 from looktwice.eval.rows import Faults
+from looktwice.eval.scorer import Scorer
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
+from looktwice.pipelines.spec import spec
 
 __all__ = ["Folder"]
 
@@ -28,7 +30,7 @@ class Folder:
     numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text; without choices any text or number;
     absent or null where the key is hidden), `marks` (as `mark_from_dict` reads them, in source pixels) and `meta`
     (an object of your own fields, by which scores can be sliced). An empty `label_version` becomes the sha256 of the
-    file. Raises TaskError that lists every faulty line; an image that cannot be read fails only its own sample.
+    file; `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read fails only its own sample.
     """
 
     path: Path
@@ -36,13 +38,15 @@ class Folder:
     split: str = ""
     label_version: str = ""
     note: str = field(default="", metadata={"identity": False})
+    scorer: Scorer | None = None
     subset: Subset = field(default_factory=Subset)
 
     @property
     def facts(self) -> Facts:
         """What the user said of the set; the file's sha256 where nothing was said of its labels."""
         sha = hashlib.sha256(self._data).hexdigest()[:12]
-        return Facts(self.split, self.label_version or f"sha256 {sha}", note=self.note)
+        scorer = spec(self.scorer) if self.scorer is not None else {}
+        return Facts(self.split, self.label_version or f"sha256 {sha}", note=self.note, scorer=scorer)
 
     def __len__(self) -> int:
         return len(self._chosen)

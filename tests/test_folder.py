@@ -10,11 +10,14 @@ import cv2
 import numpy as np
 import pytest
 
+from looktwice.eval.circular import AllRight
 from looktwice.eval.folder import Folder
+from looktwice.eval.scorer import scorer_of
 from looktwice.eval.task import Subset, TaskError
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
+from looktwice.pipelines.spec import spec
 
 ROW: dict[str, Any] = {"id": "a", "question": "Which?", "image": "a.png", "choices": ["cat", "dog"], "answer": "B"}
 
@@ -250,3 +253,11 @@ def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
     (folder / "empty.jsonl").write_text("\n\n")
     with pytest.raises(TaskError, match=said):
         len(Folder(folder, file))
+
+
+def test_a_folder_may_name_its_scorer(folder: Path) -> None:
+    write(folder, ROW)
+    scored = Folder(folder, scorer=AllRight())
+    assert scored.facts.scorer == spec(AllRight())
+    assert scorer_of({"scorer": scored.facts.scorer}) == AllRight()
+    assert not Folder(folder).facts.scorer
