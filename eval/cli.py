@@ -1,4 +1,4 @@
-"""The command line: `looktwice check | run | score | report | show | replies | merge`."""
+"""The command line: `looktwice check | run | score | judge | report | show | replies | merge`."""
 
 from __future__ import annotations
 
@@ -26,6 +26,9 @@ Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies w
 Exports = Annotated[
     list[Path] | None,
     typer.Option(help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."),
+]
+Judged = Annotated[
+    str, typer.Option("--judge", help="Whose verdicts count: a judge's name, or none (default: the first).")
 ]
 By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
 
@@ -82,14 +85,44 @@ def run(
 
 
 @app.command()
-def score(runs: Runs, reader: Reader = None, by: By = None) -> None:
+def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
     """Read and score runs again; no model is called."""
     with _faults():
-        from rich.console import Console
+        from looktwice.eval.table import table
 
-        from looktwice.eval.table import console_table, table
+        _shown(table(runs, _reader(reader), by or (), judge))
 
-        Console().print(console_table(table(runs, _reader(reader), by or ())))
+
+@app.command()
+def judge(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    overrides: Overrides = None,
+    model: Annotated[str, typer.Option("--model", help="The judge: a name under `models:`.")] = "",
+    config: Annotated[Path | None, typer.Option(help="Where `models:` is looked up (default: the run's own).")] = None,
+    only: Annotated[list[str] | None, typer.Option("--pass", help="vid, cot or unreadable (default: all).")] = None,
+    column: Annotated[list[str] | None, typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")] = None,
+    reader: Reader = None,
+    workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
+    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")] = None,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Ask no server.")] = False,
+    plugin: Plugins = None,
+) -> None:
+    """Ask a model about replies that no rule can read or grade; scores and reports then use what it said."""
+    with _faults():
+        from looktwice.eval.judge import Judging
+        from looktwice.eval.judge_model import judge_model
+
+        found = judge_model(run, model, config, overrides or (), _plugins(plugin))
+        columns = dict(_pair(text) for text in column or ())
+        judging = Judging(run, model, found, only or (), _reader(reader), columns, workers, cache, only_cached)
+        try:
+            failed = judging(_say)
+        except KeyboardInterrupt:
+            _say("stopped; what was judged is kept, and the same command goes on")
+            raise typer.Exit(130) from None
+        if failed:
+            _say(f"{failed} replies could not be judged; the same command asks for them again")
+            raise typer.Exit(1)
 
 
 @app.command()
@@ -98,13 +131,14 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Where to write (default: the first run's folder).")] = None,
     reader: Reader = None,
     by: By = None,
+    judge: Judged = "",
 ) -> None:
     """Write report.html, report.md and report.csv of one or several runs."""
     with _faults():
         from looktwice.eval.report import write_report
 
         where = out or runs[0]
-        _say(f"report: {write_report(runs, where, _reader(reader), by or ())}")
+        _say(f"report: {write_report(runs, where, _reader(reader), by or (), judge=judge)}")
 
 
 @app.command()
@@ -124,7 +158,10 @@ def show(
 
 @app.command()
 def replies(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="JSONL files, plain or .gz.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="JSONL files, plain or .gz, toolkits' tables, or run folders."),
+    ],
     reader: Reader = None,
     key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
     disagreements: Annotated[Path | None, typer.Option(help="List here where reader and label differ.")] = None,
@@ -135,6 +172,20 @@ def replies(
         from looktwice.eval.replies import replies_lines
 
         for line in replies_lines(files, reader, key, disagreements, export or ()):
+            _say(line)
+
+
+@app.command()
+def make(
+    config: ConfigPath, overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="The folder of the made sets.")] = Path("made"),
+    split: Annotated[str, typer.Option(help="The first word of the questions' names.")] = "val", plugin: Plugins = None,
+) -> None:  # fmt: skip
+    """Make questions of your own files; each task is saved as a folder task and as BLINK's parquet."""
+    with _faults():
+        from looktwice.eval.make import made
+
+        for line in made(config, overrides or (), _plugins(plugin), out, split):
             _say(line)
 
 
@@ -154,17 +205,28 @@ def main() -> None:
 
 def _finish(runs: list[Path], plan: Any) -> None:
     """The table on the terminal, and where the report lies."""
-    from rich.console import Console
-
     from looktwice.eval.records import RunFolder
     from looktwice.eval.report import write_report
     from looktwice.eval.show import images_of
-    from looktwice.eval.table import console_table, table
+    from looktwice.eval.table import table
 
-    Console().print(console_table(table(runs)))
+    _shown(table(runs))
     for line in (line for path in runs for line in RunFolder(path).unasked):
         _say(line)
     _say(f"report: {write_report(runs, runs[0], images=images_of(plan))}")
+
+
+def _shown(scored: Any) -> None:
+    """The table on the terminal, and what each factor is worth where the configuration asks for it."""
+    from rich.console import Console
+
+    from looktwice.eval.gap import gap_grid
+    from looktwice.eval.table import console_table
+
+    console, gap = Console(), gap_grid(scored)
+    console.print(console_table(scored))
+    if gap.rows:
+        console.print(gap.console("why the numbers differ", blocks=2))
 
 
 def _share(text: str) -> tuple[int, int]:
@@ -172,6 +234,13 @@ def _share(text: str) -> tuple[int, int]:
     if not (number.isdigit() and shards.isdigit() and 1 <= int(number) <= int(shards)):
         raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
     return int(number), int(shards)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise typer.BadParameter(f"--column {text}: expected clues=COLUMN or truth=COLUMN")
+    return name, value
 
 
 def _left_out(contestants: Any) -> None:

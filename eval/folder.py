@@ -30,7 +30,8 @@ class Folder:
     numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text; without choices any text or number;
     absent or null where the key is hidden), `marks` (as `mark_from_dict` reads them, in source pixels) and `meta`
     (an object of your own fields, by which scores can be sliced). An empty `label_version` becomes the sha256 of the
-    file; `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read fails only its own sample.
+    file; `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists every faulty line;
+    an image that cannot be read fails only its own sample.
     """
 
     path: Path

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import yaml
 
+from looktwice.eval.judge_file import append, judgements
 from looktwice.eval.records import Key, RunError, RunFolder, SampleRow
 from looktwice.eval.writer import RunWriter
 
@@ -15,7 +16,7 @@ __all__ = ["merged"]
 
 
 def merged(shards: Sequence[Path], out: Path) -> str:
-    """Copy points, samples, records and blobs of every shard into `out`; says how many records there are.
+    """Copy points, samples, records, verdicts of judges and blobs of every shard into `out`; says how many records.
 
     Raises RunError where two shards hold different samples under one id, which no one run does.
     """
@@ -47,5 +48,7 @@ def _add(shard: RunFolder, known: dict[tuple[str, str], SampleRow], answered: se
         if not record.error:
             answered.add(record.key)
     writer.points(list(shard.points.values()))
+    for line in judgements(shard.path).lines:
+        append(writer.path, line)
     facts = yaml.safe_load((shard.path / "run.yaml").read_text(encoding="utf-8"))
     writer.yaml("run.yaml", facts)

@@ -6,11 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING
 
 from looktwice.eval.metrics import Row
 from looktwice.eval.own_metrics import is_own
 from looktwice.eval.score import RunScores, Verdict
 from looktwice.eval.table import Table, interval, ordered, percent, shown_p, without_repeats
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
 
 __all__ = ["Grid", "failures", "html_table", "markdown_table", "overview", "own_grid", "reasons", "task_grid"]
 
@@ -35,6 +39,26 @@ class Grid:
         head = "".join(_cell(f"th{self._number(i)}", cell) for i, cell in enumerate(self.header))
         body = "".join(f"<tr>{self._html_cells(row)}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def console(self, title: str, blocks: int = 0) -> RichTable:
+        """The same for a terminal; the first `blocks` columns become titles above their lines."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+        for number, name in enumerate(self.header[blocks:], blocks):
+            words = number < self.words
+            out.add_column(Text(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        before: tuple[str, ...] = ()
+        for row in self.rows:
+            if row[:blocks] != before:
+                before = row[:blocks]
+                out.add_row(Text(", ".join(before), style="bold"))
+            out.add_row(
+                Text(("  " if blocks else "") + row[blocks]), *(Text(_one_line(cell)) for cell in row[blocks + 1 :])
+            )
+        return out
 
     def without_empty(self) -> Grid:
         """The grid without the columns of numbers that hold nothing."""
@@ -157,6 +181,11 @@ def markdown_table(table: Table) -> str:
 def html_table(table: Table) -> str:
     """What a notebook shows for a table."""
     return task_grid(ordered(table.rows), full=True).html
+
+
+def _one_line(cell: str) -> str:
+    first, _, second = cell.partition("\n")
+    return f"{first} [{second}]" if second else first
 
 
 def _cell(tag: str, text: str) -> str:

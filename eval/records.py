@@ -125,7 +125,8 @@ class PointRow:
 
     `changes` are the swept or single changes behind it, by dotted place; `task` is the task's name in the
     configuration, `task_id` the identity of the task as built; `facts` are the task's split, label version,
-    errata and note; `baseline` marks the points of the baseline contestant.
+    errata and note; `baseline` marks the points of the baseline contestant. `replies_of` is empty, or the id of the
+    point whose records this one reads with another reader.
     """
 
     id: str
@@ -139,6 +140,12 @@ class PointRow:
     read: Mapping[str, Any] = field(default_factory=dict)
     draws: int = 1
     seed: int = 0
+    replies_of: str = ""
+
+    @property
+    def recorded_as(self) -> str:
+        """The id under which its records stand."""
+        return self.replies_of or self.id
 
 
 @dataclass(frozen=True)

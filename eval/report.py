@@ -11,6 +11,9 @@ from typing import Any
 import yaml
 
 from looktwice.eval.curves import Curve, curves
+from looktwice.eval.gap import gap_grid
+from looktwice.eval.judge_table import agreement, judge_grid
+from looktwice.eval.overlap import overlap
 from looktwice.eval.printed import Grid, failures, overview, own_grid, reasons, task_grid, tokens
 from looktwice.eval.score import RunScores
 from looktwice.eval.sheets import Images, sheets
@@ -32,6 +35,13 @@ METHOD = (
     "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
     "values are graded or means over draws). Samples that failed or are missing on either side fall out; `differ` "
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
+    "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
+    "arm has. A share is what that factor alone moves, its interval Newcombe's for paired shares, its p exact and not "
+    "corrected; `together` is what the factors do jointly beyond the sum of their shares.",
+    "Mistakes in common: what is not right for both, and its share of the line's own mistakes; unreadable counts as a "
+    "mistake, failed as not asked.",
+    "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "
+    "leaves without a verdict stays unreadable. Its tokens are no part of the contestants'.",
     "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "
     "the number of choices.",
     "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
@@ -39,11 +49,14 @@ METHOD = (
     "a control parameter (Kruskal-Wallis over its levels): the value is the effect size H/(n - 1), p is the test's.",
 )
 TABLES = (
+    ("Why the numbers differ", "gap"),
     ("The benchmark's own metrics", "own"),
     ("Spread over variants", "spread"),
+    ("Mistakes in common", "overlap"),
     ("Slices", "slices"),
     ("Why answers are unreadable", "reasons"),
     ("What failed", "failures"),
+    ("What judges read", "judges"),
 )
 FACTS = (
     ("split", "split", "not named"),
@@ -77,12 +90,13 @@ def write_report(
     reader: Stage | None = None,
     by: Sequence[str] = (),
     images: Images | None = None,
+    judge: str = "",
 ) -> Path:
     """Write the three files into the folder `out`; gives the path of report.html. Raises RunError.
 
     `images` gives a sample's own images where the task's data is at hand; without it the sheets show what was sent.
     """
-    scored = table(runs, reader, by)
+    scored = table(runs, reader, by, judge)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     facts = _context(scored)
@@ -103,11 +117,15 @@ def _context(scored: Table) -> dict[str, Any]:
         "overview": overview(scored),
         "means": task_grid(ordered(means), full=True),
         "sections": _sections(scored, drawn),
+        "gap": gap_grid(scored),
         "own": own_grid(scored.rows),
         "spread": spread(scored),
+        "overlap": overlap(scored.scores),
         "slices": task_grid([row for row in scored.rows if row.slice], full=True),
         "reasons": reasons(scored.scores),
         "failures": failures(scored.scores),
+        "judges": judge_grid(scored.scores),
+        "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
         "tokens": tokens(scored),
         "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
@@ -167,6 +185,7 @@ def _markdown(facts: dict[str, Any]) -> str:
         parts.append(section.grid.markdown)
     for title, name in TABLES:
         parts += [f"## {title}", facts[name].markdown] if facts[name].rows else []
+    parts += ["\n".join(f"- {line}" for line in facts["agreement"])] if facts["agreement"] else []
     parts += ["## Tokens", facts["tokens"].markdown] if facts["tokens"].rows else []
     if facts["left_out"]:
         parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]

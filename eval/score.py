@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import Any
 
+from looktwice.eval.found import Found, Verdict, given, reason_of, unanswered
+from looktwice.eval.judge_file import Judgement, Judgements, judgements, words_of
 from looktwice.eval.labels import labels
 from looktwice.eval.log import failure
 from looktwice.eval.readers import Robust, reader_name
@@ -19,22 +20,6 @@ from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
 from looktwice.pipelines.state import Stage, State
 
 __all__ = ["Judge", "PointScores", "RunScores", "Score", "Scored", "Verdict", "score_run"]
-
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
-"""Why an answer is UNREADABLE."""
-
-
-class Verdict(StrEnum):
-    """What became of one sample: four counts that are kept apart everywhere.
-
-    HIDDEN is no verdict but its absence: an answer was found and there is no key to compare it with.
-    """
-
-    RIGHT = "right"
-    WRONG = "wrong"
-    UNREADABLE = "unreadable"
-    FAILED = "failed"
-    HIDDEN = "hidden"
 
 
 @dataclass(frozen=True)
@@ -56,6 +41,7 @@ class Scored:
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure,
     `read` says whether the reader found the answer (else a stage gave it), tokens are those of all its calls.
+    `judge` names the judge whose verdict this is, `judged` are its marks by criterion.
     """
 
     sample: str
@@ -67,6 +53,8 @@ class Scored:
     read: bool = False
     tokens_in: int = 0
     tokens_out: int = 0
+    judge: str = ""
+    judged: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:
@@ -106,10 +94,11 @@ class PointScores:
 
 @dataclass(frozen=True)
 class RunScores:
-    """A run folder, scored: the points in the order in which they were asked."""
+    """A run folder, scored: the points in the order in which they were asked, and what judges said of it."""
 
     folder: RunFolder
     points: tuple[PointScores, ...]
+    judged: Judgements = field(default_factory=Judgements)
 
     @property
     def name(self) -> str:
@@ -117,10 +106,12 @@ class RunScores:
         return self.folder.path.resolve().name
 
 
-def score_run(folder: RunFolder, reader: Stage | None = None) -> RunScores:
+def score_run(folder: RunFolder, reader: Stage | None = None, judge: str = "") -> RunScores:
     """Read and score every record of a run. `reader` stands in for the reader that the run's configuration names.
 
-    Raises RunError for a folder that is none. A reader that raises makes that one record FAILED.
+    Where the run was judged, the verdicts of one judge count for what it was asked: `judge` names it, "" is the first
+    that was asked, "none" nobody. No judge is asked here. Raises RunError for a folder that is none. A reader that
+    raises makes that one record FAILED.
     """
     by_point: dict[str, dict[Key, Record]] = {name: {} for name in folder.points}
     for key, record in folder.records().items():
@@ -128,13 +119,15 @@ def score_run(folder: RunFolder, reader: Stage | None = None) -> RunScores:
     tasks: dict[str, dict[str, SampleRow]] = {}
     for (task, name), row in folder.samples.items():
         tasks.setdefault(task, {})[name] = row
+    judged = judgements(folder.path, judge)
+    verdicts = judged.by_record()
     named = labels(list(folder.points.values()))
     points = [
-        _score_point(folder, point, by_point[point.id], tasks.get(point.task_id, {}), reader)
+        _score_point(folder, point, by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {}), reader, verdicts)
         for point in folder.points.values()
     ]
     named_points = (replace(p, contestant=named[p.point.id][0], task=named[p.point.id][1]) for p in points)
-    return RunScores(folder, tuple(named_points))
+    return RunScores(folder, tuple(named_points), judged)
 
 
 def _score_point(
@@ -143,14 +136,22 @@ def _score_point(
     records: Mapping[Key, Record],
     samples: Mapping[str, SampleRow],
     override: Stage | None,
+    verdicts: Verdicts,
 ) -> PointScores:
-    judge = Judge(folder, override or configured_reader(point), scorer_of(point.facts))
+    judge = Judge(folder, override or configured_reader(point), scorer_of(point.facts), verdicts)
     scored: dict[str, dict[int, Scored]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
             scored[record.sample][record.draw] = judge(record, samples[record.sample])
-    read = any(entry.read or entry.reason == "unread" for draws in scored.values() for entry in draws.values())
-    return PointScores(point, samples, scored, reader_name(type(judge.reader).__name__) if read else "")
+    return PointScores(point, samples, scored, " + ".join(_readers(scored, judge.reader)))
+
+
+def _readers(scored: Mapping[str, Mapping[int, Scored]], reader: Stage) -> Iterator[str]:
+    """Who read the replies: the reader where it was needed, and the judges whose verdicts count."""
+    entries = [entry for draws in scored.values() for entry in draws.values()]
+    if any((entry.read or entry.reason == "unread") and not entry.judge for entry in entries):
+        yield reader_name(type(reader).__name__)
+    yield from dict.fromkeys(f"judge {entry.judge}" for entry in entries if entry.judge)
 
 
 def configured_reader(point: PointRow) -> Stage:
@@ -161,54 +162,67 @@ def configured_reader(point: PointRow) -> Stage:
     return built
 
 
-@dataclass(frozen=True)
-class _Found:
-    """What reading a record brought, before it is compared with the key."""
-
-    verdict: Verdict | None = None
-    answer: str | None = None
-    reason: str = ""
-    detail: str = ""
-    read: bool = False
+Verdicts = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
+"""What a judge said, by (point, sample, draw, words) and pass."""
 
 
 @dataclass(frozen=True)
 class Judge:
     """Reads records with one reader, which may call no model, and compares what it finds with the keys.
 
-    `scorer` is the benchmark's own way to compare, where it has one.
+    `scorer` is the benchmark's own way to compare, where it has one. `verdicts` are those of the judge whose word
+    counts: descriptions that only a judge can grade are what it says, and replies that the reader cannot read are
+    what it read in them.
     """
 
     folder: RunFolder
     reader: Stage
     scorer: Scorer | None = None
+    verdicts: Verdicts = field(default_factory=dict)
     model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
 
     def __call__(self, record: Record, row: SampleRow) -> Scored:
         """One record, scored. What the reader raises makes this record FAILED, and no other."""
-        replies = record.replies
-        found = self._find(record, row, replies)
+        replies, judged = record.replies, self._judged(record)
+        found, graded, read = self._find(record, row, replies), judged.get("vid"), judged.get("unreadable")
+        if graded and found.verdict is not Verdict.FAILED:
+            found = _by(graded)
+        scored = self._scored(record, row, found)
+        if read and scored.verdict is Verdict.UNREADABLE:
+            nothing = replace(scored, judge=read.judge, detail=scored.detail or f"{read.judge} finds no answer either")
+            scored = nothing if read.none else self._scored(record, row, _by(read))
+        marks = judged["cot"].scores if "cot" in judged else {}
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
+        return replace(scored, judged=marks, tokens_in=tokens[0], tokens_out=tokens[1])
+
+    def _judged(self, record: Record) -> Mapping[str, Judgement]:
+        """What the judge said of these very words, by pass."""
+        if not self.verdicts or record.error:
+            return {}
+        return self.verdicts.get((record.point, record.sample, record.draw, words_of(record)), {})
+
+    def _scored(self, record: Record, row: SampleRow, found: Found) -> Scored:
         if record.letters and found.answer is not None:
             found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
-        score = _judged(found, row, self.scorer)
+        score = _compared(found, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not found.reason:
             found = replace(found, reason="unread", detail=f"{found.answer!r} is no answer to this task")
-        return Scored(record.sample, record.draw, found.answer, score, found.reason, found.detail, found.read, *tokens)
+        said = found.answer, score, found.reason, found.detail, found.read
+        return Scored(record.sample, record.draw, *said, judge=found.judge)
 
-    def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
+    def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> Found:
         if record.error:
-            return _Found(Verdict.FAILED, detail=record.error)
+            return Found(Verdict.FAILED, detail=record.error)
         if record.sample_sha and record.sample_sha != row.sha:
-            return _Found(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
+            return Found(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
         letters = _letters(row)
         if letters and row.answer is not None and row.answer not in letters:
-            return _Found(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
+            return Found(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
         if record.answer is not None:
-            return _given(record.answer, letters)
-        return _unanswered(record, replies) or self._read(record, row, replies)
+            return given(record.answer, letters)
+        return unanswered(record, replies) or self._read(record, row, replies)
 
-    def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> _Found:
+    def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> Found:
         try:
             sample = row.without_pixels(self.folder.blobs, record.choices)
             if record.marks is not None:
@@ -216,39 +230,20 @@ class Judge:
             state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
             after = step("read", self.reader, state, Door(self.model, record.sample))
         except StageFailed as exc:
-            return _Found(Verdict.FAILED, detail=failure(exc.__cause__ or exc))
+            return Found(Verdict.FAILED, detail=failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            return _Found(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
+            return Found(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
         if after.answer is not None:
-            return _Found(answer=after.answer, read=True)
+            return Found(answer=after.answer, read=True)
         cut = replies[-1].finish == "length"
-        return _Found(Verdict.UNREADABLE, reason="cut_off" if cut else _reason(after.reason), detail=after.reason)
+        return Found(Verdict.UNREADABLE, reason="cut_off" if cut else reason_of(after.reason), detail=after.reason)
 
 
-def _unanswered(record: Record, replies: list[Reply]) -> _Found | None:
-    """Why there is nothing to read, or None where there is."""
-    last = replies[-1] if replies else None
-    if record.reason or last is None:
-        reason = _reason(record.reason)
-        return _Found(Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered")
-    if last.finish == "filter":
-        return _Found(Verdict.UNREADABLE, reason="filtered", detail=last.text)
-    if last.refusal:
-        return _Found(Verdict.UNREADABLE, reason="refused", detail=last.refusal)
-    if not last.text.strip():
-        return _Found(Verdict.UNREADABLE, reason="cut_off" if last.finish == "length" else "empty")
-    return None
+def _by(judgement: Judgement) -> Found:
+    return Found(answer=judgement.answer, read=True, judge=judgement.judge)
 
 
-def _given(answer: str, letters: tuple[str, ...]) -> _Found:
-    """An answer that a stage set; one beyond the choices is nobody's choice, so it is not WRONG but UNREADABLE."""
-    if letters and answer.strip() not in letters:
-        said = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
-        return _Found(Verdict.UNREADABLE, answer, "unread", said)
-    return _Found(answer=answer)
-
-
-def _judged(found: _Found, row: SampleRow, scorer: Scorer | None) -> Score:
+def _compared(found: Found, row: SampleRow, scorer: Scorer | None) -> Score:
     group = str(row.meta.get("group", ""))
     if found.verdict is not None or found.answer is None:
         return Score(found.verdict or Verdict.UNREADABLE, 0.0, group)
@@ -266,11 +261,6 @@ def _same(answer: str, key: str, letter: bool) -> bool:
     if letter:
         return answer.strip() == key
     return " ".join(answer.casefold().split()) == " ".join(key.casefold().split())
-
-
-def _reason(said: str) -> str:
-    kind = said.partition(":")[0].strip()
-    return kind if kind in REASONS else "unread"
 
 
 def _letters(row: SampleRow) -> tuple[str, ...]:

@@ -127,7 +127,7 @@ class _Pages:
         label, scored = scores.contestant, scores.draws(name)[0]
         if scored is None:
             return Answer(label, "missing", "", "not asked")
-        record = self.records.get((scores.point.id, name))
+        record = self.records.get((scores.point.recorded_as, name))
         words = record.replies[-1].text if record and record.replies else ""
         failed = scored.verdict is Verdict.FAILED
         words = scored.detail if failed else words
@@ -148,7 +148,7 @@ class _Pages:
     def _sent(self, name: str) -> dict[str, str]:
         found: dict[str, str] = {}
         for scores in self.held:
-            record = self.records.get((scores.point.id, name))
+            record = self.records.get((scores.point.recorded_as, name))
             for sha in record.pictures if record else ():
                 found.setdefault(sha, scores.contestant)
         return found

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.circular import circular_rows
+from looktwice.eval.judge_marks import mark_rows
 from looktwice.eval.labels import baseline_of
 from looktwice.eval.metrics import COLUMNS, Row, compared, floors, mean_over_tasks, measured, pooled
 from looktwice.eval.own_metrics import chance_rows, is_own, own_rows, total_rows
@@ -73,10 +74,15 @@ class Table:
         return markdown_table(self)
 
 
-def table(runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = ()) -> Table:
-    """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError."""
+def table(
+    runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = (), judge: str = ""
+) -> Table:
+    """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError.
+
+    `judge` says whose verdicts count where a run was judged: "" those of the first judge, "none" nobody's.
+    """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
-    return tabled([score_run(RunFolder(Path(path)), reader) for path in paths], by)
+    return tabled([score_run(RunFolder(Path(path)), reader, judge) for path in paths], by)
 
 
 def tabled(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
@@ -115,7 +121,9 @@ def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScor
     rival = baseline_of(scores.point, [other.point for other in points.values()])
     if rival is not None:
         rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], points[rival.id].contestant)
-    return rows + own_rows(scores, _plain(run, scores), points[rival.id] if rival is not None else None)
+    other = points[rival.id] if rival is not None else None
+    own = own_rows(scores, _plain(run, scores), other)
+    return rows + own + mark_rows(scores, _plain(run, scores), other)
 
 
 def _corrected(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
@@ -149,6 +157,7 @@ def _slices(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[
     for part, names in _parts(scores, by):
         yield from measured(scores.only(names), _plain(run, scores, part))
         yield from own_rows(scores.only(names), _plain(run, scores, part))
+        yield from mark_rows(scores.only(names), _plain(run, scores, part))
 
 
 def _parts(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, set[str]]]:
@@ -202,6 +211,7 @@ def console_table(shown: Table) -> RichTable:
         f"split: {split} | labels: {labels} | reader: {readers}\n"
         f"accuracy: right/n in percent with its 95 % interval; {counts}: {words}"
         + ("\none task: macro and micro are its accuracy" if single else "")
+        + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
     out = RichTable(
         caption=Text(caption), caption_justify="left", header_style="bold", box=box.SIMPLE, padding=(0, 0, 0, 1)
@@ -218,6 +228,17 @@ def console_table(shown: Table) -> RichTable:
             out.add_row(*(Text(cell) for cell in _console_cells(row, missing)))
         out.add_section()
     return out
+
+
+def _judge_lines(run: RunScores) -> Iterator[str]:
+    """What the judge whose verdicts count found in how many replies."""
+    entries = [entry for scores in run.points for entry in scores.all if entry.judge]
+    none = sum(entry.answer is None for entry in entries)
+    if entries:
+        yield (
+            f"judge {run.judged.counts}: read {len(entries) - none} replies, and found no answer in {none} more; its "
+            "tokens are counted apart"
+        )
 
 
 def ordered(rows: Sequence[Row]) -> list[Row]:

@@ -22,7 +22,7 @@ def between(points: Sequence[Point], gap: Mapping[str, str] | None, faults: list
     in the point's `changes`. Only points without changes of their own are looked at. What cannot be done is noted in
     `faults`.
     """
-    if not gap:
+    if not gap or not points or not {"from", "to"} <= gap.keys():  # what is missing is a fault of its own
         return []
     sides: dict[str, dict[str, Point]] = {name: {} for name in (gap["from"], gap["to"])}
     for point in points:

@@ -44,6 +44,14 @@ class Contestant(TypedDict, total=False):
     draws: Annotated[int, Field(ge=1)]
 
 
+class Published(TypedDict):
+    """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    source: str
+    accuracy: dict[str, float]
+
+
 class Study(TypedDict, total=False):
     """A whole configuration, its includes already laid below it."""
 
@@ -63,6 +71,7 @@ class Study(TypedDict, total=False):
     contestants: dict[str, Contestant | None] | None
     baseline: str | None
     gap: Gap | None
+    published: dict[str, Published] | None
 
 
 KNOWN: dict[int, type] = {1: Study, 3: Contestant, 4: Needs}
