@@ -169,7 +169,7 @@ class DoYouSeeMe:
         stem = PurePosixPath(filename).stem
         times[stem] += 1
         meta: dict[str, Any] = {"image": stem, **controls(self.subtask, cells["sweep"] or "", filename)}
-        meta |= {"subtask": self.name, "kind": self.kind, "prompt": question}
+        meta |= {"sweep": cells["sweep"] or "", "subtask": self.name, "kind": self.kind, "prompt": question}
         meta |= {"coordinates": "from 0" if zero_based else "from 1"} if self.name == "visual_spatial" else {}
         image = f"{self._folder}{stem}.png" if filename.endswith(".svg") else f"{self._folder}{filename}"
         identifier = f"{self.kind}_{self.name}_{stem}" + (f"_q{times[stem]}" if self._several else "")

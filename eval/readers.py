@@ -78,12 +78,14 @@ class Strict:
         return _found(state, None)
 
 
+_JSON = re.compile(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)', re.I)
 _MARKER = re.compile(r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^\W*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)", re.I | re.M)
 
 
 @dataclass(frozen=True)
 class Marked:
-    r"""What stands after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last \boxed{} or <answer>.
+    r"""What stands after the last "MY_ANSWER:", "Final Answer:" or "Answer:", or in the last \boxed{} or <answer>, or
+    as "answer" in JSON.
 
     With choices it is read as `Robust` does; without them it is the answer as it stands. What stands in <think> is
     not the answer, and without a mark there is none.
@@ -93,7 +95,8 @@ class Marked:
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""
-        marked: list[str] = _MARKER.findall(plain(state.reply))
+        text = plain(state.reply)
+        marked: list[str] = [value.strip('"') for value in _JSON.findall(text)] or _MARKER.findall(text)
         if not marked:
             return _read(state, Reading(None, "unread: it marks no answer"))
         said = marked[-1].strip(" \t.").strip("\"'")

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
-from looktwice.pipelines.model import Message, Model, Want
-from looktwice.pipelines.state import State
+from looktwice.pipelines.model import Message, Model, Reply, Want
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
+from looktwice.prompting.history import History
 from looktwice.prompting.layout import check_tag, tag
+from looktwice.prompting.outputs import JsonAnswer
+from looktwice.prompting.texts import Text, read_texts, said
 
-__all__ = ["Ask"]
+__all__ = ["Ask", "answer_in", "ask_alone", "changes"]
 
 Parts = tuple[str | View, ...]
+LEAST_TOKENS = 16  # no processor that we know of makes fewer of an image of usual size
+QUIET = NoModel("a reader may not call a model: it only reads what was said")
 
 
 @dataclass(frozen=True)
@@ -24,30 +32,38 @@ class Ask:
     `<image 1>`, `<image 2>` ..., and those that it does not name before the words. `attach` says which: all, those
     that the conversation does not hold yet, or none. `tags` is a text before each image, as "Image {n}:"; `{n}` is
     the number of the view in the state, counted from 1, `{source}` that of the sample's image which it shows.
-    `want` is passed to the model. `system` opens the conversation, once. Raises ValueError where there is nothing
-    to send or `<image 3>` names no view, and ModelError.
+    `want` is passed to the model; `want: {effort: high}` is how a reasoning model is told to think. `system` opens
+    the conversation, once; `history` says how earlier turns are sent again, and `output` names the stage whose JSON
+    schema the reply must follow. Raises ValueError where there is nothing to send or `<image 3>` names no view, and
+    ModelError. A note says where the server counted fewer tokens than the words and images sent must have.
     """
 
     images: Literal["before", "after", "inline", "none"] = "before"
     attach: Literal["all", "new", "none"] = "all"
     want: Want = field(default_factory=Want)
-    system: str = ""
+    system: Text = ""
     tags: str = ""
+    history: History = field(default_factory=History)
+    output: JsonAnswer | None = None
 
     def __post_init__(self) -> None:
+        read_texts(self)
         check_tag("tags", self.tags)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the turn and its reply; `state.draw` numbers the call."""
-        parts = self._parts(state)
+        parts = self.parts(state)
         if not parts:
             raise ValueError(f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image")
         messages = (*self._opened(state), Message("user", parts))
-        reply = model(messages, draw=state.draw, want=self.want)
-        return state.replace(messages=(*messages, reply.as_message()))
+        sent, notes = self.history(messages)
+        want = self.want if self.output is None else replace(self.want, schema=self.output.schema(state.sample))
+        reply = model(sent, draw=state.draw, want=want)
+        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *_uncounted(sent, reply))
 
-    def _parts(self, state: State) -> Parts:
-        held = {view.picture.sha for view in state.shown} if self.attach == "new" else set()
+    def parts(self, state: State) -> Parts:
+        """What is sent of a state: texts and views in their order."""
+        held = self._held(state) if self.attach == "new" else set()
         shown = {n: view for n, view in enumerate(state.views, 1) if not held or view.picture.sha not in held}
         if self.images == "none" or self.attach == "none":
             shown = {}
@@ -75,6 +91,41 @@ class Ask:
             return tuple(views.values())
         return tuple(p for n, view in views.items() for p in (tag(self.tags, n, view, state.sample.id), view))
 
+    def _held(self, state: State) -> set[str]:
+        """The pictures that the conversation shows if no image comes to it."""
+        sent, _ = self.history((*state.messages, Message("user", ())))
+        return {view.picture.sha for message in sent for view in message.views}
+
     def _opened(self, state: State) -> tuple[Message, ...]:
         opened = any(message.role == "system" for message in state.messages)
-        return state.messages if opened or not self.system else (Message("system", (self.system,)), *state.messages)
+        system = said(self.system)
+        return state.messages if opened or not system else (Message("system", (system,)), *state.messages)
+
+
+def ask_alone(state: State, parts: Parts, model: Model, want: Want) -> Reply:
+    """The reply to one user's turn that knows nothing of the conversation. Raises ModelError."""
+    return model((Message("user", parts),), draw=state.draw, want=want)
+
+
+def answer_in(state: State, read: Stage) -> tuple[str | None, str]:
+    """What a reader finds in the last turn of a conversation: the answer, or None and the reason."""
+    after = read(state.replace(answer=None, reason=""), QUIET)
+    return after.answer, after.reason
+
+
+def changes(answers: Sequence[str | None]) -> str:
+    """A note that says what was answered turn by turn, and how often it changed: "answers: A, B, ?; 1 change"."""
+    known = [answer for answer in answers if answer is not None]
+    flips = sum(a != b for a, b in pairwise(known))
+    shown = ", ".join("?" if answer is None else " ".join(answer.split())[:40] for answer in answers)
+    return f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
+
+
+def _uncounted(sent: Sequence[Message], reply: Reply) -> list[str]:
+    """A note where a server counted too few tokens: it may have dropped the images, or not count them."""
+    words = sum(len(message.text.split()) for message in sent)
+    images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
+    if not images or not 0 < counted < words + LEAST_TOKENS * images:
+        return []
+    what = f"{images} image{'s' if images > 1 else ''} and {words} words"
+    return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]

@@ -1,4 +1,4 @@
-"""What is said beside the images: choices, places of marks in words, the benchmark's own prompt, chains of thought."""
+"""What is said beside the images: choices and other forms of answer, places of marks, thoughts, system texts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
+from looktwice.prompting.texts import Text, filled, read_texts, said
 
-__all__ = ["ChainOfThought", "MarksAsText", "MultipleChoice", "Verbatim"]
+__all__ = ["ChainOfThought", "Letters", "MarksAsText", "MultipleChoice", "System", "Verbatim", "WholeNumber", "YesNo"]
 
 Frame = Literal["pixels", "0-1000"]
 
@@ -26,8 +27,9 @@ class MultipleChoice:
 
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}` in
     `instruction` becomes the letters in that style; an empty instruction is left out. Choices that are pictures
-    are shown after the other views, and named by their number among them. Raises ValueError where the sample has
-    no choices.
+    are shown after the other views, and named by their number among them. Another order of the choices, and all
+    orders in turn for circular evaluation, is the work of `prompting.permute.PermuteChoices` before this stage.
+    Raises ValueError where the sample has no choices.
     """
 
     label_style: str = "(A)"
@@ -121,16 +123,106 @@ class Verbatim:
 
 
 @dataclass(frozen=True)
-class ChainOfThought:
-    """Adds a sentence that asks for reasoning before the answer."""
+class YesNo:
+    """Asks for one of two words: yes or no, or with `words: [T, F]` and the like another pair.
 
-    text: str = "Look closely, think step by step, and only then give your answer."
+    `{first}` and `{second}` in `instruction` become the words.
+    """
+
+    words: tuple[str, str] = ("yes", "no")
+    instruction: Text = "Answer with {first} or {second}."
 
     asks: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        read_texts(self)
+
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with the sentence below it."""
-        return _said(state, self.text)
+        """The prompt with the instruction below it."""
+        return _said(state, filled(self.instruction, first=self.words[0], second=self.words[1]))
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """Asks for a whole number in digits."""
+
+    instruction: Text = "Answer with one whole number, in digits."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with the instruction below it."""
+        return _said(state, said(self.instruction))
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Asks for the letters that are seen, in their order, and for nothing else."""
+
+    instruction: Text = "Answer with the letters only, from left to right, as capitals."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with the instruction below it."""
+        return _said(state, said(self.instruction))
+
+
+@dataclass(frozen=True)
+class System:
+    """Opens the conversation with a system text, in place of one that is there. Stands before the stages that ask."""
+
+    text: Text
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not said(self.text).strip():
+            raise ValueError("text is what the system turn says, found nothing; drop this stage instead")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the system turn first."""
+        others = tuple(message for message in state.messages if message.role != "system")
+        return state.replace(messages=(Message("system", (said(self.text),)), *others))
+
+
+THOUGHT = {
+    "plain": "Look closely, think step by step, and only then give your answer.",
+    "steps": """Work in four steps and write down each of them.
+1. Understand: say what the question wants to know and what form its answer has.
+2. Perceive: list for each image by itself everything that it shows, down to small things, with place, colour and shape.
+3. Connect: compare what the lists have in common, thing by thing; say what stayed as it was and what did not.
+4. Conclude: answer by what you found in the steps before.""",
+}
+
+
+@dataclass(frozen=True)
+class ChainOfThought:
+    """Asks for reasoning before the answer.
+
+    `form` "plain" is one sentence, as VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
+    (understand, perceive, connect, conclude), in our words. `text` says it in yours, `{file: NAME}` word for word in
+    those of a file. With a grid on the images, the steps are those of `prompting.grid_words.GridWords`.
+    """
+
+    text: Text = ""
+    form: Literal["plain", "steps"] = "plain"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with these words below it."""
+        return _said(state, said(self.text) or THOUGHT[self.form])
 
 
 def _said(state: State, *lines: str) -> State:

@@ -19,14 +19,32 @@ from looktwice.pipelines.build import load_plugin
 DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "gallery.md"
 WORDS = {  # stages that leave the views as they are: they say, ask or read something
+    "prompting.agent.Agent",
+    "prompting.captions.CaptionThenAnswer",
     "prompting.chosen.ChosenMark",
+    "prompting.examples.FewShot",
     "prompting.grid_words.GridWords",
+    "prompting.outputs.AnswerLine",
+    "prompting.outputs.JsonAnswer",
     "prompting.permute.PermuteChoices",
+    "prompting.redraw.RedrawThenAnswer",
+    "prompting.reperceive.Reperceive",
+    "prompting.template.Template",
+    "prompting.toolkit_prompts.LmmsEvalPrompt",
+    "prompting.toolkit_prompts.OfficialPrompt",
+    "prompting.toolkit_prompts.VlmevalkitPrompt",
     "prompting.turns.Ask",
+    "prompting.verify.Verify",
+    "prompting.verify.ZoomOnClaim",
+    "prompting.votes.Vote",
     "prompting.wording.ChainOfThought",
+    "prompting.wording.Letters",
     "prompting.wording.MarksAsText",
     "prompting.wording.MultipleChoice",
+    "prompting.wording.System",
     "prompting.wording.Verbatim",
+    "prompting.wording.WholeNumber",
+    "prompting.wording.YesNo",
 }
 QUICK = ("circles", "dot-grid-extra", "zoom-each", "no-image", "encode-jpeg", "scalar-overlay")
 

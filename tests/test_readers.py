@@ -235,6 +235,8 @@ def test_strict(reply: str, answer: str | None) -> None:
         ("<think>MY_ANSWER: A</think>\n**Final Answer**: D", "D"),
         ("<answer>B</answer>", "B"),
         ("Answer: b", "B"),
+        ('```json\n{"reasoning": "A is far", "answer": "B"}\n```', "B"),
+        ('{"answer": "A"} no, {"final_answer": "(C)"}', "C"),
         ("<think>MY_ANSWER: A, no", None),
         ("MY_ANSWER: A or B", None),
         ("I choose B", None),
@@ -248,6 +250,7 @@ def test_marked(reply: str, answer: str | None) -> None:
 
 def test_a_mark_of_an_open_answer_is_followed_by_the_answer() -> None:
     assert read(Marked(), "thus\nMY_ANSWER: 'AXQ'.", ()).answer == "AXQ"
+    assert read(Marked(), '{"why": "three", "answer": 3}', ()).answer == "3"
 
 
 def test_readers_have_names() -> None:

@@ -1,0 +1,31 @@
+"""Draws one SVG from standard input as a PNG on standard output, within bounds; run as a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+__all__: list[str] = []
+
+MEMORY = 2 << 30  # bytes of address space
+SECONDS = 15
+
+
+def main() -> None:
+    """`svg_process.py WIDTH HEIGHT`: the drawing fits into this size on white."""
+    try:
+        resource = importlib.import_module("resource")
+    except ImportError:  # Windows has none; the caller's time limit holds there too
+        resource = None
+    renderer = importlib.import_module("resvg_py")
+    if resource is not None:
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+        resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    width, height = (int(side) for side in sys.argv[1:3])
+    svg = sys.stdin.buffer.read().decode()
+    sys.stdout.buffer.write(renderer.svg_to_bytes(svg_string=svg, width=width, height=height, background="white"))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""Ask, zoom on what was claimed, and ask again."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import ClassVar
+
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.cells import source_box
+from looktwice.prompting.crops import Crop
+from looktwice.prompting.history import spoken
+from looktwice.prompting.sources import Missing
+from looktwice.prompting.texts import Text, filled, read_texts
+from looktwice.prompting.tool_frames import UNITS, Frame, Shown, ToolError
+from looktwice.prompting.turns import Ask, answer_in, changes
+from looktwice.prompting.zoomed import Found, sources_of, zoomed
+
+__all__ = ["Verify", "ZoomOnClaim"]
+
+MOST = 50
+NUMBER = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
+_BOX = re.compile(rf"[\[(]{NUMBER},{NUMBER},{NUMBER},{NUMBER}[\])]")
+_IMAGE = re.compile(r"\bimage\s*#?(\d{1,3})\b", re.I)
+_LOOK = re.compile(r"^\W*LOOK\b.*", re.M)
+WHERE = """{prompt}
+
+Give your answer, and then say what it rests on: for each thing that decides it a line of its own, such as
+LOOK: image 1, [left, top, right, bottom]
+with the box around it in {unit}."""
+CHECK = """Here is what you pointed at, larger. Check if it really shows what you said, then give your final answer.
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class ZoomOnClaim:
+    """Zooms on the boxes that the model's last reply names as [left, top, right, bottom]; `crop` says how.
+
+    Lines that begin with LOOK count alone where there are any. "image 2" on the line before a box says of which view
+    it speaks, else it is the first. `frame` is the unit in which the model was told to speak: pixels of the view,
+    shares from 0 to 1, or thousandths. A box outside its view, without an area or with swapped corners is passed
+    over with a note; where none is left, `missing` says what is done.
+    """
+
+    frame: Frame = "0-1000"
+    crop: Crop = field(default_factory=lambda: Crop(upscale=768))
+    missing: Missing = "keep"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the zoomed views."""
+        regions: dict[int, list[Mark]] = {}
+        notes = []
+        claims = list(islice(_claimed(spoken(state.reply)), MOST + 1))
+        if len(claims) > MOST:
+            notes.append(f"the reply names more than {MOST} places; the first {MOST} count")
+        for image, numbers in claims[:MOST]:
+            try:
+                region = self._region(state, image, numbers)
+            except ToolError as exc:
+                notes.append(f"a claimed place was passed over: {exc}")
+                continue
+            regions.setdefault(region.image, []).append(region)
+        found = Found("place that the reply names", regions)
+        if not regions:
+            return zoomed(state, found, self.crop, self.missing, sources_of(state, None)).noted(*notes)
+        return zoomed(state, found, self.crop, self.missing, sorted(regions)).noted(*notes)
+
+    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
+        if not 1 <= image <= len(state.views):
+            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
+        view = state.views[image - 1]
+        x0, y0, x1, y1 = Shown(view, view).place(numbers, self.frame, f"image {image}")
+        seen = source_box(view, Box("", x0, y0, x1, y1))
+        if seen is None:
+            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
+        return seen
+
+
+def _claimed(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(number of the image from 1, four numbers) of every box of a reply, each once."""
+    marked = _LOOK.findall(reply)
+    seen = set()
+    for line in marked or reply.splitlines():
+        for match in _BOX.finditer(line):
+            named = _IMAGE.findall(line[: match.start()])
+            claim = (int(named[-1]) if named else 1, tuple(float(number) for number in match.groups()))
+            if claim not in seen:
+                yield claim
+            seen.add(claim)
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Asks, runs `zoom` on what the reply claims, shows what that brings and asks again, `rounds` times.
+
+    The first turn says `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom` may be any stage
+    that changes views: `ZoomOnClaim`, `prompting.zoom.ZoomOnCells` with the grid that the views have, and as control
+    arms `prompting.oracle.OracleCrop` and `RandomCrop`. It always looks at the views of the beginning; what it adds
+    to them is sent with the next turn. Where it adds nothing the question is asked again all the same, so every
+    sample makes as many calls. With a reader in `read` the record notes the answers before and after.
+    """
+
+    where: Text = WHERE
+    check: Text = CHECK
+    zoom: Stage = field(default_factory=ZoomOnClaim)
+    rounds: int = 1
+    ask: Ask = field(default_factory=Ask)
+    read: Stage | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not 1 <= self.rounds <= 100:
+            raise ValueError(f"rounds is a number from 1 to 100, found {self.rounds}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with all turns; its views are those of the beginning and every zoom that was shown."""
+        first, begun, answers = state.views, state.prompt, list[str | None]()
+        unit = UNITS[getattr(self.zoom, "frame", "pixels")]
+        state = self.ask(state.replace(prompt=filled(self.where, prompt=begun, unit=unit)), model)
+        answers.append(answer_in(state, self.read)[0] if self.read else None)
+        again = replace(self.ask, attach="new")
+        for _ in range(self.rounds):
+            after = self.zoom(state.replace(views=first, prompt=begun), model)
+            if after.ended:
+                return after
+            known = {view.picture.sha for view in state.views}
+            fresh = tuple(view for view in after.views if view.picture.sha not in known)
+            words = filled(self.check, prompt=begun, unit=unit)
+            state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
+            answers.append(answer_in(state, self.read)[0] if self.read else None)
+        return state.replace(prompt=begun).noted(*([changes(answers)] if self.read else []))
