@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.records import Record, RunFolder
 from tests.chat_server import ChatServer, chat_server
+from tests.tiny_networks import grounding_dino
+
+pytest.importorskip("transformers")  # one arm zooms by a detector of its
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 WIDE, HIGH = 240, 180
@@ -52,8 +55,9 @@ def vlm2(root: Path) -> list[str]:
         file(root / "jsonl" / part / "vanilla" / f"{name}.jsonl", json.dumps(row))
         for number in (1, 2):
             file(root / media / f"{number}.png", image(number))
-    return [f"tasks.gc_mat.path={root}",
-            "contestants.VP-zoom-o.stages.objects.detector={use: specialists.faces.FaceCascade}"]  # fmt: skip
+    detector = grounding_dino(root / "detector")  # untrained: any box will do
+    at = "contestants.VP-zoom-o.stages.objects.detector"
+    return [f"tasks.gc_mat.path={root}", f"{at}.model={detector}", f"{at}.threshold=0.0"]
 
 
 def blink(root: Path) -> list[str]:
