@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from looktwice.eval.made_jigsaw import Jigsaw
     from looktwice.eval.made_localization import Localization
     from looktwice.eval.made_sequences import Sequences
+    from looktwice.eval.near_sighted import LettersAndShapes
     from looktwice.eval.photos import Photos
     from looktwice.eval.readers import Robust
     from looktwice.eval.recorded_task import RecordedQuestions
@@ -37,6 +38,7 @@ __all__ = [
     "GeneratedDoYouSeeMe",
     "Jigsaw",
     "JointQuestions",
+    "LettersAndShapes",
     "Localization",
     "Photos",
     "RecordedQuestions",
@@ -62,6 +64,7 @@ _HOME = {
     "GeneratedDoYouSeeMe": "generated",
     "Jigsaw": "made_jigsaw",
     "JointQuestions": "dysm_joint",
+    "LettersAndShapes": "near_sighted",
     "Localization": "made_localization",
     "RecordedQuestions": "recorded_task",
     "RelativeDepth": "made_depth",

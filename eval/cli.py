@@ -1,13 +1,31 @@
-"""The command line: `looktwice check | run | score | judge | report | show | replies | merge`."""
+"""The command line: what `looktwice --help` lists, a function for each command."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
+
+from looktwice.eval.terminal import (
+    By,
+    ConfigPath,
+    Exports,
+    Judged,
+    Overrides,
+    Plugins,
+    Reader,
+    Runs,
+    faults,
+    finish,
+    left_out,
+    pair,
+    plugins_of,
+    reader_of,
+    say,
+    share,
+    shown,
+)
 
 __all__ = ["app", "main"]
 
@@ -18,20 +36,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted place.")]
-Plugins = Annotated[list[str] | None, typer.Option("--plugin", help="A package or .py file that `use:` may reach.")]
-Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
-Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader instead.")]
-Exports = Annotated[
-    list[Path] | None,
-    typer.Option(help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."),
-]
-Judged = Annotated[
-    str, typer.Option("--judge", help="Whose verdicts count: a judge's name, or none (default: the first).")
-]
-By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
-
 
 @app.command()
 def check(
@@ -41,14 +45,14 @@ def check(
     out: Annotated[Path | None, typer.Option(help="Write the views after each stage into this folder.")] = None,
 ) -> None:
     """Print all faults, then send one sample of each task through the stages with a scripted model."""
-    with _faults():
+    with faults():
         from looktwice.eval.check import checked
         from looktwice.pipelines.points import plan
 
-        found = plan(config, overrides or (), _plugins(plugin))
-        _left_out(found.left_out)
+        found = plan(config, overrides or (), plugins_of(plugin))
+        left_out(found.left_out)
         for line in checked(found, out):
-            _say(line)
+            say(line)
 
 
 @app.command()
@@ -66,31 +70,31 @@ def run(
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
 ) -> None:
     """Run every point of a configuration, go on where it was stopped, and write the report."""
-    with _faults():
+    with faults():
         from looktwice.eval.run import Options
         from looktwice.eval.study import Study
         from looktwice.pipelines.points import plan
 
-        found = plan(config, overrides or (), _plugins(plugin))
-        _left_out(found.left_out)
-        options = Options(workers, limit, _share(shard), keep_failed)
+        found = plan(config, overrides or (), plugins_of(plugin))
+        left_out(found.left_out)
+        options = Options(workers, limit, share(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
-        _finish([outcome.folder], found)
-        _say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
+        finish([outcome.folder], found)
+        say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
         if outcome.stopped:
             raise typer.Exit(130)
         if outcome.failed:
-            _say(f"{outcome.failed} samples FAILED; the report says why, and the same command asks them again")
+            say(f"{outcome.failed} samples FAILED; the report says why, and the same command asks them again")
             raise typer.Exit(1)
 
 
 @app.command()
 def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
     """Read and score runs again; no model is called."""
-    with _faults():
+    with faults():
         from looktwice.eval.table import table
 
-        _shown(table(runs, _reader(reader), by or (), judge))
+        shown(table(runs, reader_of(reader), by or (), judge))
 
 
 @app.command()
@@ -108,20 +112,20 @@ def judge(
     plugin: Plugins = None,
 ) -> None:
     """Ask a model about replies that no rule can read or grade; scores and reports then use what it said."""
-    with _faults():
+    with faults():
         from looktwice.eval.judge import Judging
         from looktwice.eval.judge_model import judge_model
 
-        found = judge_model(run, model, config, overrides or (), _plugins(plugin))
-        columns = dict(_pair(text) for text in column or ())
-        judging = Judging(run, model, found, only or (), _reader(reader), columns, workers, cache, only_cached)
+        found = judge_model(run, model, config, overrides or (), plugins_of(plugin))
+        columns = dict(pair(text) for text in column or ())
+        judging = Judging(run, model, found, only or (), reader_of(reader), columns, workers, cache, only_cached)
         try:
-            failed = judging(_say)
+            failed = judging(say)
         except KeyboardInterrupt:
-            _say("stopped; what was judged is kept, and the same command goes on")
+            say("stopped; what was judged is kept, and the same command goes on")
             raise typer.Exit(130) from None
         if failed:
-            _say(f"{failed} replies could not be judged; the same command asks for them again")
+            say(f"{failed} replies could not be judged; the same command asks for them again")
             raise typer.Exit(1)
 
 
@@ -134,11 +138,11 @@ def report(
     judge: Judged = "",
 ) -> None:
     """Write report.html, report.md and report.csv of one or several runs."""
-    with _faults():
+    with faults():
         from looktwice.eval.report import write_report
 
         where = out or runs[0]
-        _say(f"report: {write_report(runs, where, _reader(reader), by or (), judge=judge)}")
+        say(f"report: {write_report(runs, where, reader_of(reader), by or (), judge=judge)}")
 
 
 @app.command()
@@ -149,11 +153,11 @@ def show(
     plugin: Plugins = None,
 ) -> None:
     """Show one sample: the views after each stage, the words, the reply, for every contestant."""
-    with _faults():
+    with faults():
         from looktwice.eval.show import shown
 
-        for line in shown(run, sample, out, _plugins(plugin)):
-            _say(line)
+        for line in shown(run, sample, out, plugins_of(plugin)):
+            say(line)
 
 
 @app.command()
@@ -168,11 +172,11 @@ def replies(
     export: Exports = None,
 ) -> None:
     """Score recorded replies: by their recorded labels, or read again."""
-    with _faults():
+    with faults():
         from looktwice.eval.replies import replies_lines
 
         for line in replies_lines(files, reader, key, disagreements, export or ()):
-            _say(line)
+            say(line)
 
 
 @app.command()
@@ -182,97 +186,51 @@ def make(
     split: Annotated[str, typer.Option(help="The first word of the questions' names.")] = "val", plugin: Plugins = None,
 ) -> None:  # fmt: skip
     """Make questions of your own files; each task is saved as a folder task and as BLINK's parquet."""
-    with _faults():
+    with faults():
         from looktwice.eval.make import made
 
-        for line in made(config, overrides or (), _plugins(plugin), out, split):
-            _say(line)
+        for line in made(config, overrides or (), plugins_of(plugin), out, split):
+            say(line)
 
 
 @app.command()
 def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
     """Put the shards of one run together."""
-    with _faults():
+    with faults():
         from looktwice.eval.merge import merged
 
-        _say(merged(runs, out))
+        say(merged(runs, out))
+
+
+@app.command()
+def replay(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], plugin: Plugins = None) -> None:
+    """Go through a whole run again with its recorded replies and no model, and compare it bit for bit."""
+    with faults():
+        from looktwice.eval.replayed import replay_lines, replayed
+
+        found = replayed(run, plugins_of(plugin))
+        for line in replay_lines(found):
+            say(line)
+        if not found.done:
+            raise typer.Exit(1)
+
+
+@app.command()
+def trajectories(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    out: Annotated[Path, typer.Option(help="The JSONL file; images are put beside it.")],
+    only: Annotated[list[str] | None, typer.Option(help="Keep these verdicts, such as right.")] = None,
+    whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
+    reader: Reader = None,
+) -> None:
+    """Write the conversations of a run, tools and images included, as JSONL for fine-tuning."""
+    with faults():
+        from looktwice.eval.trajectories import trajectory_lines
+
+        for line in trajectory_lines(run, out, only or (), reader_of(reader), whole):
+            say(line)
 
 
 def main() -> None:
     """The entry point of the command `looktwice`."""
     app()
-
-
-def _finish(runs: list[Path], plan: Any) -> None:
-    """The table on the terminal, and where the report lies."""
-    from looktwice.eval.records import RunFolder
-    from looktwice.eval.report import write_report
-    from looktwice.eval.show import images_of
-    from looktwice.eval.table import table
-
-    _shown(table(runs))
-    for line in (line for path in runs for line in RunFolder(path).unasked):
-        _say(line)
-    _say(f"report: {write_report(runs, runs[0], images=images_of(plan))}")
-
-
-def _shown(scored: Any) -> None:
-    """The table on the terminal, and what each factor is worth where the configuration asks for it."""
-    from rich.console import Console
-
-    from looktwice.eval.gap import gap_grid
-    from looktwice.eval.table import console_table
-
-    console, gap = Console(), gap_grid(scored)
-    console.print(console_table(scored))
-    if gap.rows:
-        console.print(gap.console("why the numbers differ", blocks=2))
-
-
-def _share(text: str) -> tuple[int, int]:
-    number, _, shards = text.partition("/")
-    if not (number.isdigit() and shards.isdigit() and 1 <= int(number) <= int(shards)):
-        raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
-    return int(number), int(shards)
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise typer.BadParameter(f"--column {text}: expected clues=COLUMN or truth=COLUMN")
-    return name, value
-
-
-def _left_out(contestants: Any) -> None:
-    for name, why in contestants.items():
-        _say(f"left out: {name} ({why})")
-
-
-def _say(text: object) -> None:
-    typer.echo(str(text))
-
-
-def _plugins(names: list[str] | None) -> list[str]:
-    from looktwice.pipelines.build import load_plugin
-
-    return [load_plugin(name) for name in names or ()]
-
-
-def _reader(name: str | None) -> Any:
-    from looktwice.eval.readers import reader
-
-    return reader(name) if name else None
-
-
-@contextmanager
-def _faults() -> Iterator[None]:
-    """A fault of the input is its message and exit code 2; a fault of ours keeps its traceback."""
-    try:
-        yield
-    except (ValueError, OSError) as exc:
-        from looktwice.eval.faults import INPUT_FAULTS
-
-        if not isinstance(exc, INPUT_FAULTS):
-            raise
-        typer.echo(str(exc), err=True)
-        raise typer.Exit(2) from None

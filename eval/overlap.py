@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from looktwice.eval.printed import Grid
 from looktwice.eval.score import PointScores, RunScores, Verdict
 
-__all__ = ["Mistakes", "mistakes", "overlap"]
+__all__ = ["Mistakes", "mistakes", "overlap", "right"]
 
 MOST = 12  # contestants that one table still shows well
 
@@ -39,13 +39,14 @@ def mistakes(run: RunScores) -> dict[str, Mistakes]:
     asked: dict[str, set[tuple[str, str]]] = defaultdict(set)
     wrong: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for scores in run.points:
-        found = _right(scores)
+        found = right(scores)
         asked[scores.contestant] |= {(scores.point.task_id, name) for name in found}
-        wrong[scores.contestant] |= {(scores.point.task_id, name) for name, right in found.items() if not right}
+        wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in found.items() if not hit}
     return {name: Mistakes(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
 
 
-def _right(scores: PointScores) -> Mapping[str, bool]:
+def right(scores: PointScores) -> Mapping[str, bool]:
+    """Whether the first draw of each keyed sample is right; samples that FAILED or are missing are not in it."""
     firsts = {name: scores.draws(name)[0] for name, row in scores.samples.items() if row.answer is not None}
     return {
         name: first.verdict is Verdict.RIGHT

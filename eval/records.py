@@ -89,12 +89,13 @@ class Record:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A line of samples.jsonl: a sample's words, marks and hashes, and its key, which scoring alone reads."""
+    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which scoring alone reads."""
 
     task: str
     sha: str
     answer: str | None
     sample: Mapping[str, Any]
+    truth: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

@@ -18,6 +18,7 @@ from looktwice.eval.printed import Grid, failures, overview, own_grid, reasons, 
 from looktwice.eval.score import RunScores
 from looktwice.eval.sheets import Images, sheets
 from looktwice.eval.spread import spread
+from looktwice.eval.steps import length_grid, looks_grid, steps
 from looktwice.eval.table import Table, ordered, table
 from looktwice.pipelines.state import Stage
 
@@ -40,6 +41,10 @@ METHOD = (
     "corrected; `together` is what the factors do jointly beyond the sum of their shares.",
     "Mistakes in common: what is not right for both, and its share of the line's own mistakes; unreadable counts as a "
     "mistake, failed as not asked.",
+    "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe; found, "
+    "to right and to wrong count looks after which the answer was right where there was none, right where it was "
+    "wrong, and wrong where it was right. Tokens per gained point are tokens per sample more than the baseline's for each "
+    "hundredth of accuracy gained over it; without a baseline, over the first answer.",
     "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "
     "leaves without a verdict stays unreadable. Its tokens are no part of the contestants'.",
     "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "
@@ -51,6 +56,8 @@ METHOD = (
 TABLES = (
     ("Why the numbers differ", "gap"),
     ("The benchmark's own metrics", "own"),
+    ("What looks were worth", "looks"),
+    ("Accuracy by turns that looked", "lengths"),
     ("Spread over variants", "spread"),
     ("Mistakes in common", "overlap"),
     ("Slices", "slices"),
@@ -109,6 +116,7 @@ def write_report(
 
 def _context(scored: Table) -> dict[str, Any]:
     drawn = curves(scored.scores, scored.rows)
+    looked = [point for run in scored.scores for point in steps(run)]
     tasks = {row.task for row in scored.rows if row.name and row.metric == "accuracy"}
     several = len(tasks) > 1  # of one task, the overview has them
     means = [row for row in scored.rows if several and not row.name and not row.slice]
@@ -119,6 +127,8 @@ def _context(scored: Table) -> dict[str, Any]:
         "sections": _sections(scored, drawn),
         "gap": gap_grid(scored),
         "own": own_grid(scored.rows),
+        "looks": looks_grid(looked),
+        "lengths": length_grid(looked),
         "spread": spread(scored),
         "overlap": overlap(scored.scores),
         "slices": task_grid([row for row in scored.rows if row.slice], full=True),

@@ -175,7 +175,7 @@ class Run:
         for item in self.items(points[0].task):
             if self.drain.is_set() or self.stop.is_set() or self.trouble:
                 return
-            row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict())
+            row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
             old = known.get((row.task, row.id))
             if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 ground.writer.sample(row)

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from looktwice.eval.pages import page, words
 from looktwice.eval.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.replayed import AsRecorded, models_of
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.build import Binder, ConfigError, Scope
-from looktwice.pipelines.model import Reply
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.pipeline import Door, NoModel, StageFailed, step
+from looktwice.pipelines.pipeline import Door, StageFailed, step
 from looktwice.pipelines.points import Plan
-from looktwice.pipelines.replay import ReplayCalls, request_digest
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
@@ -72,7 +68,10 @@ def _again(
     stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
     if None in stages.values():
         raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
-    door = Door(_replayed(folder, record), sample.id)
+    models = models_of(folder, record)
+    door = Door(
+        models[""], sample.id, around=lambda model: models.get(model.identity) or AsRecorded({}, model.identity)
+    )
     state = State.start(sample, point.seed, record.draw)
     for slot, stage in stages.items():
         if state.ended:
@@ -91,15 +90,6 @@ def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) 
     except TaskError:
         found = None
     return found if found is not None and found.sha == row.sha else row.without_pixels(folder.blobs)
-
-
-def _replayed(folder: RunFolder, record: Record) -> Any:
-    replies: dict[str, list[Reply]] = defaultdict(list)
-    for call in record.calls:
-        if call.get("reply"):
-            sent = [json.loads(folder.blobs.get(sha)) for sha in call["messages"]]
-            replies[request_digest(sent, call["draw"], call.get("want", {}))].append(Reply.from_dict(call["reply"]))
-    return ReplayCalls(replies) if replies else NoModel("the record holds no reply to this call")
 
 
 def _label(point: PointRow, record: Record) -> str:

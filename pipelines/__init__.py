@@ -2,8 +2,10 @@
 
 from looktwice.pipelines.build import ConfigError
 from looktwice.pipelines.chat_api import ChatAPI
+from looktwice.pipelines.local_vlm import LocalVLM
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import Message, Model, Reply, Want
+from looktwice.pipelines.near_sighted import NearSighted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.replay import Replay
@@ -17,9 +19,11 @@ __all__ = [
     "ChatAPI",
     "ConfigError",
     "Item",
+    "LocalVLM",
     "Mask",
     "Message",
     "Model",
+    "NearSighted",
     "Picture",
     "Pipeline",
     "Point",

@@ -141,9 +141,9 @@ class Expansion:
         return tasks
 
     def _chosen(self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str) -> list[str]:
-        only = overlay.get("only")
+        only, dropped = overlay.get("only"), self.config.get("tasks") or {}
         for name in only or ():
-            if name not in tasks:
+            if name not in tasks and name not in dropped:
                 self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{_near(name, tasks)}"])
         return [task for task in tasks if only is None or task in only]
 

@@ -30,7 +30,8 @@ class Findings:
     def get(self, key: str, kind: type[Found]) -> Found | None:
         """What is kept under a key, as a `kind`; None where nothing is."""
         try:
-            with np.load(self._path(key), allow_pickle=False) as arrays:
+            data = self._path(key).read_bytes()  # numpy leaves a damaged file open where it opens it itself
+            with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
                 return kind(*(_plain(arrays[f.name]) for f in fields(kind)))  # type: ignore[arg-type]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None

@@ -32,8 +32,8 @@ class Look:
 
     number: int
     call: int
-    tool: str
-    outcome: Outcome
+    tool: str = ""
+    outcome: Outcome = "refused"
     arguments: Any = field(default_factory=dict)
     images: tuple[int, ...] = ()
     regions: tuple[tuple[float, ...], ...] = ()
@@ -93,7 +93,10 @@ def _read(word: str, kind: type[Note], note: str) -> Note | None:
     except ValueError:
         return None
     known = {f.name for f in fields(kind)}
-    return kind(**{name: _tupled(value) for name, value in data.items() if name in known})
+    try:
+        return kind(**{name: _tupled(value) for name, value in data.items() if name in known})
+    except TypeError:  # a sentence of somebody else that begins like one of ours
+        return None
 
 
 def _tupled(value: Any) -> Any:

@@ -63,10 +63,11 @@ class NearSighted:
     """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes that it is sent.
 
     It finds the colour at any size, but reads letters and tells shapes apart only where they are at least `min_height`
-    pixels high in the image as it was sent. Else it calls `tool` on the part of the image around them, with `window`
-    of its width and height, in the frame `coordinates`, a tenth less for every image in which the colour was not to be
-    seen; where it may not, it says that it cannot tell. Tools are asked for as they are offered: by function calls, in <tool_call> tags, or as lines `CALL name {...}`. It counts a token
-    for every 28 x 28 pixels and every four characters.
+    pixels high in the image as it was sent. Else it calls `tool` on the part of the image around them, with `window` of
+    its width and height (a tenth less for every image in which the colour was not to be seen), in the frame
+    `coordinates`; where it may not, it says that it cannot tell. Tools are asked for as they are offered: by function
+    calls, in <tool_call> tags, or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every
+    four characters.
 
     Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
     """
@@ -100,26 +101,24 @@ class NearSighted:
     def _reply(self, messages: Messages, want: Want) -> tuple[str, tuple[ToolCall, ...]]:
         words = "\n".join(message.text for message in messages if message.role == "user")
         asked = [*LETTER.finditer(words), *COUNT.finditer(words)]
-        color = asked[-1][1] if asked else ""
-        if color not in HUES:
+        if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
-        several = asked[-1].re is COUNT
-        seen = [
-            sight for number, view in _images(messages) if (sight := _seen(number, view, color, several)) is not None
-        ]
-        seen = [sight for sight in seen if sight.whole] or seen[:1]
+        color, several = asked[-1][1], asked[-1].re is COUNT
+        images = [_seen(number, view, color, several) for number, view in _images(messages)]
+        seen = [sight for sight in images if sight is not None]
         if not seen:
             return f"I see nothing {color}.", ()
-        best = max(seen, key=lambda sight: sight.height)
+        best = max(seen, key=lambda sight: (sight.whole, sight.height))
         if best.height >= self.min_height:
             found = str(_count(best, asked[-1][2])) if several else _read(best)
             return f"In image {best.number} it is large enough for me.\nANSWER: {found}", ()
         small = f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small for me."
-        return self._call(small, self._around(best, window), best, messages, want)
+        window = self.window * 0.9 ** (len(images) - len(seen))
+        arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
+        return self._call(small, arguments, messages, want)
 
-    def _call(self, small: str, sight: Sight, messages: Messages, want: Want) -> tuple[str, tuple[ToolCall, ...]]:
+    def _call(self, small: str, arguments: str, messages: Messages, want: Want) -> tuple[str, tuple[ToolCall, ...]]:
         """The call in the form in which tools are offered."""
-        arguments = json.dumps({"image": sight.number, "box": self._around(sight)})
         opened = "\n".join(message.text for message in messages if message.role == "system")
         if want.tools is not None and any(tool.name == self.tool for tool in want.tools):
             return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
@@ -131,12 +130,12 @@ class NearSighted:
                 return f"{small}\nCALL {self.tool} {arguments}", ()
         return f"{small} I cannot tell.", ()
 
-    def _around(self, sight: Sight) -> list[float]:
+    def _around(self, sight: Sight, window: float) -> list[float]:
         """The part of the image around what is seen, not smaller than that itself with a rim, pushed into the image."""
         edges: list[float] = [0, 0, 0, 0]
         for axis, side in enumerate(sight.size):
             first, last = sight.box[axis], sight.box[axis + 2]
-            length = min(side, max(self.window * side, 1.3 * (last - first)))
+            length = min(side, max(window * side, 1.3 * (last - first)))
             low = min(max(0.0, (first + last - length) / 2), side - length)
             per = {"pixels": 1.0, "0-1": 1 / side, "0-1000": 1000 / side}[self.coordinates]
             digits = 4 if self.coordinates == "0-1" else 0

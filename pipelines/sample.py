@@ -59,10 +59,15 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """A sample and its key; `answer` is None where the key is hidden, as in a test split."""
+    """A sample and its key; `answer` is None where the key is hidden, as in a test split.
+
+    `truth` holds what else is known of the scene and would give the answer away, as plain JSON values. Like the
+    answer it stands in samples.jsonl alone, out of the stages' reach.
+    """
 
     sample: Sample
     answer: str | None
+    truth: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _sha(picture: Picture) -> str:

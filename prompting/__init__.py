@@ -1,5 +1,6 @@
 """What is drawn, cropped, said and asked: the stages between a sample and a model's reply."""
 
+from looktwice.prompting.agent import Agent
 from looktwice.prompting.axes import Axes
 from looktwice.prompting.captions import CaptionThenAnswer
 from looktwice.prompting.chosen import ChosenMark
@@ -50,6 +51,7 @@ from looktwice.prompting.wording import (
 from looktwice.prompting.zoom import ZoomOnCells, ZoomOnDetections, ZoomOnMarks
 
 __all__ = [
+    "Agent",
     "AnswerLine",
     "Arrows",
     "Ask",

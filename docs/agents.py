@@ -1,0 +1,242 @@
+"""Makes docs/agents.md: how an agent is written, one sample's trace with its pictures, and what a run of it shows.
+
+python docs/agents.py [PAGE.md]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from PIL import Image
+from rich.console import Console
+
+from looktwice.eval.records import RunFolder
+from looktwice.eval.run import Options
+from looktwice.eval.score import score_run
+from looktwice.eval.steps import looks_grid, steps
+from looktwice.eval.study import Study
+from looktwice.pipelines.looks import looks_in
+from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.points import Plan, Point, plan
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting import tool_controls, tool_looks, tool_stages
+from looktwice.prompting.tool_calls import Native, Plain, Tagged
+
+HERE = Path(__file__).resolve().parent
+CONFIG = HERE.parent / "configs" / "agent_near_sighted.yaml"
+SAMPLE = "count_0011"
+HEAD = """\
+# Agents: a model that looks again
+
+`prompting.agent.Agent` is a stage like any other: it shows the views, says the prompt, runs the tools that the model
+asks for, and ends with an answer or at a bound. The tools are the stages of this framework, applied to one of the
+images that the model was shown; what they bring is a new image with the next number. `python docs/agents.py` makes
+this page and its pictures anew.
+"""
+TOOLS = """\
+## Tools
+
+Tools stand in a mapping, and the model calls them by the names that they have there, so an override reaches one tool,
+another `use` puts a control in its place without the model's knowing, and `null` drops it.
+
+| tool | what it shows or says |
+| --- | --- |
+"""
+EVERY = """\
+use: prompting.agent.Agent
+reader: {use: eval.readers.Robust}
+coordinates: 0-1000
+tools:
+  zoom: {use: prompting.tool_looks.Zoom}
+  magnify: {use: prompting.tool_looks.Magnify}
+  mark: {use: prompting.tool_looks.DrawPoint}
+  grid: {use: prompting.tool_looks.ShowGrid, grid: {use: prompting.grids.RuledGrid, rows: 3, columns: 3}}
+  measure: {use: prompting.tool_looks.Measure}
+  faces: {use: prompting.tool_stages.ZoomOnFaces, detector: {use: specialists.faces.FaceCascade}}
+  segment: {use: prompting.tool_stages.ShowSegments, segmenter: {use: specialists.superpixels.Felzenszwalb}}
+  match: {use: prompting.tool_stages.ShowMatches, matcher: {use: specialists.sift.SIFT}}
+  depth: {use: prompting.tool_stages.ShowDepth, depth: {use: specialists.sgbm.SGBM}}
+  undo: {use: prompting.tool_looks.Undo}
+  answer: {use: prompting.tool_looks.Answer}
+"""
+OWN = """
+A tool of your own is one small frozen dataclass in a file of your own, named by `--plugin FILE.py`: a `description`,
+the `arguments` as a pydantic model, and `__call__(state, arguments) -> ToolResult`. `prompting/tools.py` begins with
+one.
+
+Places are told in `coordinates`: `pixels`, `0-1` or `0-1000`, of the image as the model was shown it. `fit` sizes
+every image before it is sent, and tools cut from the whole one, so that a zoom shows what the smaller image had lost.
+"""
+FORMS = """\
+## How tools are asked for
+
+`protocol` is one of three; arguments are read as JSON, checked by pydantic and never evaluated, and nothing but the
+reply itself can call a tool: not the question, not the words of a tool, not what is written in an image.
+"""
+BOUNDS = """\
+## What bounds it
+
+`bounds` holds `steps` (replies that ask for tools), `calls` (of one reply), `images` and `megapixels` (that looks
+bring), `tokens` and `seconds` (of the model's calls). At a bound the model is told so, offered no tool, and what it
+then says is its answer. A malformed call (no such tool, arguments that do not fit, a box outside the image, swapped
+corners, NaN) is answered with what is wrong with it; after `corrections` of them in a row the sample is abstained on,
+with the reason in the record. What a tool cannot do is told to the model. The same call is not run twice.
+"""
+TRACE = """\
+## One sample, step by step
+
+The model here is `pipelines.near_sighted.NearSighted`. It decodes the very bytes that it is sent and reads letters
+only where they are 20 pixels high or more, and it says nothing about language models: it is there so that one knows
+what looking again must be worth. The image has 1200 x 900 pixels, and 480 of them at its longest side are sent.
+
+```yaml
+{stages}
+```
+"""
+AFTER = """\
+Every look is a note in the record, from which the metrics are computed:
+
+```
+{notes}
+```
+
+**Controls.** The same first call, answered by the placebo (`prompting.tool_controls.RandomZoom`: a crop of the same
+size elsewhere) and by the oracle (`prompting.tool_controls.TrueZoom`: the marked region, whatever was asked for). To
+the model both look like `zoom`.
+
+{controls}
+"""
+RUN = """\
+## What a run of it shows
+
+`looktwice run configs/agent_near_sighted.yaml` asks 60 such questions with up to three looks. It is an integration
+test of the whole loop: accuracy must rise with the looks that are allowed, the placebo must not raise it, and the
+oracle bounds it. Costs are in the model's own tokens, one for 28 x 28 pixels or four characters; the price is in
+tokens per question for each point of accuracy gained over one glance without tools.
+
+{table}
+
+*First answer* is what the model said before it looked, *found by a look* how often the answer was right after a look
+where there had been none, *to right* and *to wrong* how often a look turned a wrong answer right and a right one
+wrong. A model that says nothing before it looks can be asked with `probe: What would you answer now?`, at one more
+call a look.
+
+`looktwice replay RUN` goes through every record again with the recorded replies and no model, and compares what comes
+out bit for bit. `looktwice trajectories RUN --out FILE.jsonl` writes the conversations with their images and tools,
+as chat templates take them, for fine-tuning.
+"""
+
+
+def points(found: Plan) -> dict[str, Point]:
+    """The point of each contestant that may look three times."""
+    return {p.contestant: p for p in found.points if p.changes.get("stages.agent.bounds.steps") == 3}
+
+
+def sample_of(point: Point) -> Sample:
+    """The sample of the trace."""
+    return next(item.sample for item in point.task if item.sample.id == SAMPLE)
+
+
+def traced(point: Point) -> State:
+    """The sample through the stages."""
+    return Pipeline(point.stages)(State.start(sample_of(point)), point.model)
+
+
+def turns(state: State, folder: Path) -> Iterator[str]:
+    """The conversation as Markdown; every image is written into `folder` once."""
+    for message in state.messages:
+        said = "\n\n".join(_part(part, state, folder) for part in message.parts if part)
+        calls = "".join(f"\n\n```json\n{call.name} {call.arguments}\n```" for call in message.tool_calls)
+        yield f"**{message.role}**\n\n{said}{calls}\n"
+
+
+def _part(part: str | View, state: State, folder: Path) -> str:
+    if isinstance(part, str):
+        return "\n".join(f"> {line}" for line in part.splitlines())
+    number = next(n for n, view in enumerate(state.views, 1) if view is part)
+    return picture(part, f"image-{number}", f"image {number}", folder)
+
+
+def picture(view: View, name: str, title: str, folder: Path) -> str:
+    """Write a view as it was sent; gives its Markdown."""
+    Image.fromarray(view.pixels).save(folder / f"{name}.webp", "WEBP", lossless=True, method=6)
+    return f"![{title}, {view.size[0]} x {view.size[1]} pixels]({folder.name}/{name}.webp)"
+
+
+def controls(found: dict[str, Point], folder: Path) -> str:
+    """What placebo and oracle show at the first call."""
+    lines = []
+    for name in ("placebo", "oracle"):
+        view = traced(found[name]).views[1]
+        lines.append(f"{name}:\n\n{picture(view, name, name, folder)}")
+    return "\n\n".join(lines)
+
+
+def tools() -> str:
+    """A line for each tool, in its own words."""
+    lines = []
+    for module in (tool_looks, tool_stages, tool_controls):
+        for name in module.__all__:
+            told = (getattr(module, name).__doc__ or "").strip().splitlines()[0]
+            lines.append(f"| `prompting.{module.__name__.rpartition('.')[2]}.{name}` | {told} |")
+    example = f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
+    return TOOLS + "\n".join(lines) + "\n" + example + OWN
+
+
+def forms() -> str:
+    """A call in each of the three forms."""
+    call = 'zoom", "arguments": {"image": 1, "box": [114, 144, 330, 306]}}'
+    shown = {
+        Native: "(a function call of the server, with a JSON schema)",
+        Tagged: f'<tool_call>{{"name": "{call}</tool_call>',
+        Plain: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
+    }
+    parts = [
+        f"`prompting.tool_calls.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
+        for form, words in shown.items()
+    ]
+    return FORMS + "\n" + "\n".join(parts)
+
+
+def trace(folder: Path) -> str:
+    """The worked trace."""
+    found = points(plan(CONFIG))
+    state = traced(found["zoom"])
+    stages: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["stages"]
+    shown = yaml.safe_dump({"stages": stages}, sort_keys=False, default_flow_style=None, width=110).strip()
+    notes = "\n".join(look.note for look in looks_in(state.notes))
+    after = AFTER.format(notes=notes, controls=controls(found, folder))
+    return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
+
+
+def table() -> str:
+    """The run of the configuration, as the report shows its looks."""
+    with tempfile.TemporaryDirectory() as out:
+        asked = plan(CONFIG)
+        kept = replace(asked, points=tuple(p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0))
+        outcome = Study(kept, Path(out), Options(workers=2), console=Console(quiet=True))()
+        return looks_grid(steps(score_run(RunFolder(outcome.folder)))).markdown
+
+
+def write(page: Path) -> None:
+    """Writes the page, and its pictures into the folder beside it that has the page's name; old ones are removed."""
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.webp"):
+        old.unlink()
+    parts = [HEAD, trace(folder), RUN.format(table=table()), tools(), forms(), BOUNDS]
+    page.write_text("\n".join(parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        sys.exit("python docs/agents.py [PAGE.md]")
+    write(Path(sys.argv[1]) if len(sys.argv) == 2 else HERE / "agents.md")

@@ -1,0 +1,203 @@
+"""Writes the page of generated Do You See Me images, `docs/dysm.md` and its pictures: `python docs/dysm.py`.
+
+`python docs/dysm.py --official data/dysm FOLDER` writes FOLDER/index.html instead: the published samples in a copy of
+the benchmark, each beside ours at the same levels. It holds others' images, so it belongs into none of our folders.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import yaml
+from PIL import Image
+
+from looktwice.eval.dysm import DoYouSeeMe
+from looktwice.eval.dysm_subtasks import SUBTASKS
+from looktwice.eval.generated import GeneratedDoYouSeeMe
+from looktwice.pipelines.build import build
+from looktwice.pipelines.picture import Picture, Pixels
+
+HERE = Path(__file__).resolve().parent
+TABLE = HERE / "dysm.yaml"
+WIDEST = 640  # pixels of a picture on the page
+COUNTED = 300  # questions behind a share in the table of shortcuts
+HEAD = """\
+# Do You See Me, generated
+
+`eval.generated.GeneratedDoYouSeeMe` makes the benchmark's seven 2D subtasks, and the two studies of its Appendix O,
+from our own code: seeded, without end, at the paper's control parameters or any other.
+
+    tasks:
+      shapes:
+        use: eval.generated.GeneratedDoYouSeeMe
+        name: shape_discrimination
+        n: 200
+        seed: 0
+        controls: {num_shapes: [2, 5], max_instances: 20}
+
+What `controls` does not name has the paper's levels, and every combination of levels comes equally often. Canvases,
+questions and the names of the parameters are those of the official files, so `accuracy_along` and the Kruskal-Wallis
+tests read alike. Where the authors' images have a flaw ours do not, unless `official: true` asks for it.
+
+The truth of a picture, every shape with its place, is in each item's `truth` (and `task.scene(number)` gives it again
+for any question), beside the key and away from all stages. `marks: true` puts shapes, letters, cells or options into
+the sample as boxes, for oracles and studies of zooming; a stage that counts them then knows what it should see.
+
+What is worth most without looking, in 300 questions at the paper's levels. The official column is close to the majority
+of the published files, 17.92, 87.75 and 40.69 %:
+
+"""
+FOOT = """
+## Beside the published samples
+
+The published images are not ours to copy. With them in `data/dysm`,
+
+    python docs/dysm.py --official data/dysm /tmp/dysm
+
+writes a page with each of them beside two of ours at the same levels, with and without the authors' flaws.
+
+`python docs/dysm.py` makes this page and its pictures anew from `docs/dysm.yaml`, so change that table and not this
+page.
+"""
+STYLE = (
+    "body{font:15px sans-serif;margin:2em;background:#eee;color:#222}table{border-spacing:12px}td{vertical-align:top;"
+    "max-width:31vw}img{max-width:100%;max-height:70vh;border:1px solid #999;background:#fff}h2{margin-top:2em}"
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A task as text, and the numbers of its questions that are shown."""
+
+    task: str
+    shows: tuple[int, ...]
+
+    @property
+    def built(self) -> GeneratedDoYouSeeMe:
+        """The task."""
+        made = build(yaml.safe_load(self.task))
+        return replace(made, n=max(self.shows) + 1)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The entries of a subtask under a heading."""
+
+    heading: str
+    says: str
+    entries: tuple[Entry, ...]
+
+
+def groups(table: Path = TABLE) -> tuple[Group, ...]:
+    """The page's table."""
+    rows = yaml.safe_load(table.read_text(encoding="utf-8"))
+    return tuple(
+        Group(row["heading"], row["says"], tuple(Entry(e["task"], tuple(e["shows"])) for e in row["entries"]))
+        for row in rows
+    )
+
+
+def written(entry: Entry, name: str, folder: Path) -> str:
+    """The Markdown of an entry; its pictures, named after `name`, are written into `folder`."""
+    items = [item for number, item in enumerate(entry.built) if number in entry.shows]
+    parts = []
+    for place, item in enumerate(items, 1):
+        file = f"{name}-{place}.webp"
+        Image.fromarray(_shown(item.sample.images[0].pixels)).save(folder / file, "WEBP", lossless=True, method=6)
+        levels = ", ".join(f"{control} {item.sample.meta[control]}" for control in entry.built.levels)
+        parts.append(
+            f"![{name}, {place}]({folder.name}/{file})\n\n*{item.sample.question}* **{item.answer}** ({levels})\n"
+        )
+    return "\n".join([*parts, f"```yaml\n{entry.task}\n```\n"])
+
+
+def _shown(pixels: Pixels) -> Pixels:
+    height, width = pixels.shape[:2]
+    if width <= WIDEST:
+        return pixels
+    size = WIDEST, round(height * WIDEST / width)
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def shortcuts() -> Iterator[str]:
+    """A table of the most frequent answers, ours and official."""
+    yield "| subtask | ours | official |\n|---|---|---|"
+    for name in SUBTASKS["2D"]:
+        if SUBTASKS["2D"][name].form == "integer":
+            cells = (_most(GeneratedDoYouSeeMe(name, official=official)) for official in (False, True))
+            yield f"| {name} | {' | '.join(cells)} |"
+
+
+def _most(task: GeneratedDoYouSeeMe) -> str:
+    ((answer, times),) = Counter(task.scene(number).answer for number in range(COUNTED)).most_common(1)
+    return f'always "{answer}": {100 * times / COUNTED:.1f} %'
+
+
+def write(page: Path, table: Sequence[Group]) -> None:
+    """Writes the page, and its pictures into the folder beside it that has the page's name; old ones are removed."""
+    folder = page.with_suffix("")
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.webp"):
+        old.unlink()
+    parts = [HEAD + "\n".join(shortcuts()) + "\n"]
+    for group in table:
+        parts.append(f"## {group.heading}\n\n{group.says}\n")
+        for number, entry in enumerate(group.entries, 1):
+            parts.append(written(entry, f"{entry.built.name.replace('_', '-')}-{number}", folder))
+    page.write_text("\n".join(parts) + FOOT, encoding="utf-8")
+
+
+def beside(data: Path, folder: Path) -> int:
+    """Writes index.html with the published samples beside ours into `folder`; gives how many samples there were."""
+    folder.mkdir(parents=True, exist_ok=True)
+    parts = [f"<!doctype html><meta charset=utf-8><title>Do You See Me</title><style>{STYLE}</style>"]
+    parts.append("<h1>Published samples, ours with the authors' flaws, and ours without</h1>")
+    count = 0
+    for name in SUBTASKS["2D"]:
+        parts.append(f"<h2>{name}</h2><table>")
+        for file, meta, question in _published(data, name):
+            parts.append(f"<tr>{''.join(_cells(name, file, meta, question, folder))}</tr>")
+            count += 1
+        parts.append("</table>")
+    (folder / "index.html").write_text("\n".join(parts), encoding="utf-8")
+    return count
+
+
+def _published(data: Path, name: str) -> Iterator[tuple[Path, Mapping[str, Any], str]]:
+    """The subtask's images, with the fields and question of their rows; some were renamed and have none."""
+    rows = {str(item.sample.meta["image"]): item.sample for item in DoYouSeeMe(name, data, blind=True)}
+    for known in SUBTASKS["2D"][name].folders:
+        for file in sorted(data.rglob(f"{known}/*.png"), key=lambda path: int(path.stem)):
+            row = rows.get(file.stem)
+            yield file, row.meta if row else {}, row.question if row else "(no row has this image's name)"
+
+
+def _cells(name: str, file: Path, meta: Mapping[str, Any], question: str, folder: Path) -> Iterator[str]:
+    controls = {control: meta[control] for control in GeneratedDoYouSeeMe(name).levels if control in meta}
+    pictures = [("published", question, Picture.open(file))]
+    for official in (True, False):
+        item = next(iter(GeneratedDoYouSeeMe(name, n=1, seed=int(file.stem), official=official, controls=controls)))
+        said = "ours, official: true" if official else "ours"
+        pictures.append((said, f"{item.sample.question} [{item.answer}]", item.sample.images[0]))
+    levels = ", ".join(f"{control} {level}" for control, level in controls.items())
+    for place, (said, words, picture) in enumerate(pictures):
+        target = folder / f"{name}-{file.stem}-{place}.png"
+        Image.fromarray(picture.pixels).save(target)
+        yield f"<td><b>{escape(said)}</b> {escape(levels)}<br><img src='{target.name}'><br>{escape(words)}</td>"
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4 and sys.argv[1] == "--official":
+        beside(Path(sys.argv[2]), Path(sys.argv[3]))
+    elif len(sys.argv) == 1:
+        write(HERE / "dysm.md", groups())
+    else:
+        sys.exit(__doc__)
