@@ -43,8 +43,8 @@ METHOD = (
     "mistake, failed as not asked.",
     "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe; found, "
     "to right and to wrong count looks after which the answer was right where there was none, right where it was "
-    "wrong, and wrong where it was right. Tokens per gained point are tokens per sample more than the baseline's for each "
-    "hundredth of accuracy gained over it; without a baseline, over the first answer.",
+    "wrong, and wrong where it was right. Tokens per gained point are tokens per sample more than the baseline's for "
+    "each hundredth of accuracy gained over it; without a baseline, over the first answer.",
     "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "
     "leaves without a verdict stays unreadable. Its tokens are no part of the contestants'.",
     "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "

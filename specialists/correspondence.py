@@ -15,6 +15,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from looktwice.specialists.choices import answered, points_by_letter
 from looktwice.specialists.protocols import Matcher, NoEvidence
 from looktwice.specialists.results import Matches
 
@@ -28,11 +29,11 @@ LEAST = {"homography": 4, "affine": 3, "nearest": 1}
 class MatchedPoint:
     """Carries the reference point of image 0 into image 1 and answers the candidate nearest to where it lands.
 
-    The candidates are the points on image 1 that are labelled with the sample's letters. `transfer` says how:
-    "homography" fits one plane to all matches (RANSAC); "affine" fits an affine map to the `neighbors` matches
-    nearest to the reference (RANSAC), which follows scenes with depth; "nearest" takes over the shift of the one
-    nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence is 1 - d1 / d2 of the distances to the
-    nearest and second nearest candidate.
+    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
+    sample's letters. `transfer` says how: "homography" fits one plane to all matches (RANSAC); "affine" fits an
+    affine map to the `neighbors` matches nearest to the reference (RANSAC), which follows scenes with depth;
+    "nearest" takes over the shift of the one nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
+    is 1 - d1 / d2 of the distances to the nearest and second nearest candidate.
 
     Abstains where there are fewer than `min_matches` matches or matches that agree with the fit, where the
     reference or a candidate is missing, and at a tie.
@@ -46,6 +47,7 @@ class MatchedPoint:
     reference: str = "REF"
 
     asks: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         least = LEAST[self.transfer]
@@ -60,17 +62,17 @@ class MatchedPoint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        try:
-            reference, candidates = self._marked(state.sample)
-            matches = self.matcher(state.sample.images[0].pixels, state.sample.images[1].pixels)
-            x, y = self.carry(reference, matches)
-        except NoEvidence as exc:
-            return state.abstain(str(exc))
+        return answered(state, self.nearest)
+
+    def nearest(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        reference, candidates = referred(sample, self.reference)
+        x, y = self.carry(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
         away = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
         first, second = sorted(away, key=lambda letter: away[letter])[:2]
         if away[first] == away[second]:
-            return state.abstain(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
-        return state.replace(answer=first, reason="", confidence=1 - away[first] / away[second])
+            raise NoEvidence(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
+        return first, 1 - away[first] / away[second]
 
     def carry(self, reference: XY, matches: Matches) -> XY:
         """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises NoEvidence."""
@@ -107,20 +109,17 @@ class MatchedPoint:
             raise NoEvidence(f"{count} matches agree on one map, at least {self.min_matches} are needed")
         return np.asarray(fit, np.float64)
 
-    def _marked(self, sample: Sample) -> tuple[XY, dict[str, Point]]:
-        """The reference (2,) and the candidates by letter."""
-        if len(sample.images) < 2 or len(sample.letters) < 2:
-            raise NoEvidence(
-                f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each are needed"
-            )
-        references = [m for m in sample.on(0) if isinstance(m, Point) and m.label == self.reference]
-        if len(references) != 1:
-            raise NoEvidence(f"{len(references) or 'no'} points {self.reference!r} are on image 0, one should be")
-        points = {mark.label: mark for mark in sample.on(1) if isinstance(mark, Point)}
-        missing = [letter for letter in sample.letters if letter not in points]
-        if missing:
-            raise NoEvidence(f"no point {', '.join(missing)} on image 1")
-        return np.array(references[0].center), {letter: points[letter] for letter in sample.letters}
+
+def referred(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
+    """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises NoEvidence."""
+    if len(sample.images) < 2 or len(sample.letters) < 2:
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each are needed"
+        )
+    references = [mark for mark in sample.on(0) if isinstance(mark, Point) and mark.label == reference]
+    if len(references) != 1:
+        raise NoEvidence(f"{len(references) or 'no'} points {reference!r} are on image 0, one should be")
+    return np.array(references[0].center), points_by_letter(sample, image=1)
 
 
 def _by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:

