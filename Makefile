@@ -45,7 +45,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
 
 test: $(VENV)/.dev
-	$(PY) -m pytest -q $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev
 	$(PY) -m ruff check .

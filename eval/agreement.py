@@ -16,7 +16,7 @@ from looktwice.eval.table import percent
 
 __all__ = ["Agreement", "agreement_grid", "agreements", "disagreements", "is_specialist"]
 
-CHANCE = "specialists.chance.Chance"
+LOTS = ("specialists.chance.Chance", "specialists.guess.Guess")
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,9 @@ def agreements(run: RunScores) -> Iterator[Agreement]:
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the point answers without any model and not by lot."""
+    """Whether the point answers without any model, and never by lot."""
     spec = scores.point.spec
-    return bool(spec) and not spec.get("model") and not any(node == CHANCE for node in _uses(spec.get("stages")))
+    return bool(spec) and not spec.get("model") and not any(use in LOTS for use in _uses(spec.get("stages")))
 
 
 def agreement_grid(runs: Sequence[RunScores]) -> Grid:

@@ -10,11 +10,14 @@ from typing import Any
 
 import yaml
 
+from looktwice.eval.agreement import agreement_grid, disagreements
 from looktwice.eval.curves import Curve, curves
 from looktwice.eval.gap import gap_grid
+from looktwice.eval.guesses import guesses
 from looktwice.eval.judge_table import agreement, judge_grid
 from looktwice.eval.overlap import overlap
 from looktwice.eval.printed import Grid, failures, overview, own_grid, reasons, task_grid, tokens
+from looktwice.eval.published import published_grid
 from looktwice.eval.score import RunScores
 from looktwice.eval.sheets import Images, sheets
 from looktwice.eval.spread import spread
@@ -63,7 +66,10 @@ TABLES = (
     ("Slices", "slices"),
     ("Why answers are unreadable", "reasons"),
     ("What failed", "failures"),
+    ("Guesses", "guesses"),
     ("What judges read", "judges"),
+    ("Specialists and MLLMs", "pairs"),
+    ("Published, not run here", "published"),
 )
 FACTS = (
     ("split", "split", "not named"),
@@ -110,7 +116,8 @@ def write_report(
     (folder / "report.csv").write_text(scored.csv, encoding="utf-8")
     (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
     page = folder / "report.html"
-    page.write_text(_template().render(sheets=sheets(scored.scores, images), **facts), encoding="utf-8")
+    drawn = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
+    page.write_text(_template().render(**drawn, **facts), encoding="utf-8")
     return page
 
 
@@ -136,6 +143,9 @@ def _context(scored: Table) -> dict[str, Any]:
         "failures": failures(scored.scores),
         "judges": judge_grid(scored.scores),
         "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
+        "pairs": agreement_grid(scored.scores),
+        "published": published_grid(scored.scores),
+        "guesses": guesses(scored.scores),
         "tokens": tokens(scored),
         "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],

@@ -25,6 +25,7 @@ Kind = Literal["rings", "boxes"]
 Missing = Literal["keep", "fail", "abstain"]
 WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
 CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
+FAR = 1e9  # what it costs to pair a box with a label that is not beside it
 NEAR = 2  # steps of 8 pixels between a box and its label, at most
 
 
@@ -172,16 +173,27 @@ def _listed(area: Area | None) -> list[int] | None:
 
 
 def _beside(found: Sequence[Outline], read: Sequence[Label]) -> dict[int, Label]:
-    """For each rectangle, by its place in the list, the label nearest to its outline; each word is given once.
+    """For each rectangle, by its place in the list, the label beside its outline; each word is given once.
 
-    Where a label touches several outlines it belongs to the one whose corner is nearest.
+    Labels go to outlines so that as many as can be are given and those lie nearest, all taken together: a label that
+    stands beside two outlines then goes to the one whose own label is not elsewhere.
     """
-    pairs = [(*_away(outline, label), place, label) for place, outline in enumerate(found) for label in read]
+    from scipy.optimize import linear_sum_assignment
+
+    if not found or not read:
+        return {}
+    cost = np.array([[_cost(outline, label) for label in read] for outline in found])
+    pairs = zip(*linear_sum_assignment(cost), strict=True)
     given: dict[int, Label] = {}
-    for away, _, place, label in sorted(pairs, key=lambda pair: pair[:3]):
-        if away <= NEAR and place not in given and label.text not in {other.text for other in given.values()}:
-            given[place] = label
+    for place, column in sorted(pairs, key=lambda pair: cost[pair]):
+        if cost[place, column] < FAR and read[column].text not in {label.text for label in given.values()}:
+            given[int(place)] = read[column]
     return given
+
+
+def _cost(outline: Outline, label: Label) -> float:
+    away, corner = _away(outline, label)
+    return away * 10_000 + corner if away <= NEAR else FAR
 
 
 def _away(outline: Outline, label: Label) -> tuple[float, float]:

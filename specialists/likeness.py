@@ -1,0 +1,48 @@
+"""Which image is most like the first, told from how alike each two images are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.choices import answered, clearest, images_by_letter
+from looktwice.specialists.protocols import NoEvidence
+
+__all__ = ["MostSimilar", "Similarity"]
+
+
+class Similarity(Protocol):
+    """How alike two images are, HxWx3 RGB uint8, a larger number more alike. Raises NoEvidence."""
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class MostSimilar:
+    """Answers the choice whose image is most like the first one, as in BLINK's visual similarity and art style.
+
+    `similarity` says in what: `specialists.style.GlobalSimilarity` in what they show, `GramSimilarity` in style.
+    Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
+    `similarity` cannot look at an image, and at a tie.
+    """
+
+    similarity: Similarity
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.most_similar)
+
+    def most_similar(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        candidates = images_by_letter(sample)
+        if any(image is sample.images[0] for image in candidates.values()):
+            raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
+        first = sample.images[0].pixels
+        alike = {letter: self.similarity(first, image.pixels) for letter, image in candidates.items()}
+        return clearest(alike, "the likenesses of")
