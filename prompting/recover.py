@@ -185,9 +185,9 @@ def _beside(found: Sequence[Outline], read: Sequence[Label]) -> dict[int, Label]
     cost = np.array([[_cost(outline, label) for label in read] for outline in found])
     pairs = zip(*linear_sum_assignment(cost), strict=True)
     given: dict[int, Label] = {}
-    for place, column in sorted(pairs, key=lambda pair: cost[pair]):
+    for place, column in sorted(((int(place), int(column)) for place, column in pairs), key=lambda pair: cost[pair]):
         if cost[place, column] < FAR and read[column].text not in {label.text for label in given.values()}:
-            given[int(place)] = read[column]
+            given[place] = read[column]
     return given
 
 

@@ -26,9 +26,9 @@ class Network(Generic[Item, Found]):
     """A network as the stages see it: `ask` is safe from any thread and gives what a batch of one gives.
 
     `model` is a hub id or a local folder (nothing is fetched before the first question), `revision` pins a commit
-    or tag. `dtype` "auto" is float16 on CUDA where `half_is_safe`, and float32 elsewhere. Questions from several threads are
-    gathered into batches of up to `batch` that are `like` one another. Equal wrappers share one network in memory;
-    the runner frees it. What was found is kept by pixels, settings and weights where a run has a cache folder.
+    or tag. `dtype` "auto" is float16 on CUDA where `half_is_safe`, and float32 elsewhere. Questions from several
+    threads are gathered into batches of up to `batch` that are `like` one another. Equal wrappers share one network in
+    memory; the runner frees it. What was found is kept by pixels, settings and weights where a run has a cache folder.
 
     A wrapper says how its network is opened (`open_network`), and what it gives for a batch (`forward`).
     """

@@ -1,0 +1,168 @@
+"""Matchers and feature networks with few or random weights, built from their configurations and saved to files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.tiny_networks import seeded
+
+SIZE = {"height": 96, "width": 128}
+
+
+def efficient_loftr(folder: Path) -> Path:
+    """EfficientLoFTR of one block a stage, which keeps every mutual match."""
+    from transformers import (
+        EfficientLoFTRConfig,
+        EfficientLoFTRForKeypointMatching,
+        EfficientLoFTRImageProcessorPil,
+    )
+
+    seeded()
+    config = EfficientLoFTRConfig(
+        stage_num_blocks=[1, 1, 1, 1], out_features=[8, 8, 16, 32], hidden_size=32, num_attention_heads=8,
+        num_attention_layers=1, fine_matching_slice_dim=4, coarse_matching_threshold=0.0,
+        coarse_matching_border_removal=1, initializer_range=0.5,
+    )  # fmt: skip
+    EfficientLoFTRForKeypointMatching(config).eval().save_pretrained(folder)
+    EfficientLoFTRImageProcessorPil(size=SIZE).save_pretrained(folder)
+    return folder
+
+
+def _super_point() -> Any:
+    from transformers import SuperPointConfig
+
+    return SuperPointConfig(
+        encoder_hidden_sizes=[8, 8, 16, 16], decoder_hidden_size=16, descriptor_decoder_dim=16, max_keypoints=40,
+        keypoint_threshold=0.0, border_removal_distance=2,
+    )  # fmt: skip
+
+
+def light_glue(folder: Path) -> Path:
+    """SuperPoint with a LightGlue of two layers, which keeps every mutual match."""
+    from transformers import LightGlueConfig, LightGlueForKeypointMatching, LightGlueImageProcessorPil
+
+    seeded()
+    config = LightGlueConfig(
+        keypoint_detector_config=_super_point(), descriptor_dim=16, num_hidden_layers=2, num_attention_heads=2,
+        filter_threshold=0.0,
+    )  # fmt: skip
+    LightGlueForKeypointMatching(config).eval().save_pretrained(folder)
+    LightGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
+    return folder
+
+
+def super_glue(folder: Path) -> Path:
+    """SuperPoint with a SuperGlue of two layers, which keeps every mutual match."""
+    from transformers import SuperGlueConfig, SuperGlueForKeypointMatching, SuperGlueImageProcessorPil
+
+    seeded()
+    config = SuperGlueConfig(
+        keypoint_detector_config=_super_point(), hidden_size=16, keypoint_encoder_sizes=[8, 16],
+        gnn_layers_types=["self", "cross"], num_attention_heads=2, sinkhorn_iterations=5, matching_threshold=0.0,
+    )  # fmt: skip
+    SuperGlueForKeypointMatching(config).eval().save_pretrained(folder)
+    SuperGlueImageProcessorPil(size=SIZE).save_pretrained(folder)
+    return folder
+
+
+def dinov2(folder: Path) -> Path:
+    """DINOv2 of two layers with patches of 14 pixels."""
+    from transformers import BitImageProcessorPil, Dinov2Config, Dinov2Model
+
+    seeded()
+    config = Dinov2Config(hidden_size=32, num_hidden_layers=2, num_attention_heads=2, image_size=70, patch_size=14)
+    Dinov2Model(config).save_pretrained(folder)
+    BitImageProcessorPil().save_pretrained(folder)
+    return folder
+
+
+def convnext(folder: Path) -> Path:
+    """ConvNeXt of one block a stage, a map for each 32 x 32 pixels."""
+    from transformers import ConvNextConfig, ConvNextImageProcessorPil, ConvNextModel
+
+    seeded()
+    ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 16, 16], depths=[1, 1, 1, 1])).save_pretrained(folder)
+    ConvNextImageProcessorPil().save_pretrained(folder)
+    return folder
+
+
+def stable_diffusion(folder: Path) -> Path:
+    """A Stable Diffusion pipeline with a U-Net of four levels."""
+    from diffusers import AutoencoderKL, DDIMScheduler, UNet2DConditionModel
+    from transformers import CLIPTextConfig, CLIPTextModel
+
+    seeded()
+    UNet2DConditionModel(
+        block_out_channels=(8, 8, 16, 16), layers_per_block=1, sample_size=16, cross_attention_dim=16,
+        down_block_types=("CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D"),
+        attention_head_dim=4, norm_num_groups=4,
+    ).save_pretrained(folder / "unet")  # fmt: skip
+    AutoencoderKL(
+        block_out_channels=(4, 4, 8, 8), norm_num_groups=2, latent_channels=4, sample_size=128,
+        down_block_types=("DownEncoderBlock2D",) * 4, up_block_types=("UpDecoderBlock2D",) * 4,
+    ).save_pretrained(folder / "vae")  # fmt: skip
+    DDIMScheduler().save_pretrained(folder / "scheduler")
+    text = CLIPTextConfig(
+        vocab_size=64, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=16, bos_token_id=0, eos_token_id=1,
+    )  # fmt: skip
+    CLIPTextModel(text).save_pretrained(folder / "text_encoder")
+    _clip_words().save_pretrained(folder / "tokenizer")
+    return folder
+
+
+def _clip_words() -> Any:
+    """CLIP's tokenizer for texts of small letters."""
+    from transformers import CLIPTokenizer
+
+    ends = [f"{letter}</w>" for letter in "abcdefghijklmnopqrstuvwxyz"]
+    tokens = ["<|startoftext|>", "<|endoftext|>", *"abcdefghijklmnopqrstuvwxyz", *ends]
+    return CLIPTokenizer(vocab={token: number for number, token in enumerate(tokens)}, merges=[], model_max_length=16)
+
+
+def loftr(file: Path) -> Path:
+    """LoFTR's own shape with random weights, as its authors save it."""
+    import torch
+    from kornia.feature import LoFTR
+
+    seeded()
+    torch.save({"state_dict": {f"matcher.{k}": v for k, v in LoFTR(None).state_dict().items()}}, file)
+    return file
+
+
+def disk(file: Path) -> Path:
+    """DISK's own shape with random weights, as its authors save it."""
+    import torch
+    from kornia.feature import DISK
+
+    seeded()
+    torch.save({"extractor": DISK().state_dict()}, file)
+    return file
+
+
+def aliked(file: Path) -> Path:
+    """ALIKED's own shape with random weights, as safetensors."""
+    from kornia.feature import ALIKED
+    from safetensors.torch import save_file
+
+    seeded()
+    save_file(ALIKED().state_dict(), file)
+    return file
+
+
+def head(file: Path, features: str) -> Path:
+    """LightGlue's head for these features with random weights, its layers named as in the published files."""
+    import torch
+    from kornia.feature import LightGlue
+
+    seeded()
+    tensors = LightGlue(None, **{**LightGlue.features[features], "weights": None}).state_dict()
+    renamed = {}
+    for name, tensor in tensors.items():
+        parts = name.split(".")
+        old = [parts[2], parts[1], *parts[3:]] if parts[0] == "transformers" else parts
+        renamed[".".join(old)] = tensor
+    torch.save(renamed, file)
+    return file
