@@ -46,10 +46,12 @@ class Drawn:
 
 def ground(pixels: Pixels) -> Floats:
     """The colour (3,) that most pixels have. Raises NoEvidence where all have it."""
-    colors, counts = np.unique(pixels.reshape(-1, 3), axis=0, return_counts=True)
+    packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    colors, counts = np.unique(packed, return_counts=True)
     if len(colors) == 1:
         raise NoEvidence("the image is of one colour, and nothing is drawn on it")
-    return np.asarray(colors[counts.argmax()], np.float64)
+    most = int(colors[counts.argmax()])
+    return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
 
 def away_from_ground(pixels: Pixels) -> Floats:
@@ -88,7 +90,7 @@ def shape_of(contour: Floats) -> str | None:
         return None
     if area / cv2.contourArea(hull) < 0.925:
         return {4: "cross", 5: "star", 6: "star"}.get(_notches(points, area))
-    if area / (np.pi * radius**2) > 0.945:
+    if area / (np.pi * radius**2) > 0.93:
         return "circle"
     corners = cv2.approxPolyDP(hull, 0.03 * cv2.arcLength(hull, True), True)
     return CORNERS.get(len(corners))

@@ -37,12 +37,19 @@ FORMS = (
     "10001 10001 10001 10101 10101 11011 10001", "10001 10001 01010 00100 01010 10001 10001",
     "10001 10001 01010 00100 00100 00100 00100", "11111 00001 00010 00100 01000 10000 11111",
 )  # fmt: skip  # A to Z, as displays of five by seven dots commonly show them
-LETTERS: dict[str, Grid] = {
-    letter: held[:, held.any(0)]
-    for letter, form in zip(ascii_uppercase, FORMS, strict=True)
-    if (held := np.array([[float(dot) for dot in row] for row in form.split()])).any()
-}
-"""(7, columns that hold a dot), 1 where a dot is."""
+OTHERS = {
+    "I": "11111 00100 00100 00100 00100 00100 11111",
+    "S": "01110 10001 10000 01110 00001 10001 01110",
+}  # letters that some displays show another way
+
+
+def _form(rows: str) -> Grid:
+    """Rows of dots as (7, columns that hold a dot), 1 where a dot is."""
+    dots = np.array([[float(dot) for dot in row] for row in rows.split()])
+    return dots[:, dots.any(0)]
+
+
+LETTERS = [(letter, _form(rows)) for letter, rows in (*zip(ascii_uppercase, FORMS, strict=True), *OTHERS.items())]
 APART = 0.3  # of the letters' height: dots of one letter lie closer than that, letters do not
 FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
 
@@ -52,9 +59,9 @@ class LetterReader:
     """Answers with the letters of a line, from left to right (Do You See Me's letter disambiguation).
 
     Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn in one piece, by
-    its height, and is the letterform that correlates best with the ink in them. Confidence is the least lead over
-    the second form. Abstains where nothing stands out from the ground by two grey levels, and where a letter's dots
-    lie in more than five columns.
+    its height, and is the one with the letterform that correlates best with the ink in them. Confidence is the least
+    lead over the second letter. Abstains where nothing stands out from the ground by two grey levels, and where a
+    letter's dots lie in more than five columns.
     """
 
     asks: ClassVar[bool] = False
@@ -118,7 +125,10 @@ def _gridded(ink: Ink) -> Grid:
 
 def _letter(cells: Grid) -> tuple[str, float]:
     """The letter whose form correlates best with the cells, and its lead over the second, 0..1. Raises NoEvidence."""
-    alike = {letter: _correlation(cells, form) for letter, form in LETTERS.items() if form.shape == cells.shape}
+    alike: dict[str, float] = {}
+    for letter, form in LETTERS:
+        if form.shape == cells.shape:
+            alike[letter] = max(alike.get(letter, -1.0), _correlation(cells, form))
     if not alike:
         raise NoEvidence(f"no letter has {cells.shape[1]} columns of dots")
     best, *others = sorted(alike, key=lambda letter: -alike[letter])
