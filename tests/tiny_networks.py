@@ -62,7 +62,7 @@ def grounding_dino(folder: Path) -> Path:
         max_position_embeddings=64,
     )  # fmt: skip
     config = GroundingDinoConfig(
-        backbone_config=backbone, text_config=text, d_model=32, encoder_layers=1, decoder_layers=2,
+        backbone_config=backbone, text_config=text, d_model=64, encoder_layers=1, decoder_layers=2,
         encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=12,
         max_text_len=32,
     )  # fmt: skip
@@ -221,3 +221,70 @@ def qwen2_5_vl(folder: Path) -> Path:
     Qwen2VLImageProcessorPil(size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def glpn(folder: Path) -> Path:
+    """GLPN, a network for metric depth of another family."""
+    from transformers import GLPNConfig, GLPNForDepthEstimation, GLPNImageProcessorPil
+
+    seeded()
+    config = GLPNConfig(
+        depths=[1, 1, 1, 1], sr_ratios=[8, 4, 2, 1], hidden_sizes=[8, 16, 24, 32], num_attention_heads=[1, 1, 2, 2],
+        decoder_hidden_size=16,
+    )  # fmt: skip
+    GLPNForDepthEstimation(config).eval().save_pretrained(folder)
+    GLPNImageProcessorPil().save_pretrained(folder)
+    return folder
+
+
+def owlv2(folder: Path) -> Path:
+    """OWLv2 over a CLIP of two layers."""
+    from transformers import Owlv2Config, Owlv2ForObjectDetection, Owlv2ImageProcessorPil, Owlv2Processor
+
+    seeded()
+    inner = {"hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    tokenizer = words(folder)
+    text = {**inner, "vocab_size": len(tokenizer), "max_position_embeddings": 16}
+    vision = {**inner, "image_size": 96, "patch_size": 16}
+    config = Owlv2Config(text_config=text, vision_config=vision, projection_dim=32)
+    Owlv2ForObjectDetection(config).eval().save_pretrained(folder)
+    Owlv2Processor(Owlv2ImageProcessorPil(size={"height": 96, "width": 96}), tokenizer).save_pretrained(folder)
+    return folder
+
+
+def resnet() -> Any:
+    """A ResNet with bottlenecks and one output, of transformers."""
+    import torch
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    seeded()
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[2, 1, 2, 1], num_labels=1)
+    network = ResNetForImageClassification(config).eval()
+    with torch.no_grad():
+        for name, tensor in network.named_buffers():  # statistics that a trained network would have
+            if "running" in name:
+                tensor.uniform_(*((-0.2, 0.2) if "mean" in name else (0.5, 1.5)))
+        network.classifier[1].weight.mul_(2)
+    return network
+
+
+def dire(file: Path) -> Path:
+    """The network above under the names of torchvision, as DIRE's checkpoints are saved."""
+    import re
+
+    import torch
+
+    held = {}
+    for name, tensor in resnet().state_dict().items():
+        name = name.replace("resnet.embedder.embedder.convolution", "conv1")
+        name = name.replace("resnet.embedder.embedder.normalization", "bn1").replace("classifier.1", "fc")
+        stage = re.match(r"resnet\.encoder\.stages\.(\d)\.layers\.(\d)\.(.*)", name)
+        if stage:
+            rest = re.sub(r"layer\.(\d)\.convolution", lambda m: f"conv{int(m[1]) + 1}", stage[3])
+            rest = re.sub(r"layer\.(\d)\.normalization", lambda m: f"bn{int(m[1]) + 1}", rest)
+            rest = rest.replace("shortcut.convolution", "downsample.0")
+            rest = rest.replace("shortcut.normalization", "downsample.1")
+            name = f"layer{int(stage[1]) + 1}.{stage[2]}.{rest}"
+        held[name] = tensor
+    torch.save({"model": held}, file)
+    return file
