@@ -47,9 +47,10 @@ class Photos:
     `pair` is false. The truth is by construction, or by the pair's measured disparity.
 
     `strength` in 0..1 is how much viewpoint and light differ, as the docstrings above say exactly; None is 0 for
-    jigsaw and depth and 0.5 for correspondence. `quality` is that of the JPEG files that models and specialists are
-    given, None sends them lossless. Question `i` depends on kind, source, seed and `i` alone, and is about the same
-    spots for every strength and quality, so a sweep over these asks the same questions. Answers are dealt: every run
+    jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a correspondence is turned at
+    strength 1, in degrees either way. `quality` is that of the JPEG files that models and specialists are
+    given, None sends them lossless. Question `i` depends on kind, source, turn, seed and `i` alone, and is about the
+    same spots for every strength and quality, so a sweep over these asks the same questions. Answers are dealt: every run
     of as many questions as there are letters has each letter once. Images are not marked; points are in `marks`.
     Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises TaskError.
     """
@@ -61,6 +62,7 @@ class Photos:
     quality: int | None = None
     source: Literal["photos", "stereo", "both"] = "both"
     pair: bool = True
+    turn: float = 40.0
     subset: Subset = field(default_factory=Subset)
 
     version: ClassVar[int] = 1
@@ -74,6 +76,8 @@ class Photos:
             raise TaskError(f"strength lies in 0..1, found {self.strength}")
         if self.quality is not None and not 1 <= self.quality <= 100:
             raise TaskError(f"quality is that of a JPEG, 1 to 100, or null for lossless; found {self.quality}")
+        if not 0 <= self.turn <= 90:
+            raise TaskError(f"turn is in degrees, 0 to 90; found {self.turn}")
         if self.source not in ("photos", "stereo", "both"):
             raise TaskError(f"source is one of photos, stereo, both; found {self.source!r}")
         if self.source != "both" and self.kind != "correspondence":
@@ -149,7 +153,7 @@ class Photos:
             return draw_depth(rng, answer, rank % 2 == 1, rank > 1, plan["strength"], self.pair)
         if plan["source"] == "stereo":
             return draw_stereo(rng, answer, rank, plan["strength"])
-        return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"])
+        return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"], self.turn)
 
 
 def _coded(pixels: Pixels, quality: int | None, name: str) -> Picture:

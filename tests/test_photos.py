@@ -269,6 +269,14 @@ def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
         assert centroid == pytest.approx((u / w, v / w), abs=0.1)
 
 
+def test_a_second_view_is_turned_as_far_as_asked() -> None:
+    for turn, strength, most in ((40.0, 1.0, 40.0), (40.0, 0.5, 20.0), (90.0, 1.0, 90.0), (0.0, 1.0, 0.0)):
+        task = Photos("correspondence", n=6, source="photos", strength=strength, turn=turn)
+        assert {abs(item.sample.meta["turn"]) for item in task} == {most}
+    with pytest.raises(TaskError, match="turn is in degrees, 0 to 90; found 100"):
+        Photos("correspondence", turn=100)
+
+
 def test_strength_changes_the_second_view_and_not_the_question() -> None:
     series = [list(Photos("correspondence", n=10, strength=strength)) for strength in (0.0, 0.4, 1.0)]
     for versions in zip(*series, strict=True):

@@ -1,0 +1,145 @@
+"""Images a second over the batch size, for networks of the real shapes with random weights: ours, and the bare forward.
+
+On CUDA where there is one, else on the CPU with fewer sizes. Ours is all of it: uint8 images in, arrays out. Bare is
+the network alone on inputs that lie ready, in the same batch. Medians of turns taken in one run.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.weights import close_networks
+from looktwice.specialists.depth_anything import DepthAnything
+from looktwice.specialists.grounding_dino import GroundingDINO
+from looktwice.specialists.loftr import LoFTR
+from looktwice.specialists.networks import Network
+from looktwice.specialists.sam import SAM
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+pytest.importorskip("kornia")
+
+CUDA = torch.cuda.is_available()
+BATCHES, TURNS = ((1, 2, 4, 8, 16, 32), 5) if CUDA else ((1, 2, 4), 3)
+LIMIT_SHARE, LIMIT_GAIN = 0.85, 3.0
+BOX = np.array([[100.0, 100.0, 300.0, 300.0]])
+Bare = Callable[[Network[Any, Any], list[Any]], Callable[[], object]]
+
+
+def images(count: int) -> list[Pixels]:
+    rng = np.random.default_rng(0)
+    return [rng.integers(0, 256, (480, 640, 3), np.uint8) for _ in range(count)]
+
+
+def loftr(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
+    import kornia.feature as kornia
+
+    torch.save(kornia.LoFTR(None).state_dict(), folder / "loftr.ckpt")
+
+    def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
+        place = network.place()
+        gray = torch.rand(len(items), 1, 480, 640, device=place.device)
+        return lambda: network.network()({"image0": gray, "image1": gray.flip(3)})
+
+    return (
+        LoFTR(str(folder / "loftr.ckpt")),
+        lambda count: [(each, each[:, ::-1].copy()) for each in images(count)],
+        bare,
+    )
+
+
+def ready(network: Network[Any, Any], **given: Any) -> Callable[[], object]:
+    """A network of transformers on what its processor made."""
+    opened, place = network.network(), network.place()
+    inputs = opened.inputs(place, **given)
+    return lambda: opened.model(**inputs)
+
+
+def depth_anything(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
+    from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config, DPTImageProcessorPil
+
+    backbone = Dinov2Config(
+        hidden_size=384, num_attention_heads=6, image_size=518, patch_size=14, reshape_hidden_states=False,
+        out_features=["stage3", "stage6", "stage9", "stage12"], apply_layernorm=True,
+    )  # fmt: skip
+    config = DepthAnythingConfig(backbone, reassemble_hidden_size=384, neck_hidden_sizes=[48, 96, 192, 384])
+    DepthAnythingForDepthEstimation(config).save_pretrained(folder)
+    size = {"height": 518, "width": 518}
+    DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14).save_pretrained(folder)
+    bare: Bare = lambda network, items: ready(network, images=[item[0] for item in items])  # noqa: E731
+    return DepthAnything(str(folder)), lambda count: [(each,) for each in images(count)], bare
+
+
+def grounding_dino(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
+    from transformers import (
+        BertTokenizer,
+        GroundingDinoConfig,
+        GroundingDinoForObjectDetection,
+        GroundingDinoImageProcessorPil,
+        GroundingDinoProcessor,
+    )
+
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", ".", "?", "cat", "dog"]
+    tokenizer = BertTokenizer(vocab={word: number for number, word in enumerate(words)})
+    GroundingDinoForObjectDetection(GroundingDinoConfig()).save_pretrained(folder)
+    GroundingDinoProcessor(GroundingDinoImageProcessorPil(), tokenizer).save_pretrained(folder)
+
+    def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
+        pictures, asked = [item[0] for item in items], [list(item[1]) for item in items]
+        return ready(network, images=pictures, text=asked, padding=True)
+
+    return GroundingDINO(str(folder)), lambda count: [(each, ("cat", "dog")) for each in images(count)], bare
+
+
+def sam(folder: Path) -> tuple[Network[Any, Any], Callable[[int], list[Any]], Bare]:
+    from transformers import Sam2Config, Sam2Model
+
+    Sam2Model(Sam2Config()).save_pretrained(folder)
+
+    def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
+        opened = network.network()
+        batch = torch.rand(len(items), 3, opened.side, opened.side, device=opened.place.device)
+        boxes = torch.tensor(BOX, device=batch.device, dtype=batch.dtype).expand(len(items), 1, 4)
+        return lambda: opened.model(pixel_values=batch, input_boxes=boxes, multimask_output=False)
+
+    return SAM(str(folder)), lambda count: [(each, BOX, None) for each in images(count)], bare
+
+
+def seconds(task: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    task()
+    if CUDA:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+@pytest.mark.parametrize("shape", [loftr, depth_anything, grounding_dino, sam])
+def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    network, make, bare = shape(tmp_path)
+    print(f"\n{shape.__name__} on {network.place().device}, images or pairs a second:")
+    rates, shares = [], []
+    for size in BATCHES:
+        items, sized = make(size), replace(network, batch=size)
+        alone = bare(sized, items)
+        times: list[tuple[float, float]] = []
+        with torch.inference_mode():
+            for _ in range(TURNS + 1):
+                times.append((seconds(lambda: sized.many(items)), seconds(alone)))  # noqa: B023
+        ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))  # the first warms up
+        rates.append(size / ours)
+        shares.append(floor / ours)
+        print(f"  batch {size:2}: {size / ours:7.2f} ours, {size / floor:7.2f} bare, {floor / ours:.0%} of bare")
+    close_networks()
+    gain = max(rates) / rates[0]
+    print(f"  by batching: {gain:.2f} times as many; best share of the bare forward {max(shares):.0%}")
+    assert max(shares) > LIMIT_SHARE
+    if CUDA and shape is depth_anything:
+        assert gain > LIMIT_GAIN
