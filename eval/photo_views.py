@@ -65,13 +65,16 @@ class Viewpoint:
         return np.asarray(corners + center)
 
 
-def draw_correspondence(rng: Generator, scene: str, letter: str, rank: int, strength: float, turn: float = 40.0) -> Drawn:
+def draw_correspondence(
+    rng: Generator, scene: str, letter: str, rank: int, strength: float, turn: float = 40.0
+) -> Drawn:
     """Two views of one photograph; REF on the first, A to D on the second, all visible in both.
 
     The first view is a window on the photograph, untouched; the second is seen from a `Viewpoint` and under another
-    `Light`, both of this strength; `turn` is that of the viewpoint at strength 1, in degrees. The points are corners of the photograph and the same for every strength; the
-    true one is exact up to the rounding to 0.01 px. Candidates are at least 32 px apart in both images, and `rank` of
-    the three others lie nearer to where REF was than the true point. Raises TaskError.
+    `Light`, both of this strength; `turn` is that of the viewpoint at strength 1, in degrees. The points are corners
+    of the photograph and the same for every strength; the true one is exact up to the rounding to 0.01 px. Candidates
+    are at least 32 px apart in both images, and `rank` of the three others lie nearer to where REF was than the true
+    point. Raises TaskError.
     """
     for _ in range(100):
         base = _base(rng, photograph(scene))

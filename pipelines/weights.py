@@ -18,12 +18,16 @@ __all__ = [
     "WeightsError",
     "close_networks",
     "from_hub",
+    "hub_silence",
     "import_torch",
     "import_transformers",
     "opened",
     "weights_file",
     "weights_hash",
 ]
+
+FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -143,7 +147,8 @@ def import_transformers() -> Any:
 def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> Any:
     """`transformers.<kind>.from_pretrained` of a hub id or a local folder, safetensors only, never remote code.
 
-    Raises WeightsError with the id, what was tried and what to type.
+    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
+    what to type.
     """
     transformers = import_transformers()
     place = Path(model).expanduser()
@@ -152,6 +157,9 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         raise WeightsError(
             f"{kind}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
         )
+    silence = "" if local else hub_silence(model, revision)
+    if silence:
+        settings["local_files_only"] = True
     try:
         return getattr(transformers, kind).from_pretrained(
             str(place) if local else model, revision=revision, trust_remote_code=False, **settings
@@ -160,7 +168,26 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         tried = (
             f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
         )
-        raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({_said(exc)}); {_advice(exc)}") from exc
+        said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (_said(exc), _advice(exc))
+        raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
+
+
+def hub_silence(model: str, revision: str | None) -> str:
+    """Why the model hub gives no answer about an id, in its own words; empty where it answers, whatever it says."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # of the library that it speaks HTTP with, which has been another from time to time
+    unanswered: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
+    try:
+        HfApi().model_info(model, revision=revision, timeout=HUB_S)
+    except HfHubHTTPError:
+        return ""
+    except unanswered as exc:
+        return _said(exc)
+    except ValueError:  # no id at all, which opening it will say better
+        return ""
+    return ""
 
 
 def weights_hash(path: str | Path) -> str:
@@ -202,11 +229,8 @@ def _advice(exc: BaseException) -> str:
     if "gated" in text or "401" in text or "403" in text:
         return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
     if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):
-        return "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
-    return (
-        "check the id or folder; without a network, fetch it elsewhere with `hf download ID --local-dir DIR` "
-        "and set model: DIR"
-    )
+        return FETCH
+    return f"check the id or folder; {FETCH}"
 
 
 def _chain(exc: BaseException | None) -> list[BaseException]:

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.weights import Place, WeightsError, from_hub, import_torch, opened
+from looktwice.pipelines.weights import Place, WeightsError, from_hub, hub_silence, import_torch, opened
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import FeatureGrid
 from looktwice.specialists.working_size import WorkingSize
@@ -179,11 +179,14 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
         raise WeightsError("diffusers is not installed; type: pip install 'looktwice[diffusion]'") from exc
     diffusers.utils.logging.set_verbosity_error()
     diffusers.utils.logging.disable_progress_bar()
-    place = str(Path(how.model).expanduser())
+    place = Path(how.model).expanduser()
+    silence = "" if place.is_dir() else hub_silence(how.model, how.revision)
+    settings |= {"local_files_only": True} if silence else {}
     try:
-        return getattr(diffusers, kind).from_pretrained(place, revision=how.revision, **settings)
+        return getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
         said = next((line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__)[:300]
+        said = f"the hub did not answer: {silence}" if silence else said
         raise WeightsError(
             f"{how.model}: {kind} could not be opened from its folder {settings['subfolder']} ({said}); "
             "fetch the pipeline where there is a network with `hf download ID --local-dir DIR` and set model: DIR"

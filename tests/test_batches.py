@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -491,6 +492,7 @@ def test_what_to_type_when_a_hub_network_does_not_open(
         raise OSError(trouble)
 
     monkeypatch.setattr(transformers.AutoModel, "from_pretrained", refuse)
+    monkeypatch.setattr("looktwice.pipelines.weights.hub_silence", lambda *asked: "")
     with pytest.raises(WeightsError) as caught:
         from_hub("AutoModel", "someone/some-network", "abc123")
     said = str(caught.value)
@@ -498,6 +500,51 @@ def test_what_to_type_when_a_hub_network_does_not_open(
     assert trouble.splitlines()[0] in said
     assert advice in said
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (lambda: None, ""),
+        (lambda: httpx_error("HfHubHTTPError"), ""),
+        (lambda: ConnectionError("Name or service not known"), "Name or service not known"),
+        (lambda: ValueError("no id"), ""),
+    ],
+)
+def test_a_hub_that_does_not_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Exception | None], silent: str
+) -> None:
+    """What it says, a refusal too, is left to the opening; where it is silent, only the local cache is opened."""
+    transformers = pytest.importorskip("transformers")
+    asked: list[dict[str, Any]] = []
+
+    def info(self: Any, repo: str, **settings: Any) -> None:
+        asked.append(settings)
+        error = answer()
+        if error:
+            raise error
+
+    def open_it(model: str, **settings: Any) -> str:
+        assert settings.get("local_files_only", False) is bool(silent)
+        if silent:
+            raise OSError("not in the cache")
+        return "opened"
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
+    if silent:
+        with pytest.raises(WeightsError, match=f"the hub did not answer: {silent}.*fetch it where there is a network"):
+            from_hub("AutoModel", "someone/some-network", "abc123")
+    else:
+        assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
+    assert asked == [{"revision": "abc123", "timeout": 10.0}]
+
+
+def httpx_error(name: str) -> Exception:
+    """An error of the hub's library as an answer of a server makes it."""
+    errors = pytest.importorskip("huggingface_hub.errors")
+    made: Exception = getattr(errors, name)("404", response=MagicMock())
+    return made
 
 
 def test_a_failure_to_open_becomes_a_failed_record_and_not_a_stall(tmp_path: Path) -> None:
