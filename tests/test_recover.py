@@ -63,9 +63,9 @@ def real(shared_data: Path) -> list[Sample]:
     return [item.sample for item in Blink(shared_data / "blink", "Relative_Depth")]
 
 
-def test_a_hundred_photographs_with_markers() -> None:
+def test_photographs_with_markers() -> None:
     wrong, total, invented = [], 0, 0
-    for seed in range(100):
+    for seed in range(60):  # two thousand are `make bench`
         burnt = made(seed)
         found = points(recovered(State.start(burnt.sample)))
         invented += len(found.keys() - {point.label for point in burnt.points})
