@@ -78,9 +78,15 @@ class Expansion:
         """The file as this contestant plays it: its own stages replace the file's unless it says `extend: true`."""
         layer = Overlay()
         node = dict(base)
-        if "stages" in overlay and not overlay.get("extend"):
-            node["stages"] = {}
         own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
+        if "stages" in overlay and not overlay.get("extend"):
+            changes = _changes_of(overlay["stages"], base.get("stages"))
+            self._note(
+                f"{place}.stages.{slot}: it changes the file's {slot}, but a contestant's stages replace the file's; "
+                "say `extend: true` beside `stages:`, or give the slot a `use:`"
+                for slot in changes
+            )
+            node["stages"] = base.get("stages") if changes else {}
         if isinstance(own.get("model"), str):
             node["model"] = None
         merged: Node = layer(node, own)
@@ -205,3 +211,10 @@ def _many(value: Any) -> list[str]:
 def _near(word: str, words: Any) -> str:
     near = difflib.get_close_matches(word, [str(w) for w in words], 1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _changes_of(own: Any, stages: Any) -> list[str]:
+    """The slots of stages that stand there without a `use`, and in the file's with one."""
+    if not (isinstance(own, Mapping) and isinstance(stages, Mapping)):
+        return []
+    return [slot for slot, node in own.items() if isinstance(node, Mapping) and "use" not in node and slot in stages]

@@ -73,6 +73,14 @@ each: [{stages.think: null}]
     assert len({p.id for p in points}) == 12
 
 
+def test_who_changes_a_slot_is_told_to_extend(planned: Planned) -> None:
+    found = faults(planned, "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}")
+    assert len(found) == 1
+    assert found[0].startswith("contestants.blue.stages.mark: it changes the file's mark, but")
+    assert "say `extend: true` beside `stages:`" in found[0]
+    assert planned("contestants: {plain: {}, blue: {extend: true, stages: {mark: {color: blue}}}}").points
+
+
 def test_contestants_replace_or_extend_the_stages(planned: Planned) -> None:
     text = """
 sweep: {stages.mark.radius: [5, 7]}
