@@ -213,7 +213,8 @@ def _overview_cell(row: Row | None) -> str:
         return ""
     if row.value is None:
         return "key hidden" if row.hidden else "no samples"
-    return percent(row.value) + (f"\n{interval(row)}" if row.low is not None else "")
+    below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else ""]
+    return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
 
 
 def _count(number: int | None) -> str:

@@ -117,6 +117,7 @@ def test_reasons_and_failures_are_told(made: MadeRun, tmp_path: Path) -> None:
     failed = words.split("## What failed")[1].split("##")[0]
     assert "ValueError: &lt;script&gt;" in failed
     assert "| s1 | 1 |" in failed
+    assert re.search(r"; 1 of \d failed", words.split("## Accuracy")[1].split("##")[0])
 
 
 def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made: MadeRun, tmp_path: Path) -> None:
