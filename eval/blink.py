@@ -129,10 +129,7 @@ class Blink:
     @cached_property
     def _chosen(self) -> list[int]:
         rows = [(row["idx"], {"subtask": row["sub_task"], "answer": row["answer"]}) for row in self._words]
-        chosen = self.subset.choose(rows)
-        if not chosen:
-            raise TaskError(f"{self._files[0]}: the subset {self.subset} leaves no question of {len(rows)}")
-        return chosen
+        return self.subset.choose(rows, self._files[0])
 
     def _item(self, number: int, pictures: tuple[Picture, ...]) -> Item:
         row = self._words[number]

@@ -87,9 +87,8 @@ class Folder:
     @cached_property
     def _chosen(self) -> list[Row]:
         rows = self._rows
-        numbers = self.subset.choose([(row.id, {**row.meta, "answer": row.answer}) for row in rows])
-        if not numbers:
-            raise TaskError(f"{Path(self.path) / self.file}: the subset {self.subset} leaves no question")
+        fields = [(row.id, {**row.meta, "answer": row.answer}) for row in rows]
+        numbers = self.subset.choose(fields, Path(self.path) / self.file)
         return [rows[number] for number in numbers]
 
     def _check_images(self) -> None:

@@ -101,10 +101,7 @@ class Photos:
     @cached_property
     def _chosen(self) -> list[int]:
         plan = self._plan if self.subset.per else lambda number: {}
-        chosen = self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
-        if not chosen:
-            raise TaskError(f"the subset {self.subset} leaves no question of {self.n}")
-        return chosen
+        return self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
 
     def _id(self, number: int) -> str:
         return f"{self.kind}_{number:04}"

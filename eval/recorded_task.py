@@ -77,10 +77,7 @@ class RecordedQuestions:
     @cached_property
     def _chosen(self) -> list[str]:
         rows = [(idx, {"subtask": self.name, "answer": key.strip("()")}) for idx, key in self._keys.items()]
-        chosen = self.subset.choose(rows)
-        if not chosen:
-            raise TaskError(f"{self._file}: the subset {self.subset} leaves no question of {len(rows)}")
-        return [rows[number][0] for number in chosen]
+        return [rows[number][0] for number in self.subset.choose(rows, self._file)]
 
 
 @dataclass(frozen=True)

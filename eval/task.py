@@ -46,10 +46,17 @@ class Subset:
     per: str | None = None
     seed: int = 0
 
-    def choose(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
-        """The numbers of the chosen rows in their order; a row is (id, its fields). Raises TaskError."""
-        if self.n is None:
-            return list(range(len(rows)))
+    def choose(self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "") -> list[int]:
+        """The numbers of the chosen rows in their order; a row is (id, its fields).
+
+        Raises TaskError where a row lacks the field, or none is left; `where` says of which file in its message.
+        """
+        chosen = list(range(len(rows))) if self.n is None else self._chosen(rows)
+        if not chosen:
+            raise TaskError(f"{f'{where}: ' if where else ''}the subset {self} leaves no question of {len(rows)}")
+        return chosen
+
+    def _chosen(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
         groups: dict[Any, list[int]] = defaultdict(list)
         for number, (identifier, fields) in enumerate(rows):
             if self.per is not None and self.per not in fields:

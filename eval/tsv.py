@@ -129,10 +129,7 @@ class Tsv:
     @cached_property
     def _chosen(self) -> list[int]:
         rows = [(row["id"], {**row["meta"], "answer": row["answer"]}) for row in self._rows]
-        chosen = self.subset.choose(rows)
-        if not chosen:
-            raise TaskError(f"{self.path}: the subset {self.subset} leaves no question of {len(rows)}")
-        return chosen
+        return self.subset.choose(rows, self.path)
 
 
 def _row(number: int, cells: Mapping[str, Any]) -> dict[str, Any]:

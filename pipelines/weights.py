@@ -17,6 +17,7 @@ __all__ = [
     "Place",
     "WeightsError",
     "close_networks",
+    "first_line",
     "from_hub",
     "hub_silence",
     "import_torch",
@@ -168,7 +169,7 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         tried = (
             f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
         )
-        said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (_said(exc), _advice(exc))
+        said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
         raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
 
 
@@ -184,7 +185,7 @@ def hub_silence(model: str, revision: str | None) -> str:
     except HfHubHTTPError:
         return ""
     except unanswered as exc:
-        return _said(exc)
+        return first_line(exc)
     except ValueError:  # no id at all, which opening it will say better
         return ""
     return ""
@@ -218,8 +219,8 @@ def _looks_like_path(model: str) -> bool:
     return model.startswith(("/", ".", "~")) or model.count("/") > 1 or "\\" in model
 
 
-def _said(exc: BaseException) -> str:
-    """The first line of what a library said, without its traceback."""
+def first_line(exc: BaseException) -> str:
+    """The first line of what a library said, at most 300 characters of it."""
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
     return (lines[0] if lines else type(exc).__name__)[:300]
 

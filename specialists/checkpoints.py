@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from looktwice.pipelines.weights import WeightsError, import_torch, weights_file
+from looktwice.pipelines.weights import WeightsError, first_line, import_torch, weights_file
 
 __all__ = ["fetched", "fill", "import_kornia", "packaged_file", "read_tensors"]
 
@@ -30,7 +30,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         held = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError) as exc:
         raise WeightsError(
-            f"{file} could not be read as a file of tensors alone ({_said(exc)}); fetch it again, or save it anew "
+            f"{file} could not be read as a file of tensors alone ({first_line(exc)}); fetch it again, or save it anew "
             "with safetensors"
         ) from exc
     if not isinstance(held, Mapping):
@@ -59,7 +59,9 @@ def fill(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
-        raise WeightsError(f"{source} does not fit {type(network).__name__} ({_said(exc)}); give its own file") from exc
+        raise WeightsError(
+            f"{source} does not fit {type(network).__name__} ({first_line(exc)}); give its own file"
+        ) from exc
     learned = dict(network.named_parameters())
     missing = [name for name in left.missing_keys if name in learned]
     if missing or left.unexpected_keys:
@@ -81,7 +83,7 @@ def fetched(what: str, build: Callable[[], Network]) -> Network:
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
         raise WeightsError(
-            f"{what} could not be fetched ({_said(exc)}); fetch it where there is a network and set its path"
+            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network and set its path"
         ) from exc
 
 
@@ -93,8 +95,3 @@ def import_kornia() -> Any:
     except ImportError as exc:
         raise WeightsError("kornia is not installed; type: pip install 'looktwice[torch]'") from exc
     return kornia.feature
-
-
-def _said(exc: BaseException) -> str:
-    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    return (lines[0] if lines else type(exc).__name__)[:200]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.weights import Place, WeightsError, from_hub, hub_silence, import_torch, opened
+from looktwice.pipelines.weights import Place, WeightsError, first_line, from_hub, hub_silence, import_torch, opened
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import FeatureGrid
 from looktwice.specialists.working_size import WorkingSize
@@ -185,8 +185,7 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
     try:
         return getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
-        said = next((line.strip() for line in str(exc).splitlines() if line.strip()), type(exc).__name__)[:300]
-        said = f"the hub did not answer: {silence}" if silence else said
+        said = f"the hub did not answer: {silence}" if silence else first_line(exc)
         raise WeightsError(
             f"{how.model}: {kind} could not be opened from its folder {settings['subfolder']} ({said}); "
             "fetch the pipeline where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
