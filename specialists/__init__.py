@@ -45,6 +45,7 @@ from looktwice.specialists.sift import SIFT
 from looktwice.specialists.spatial import SpatialRelation
 from looktwice.specialists.style import DenseSimilarity, GlobalSimilarity, GramSimilarity
 from looktwice.specialists.superpixels import Felzenszwalb, Slic
+from looktwice.specialists.turned import Turned
 from looktwice.specialists.xfeat import XFeat
 from looktwice.specialists.yunet import YuNet
 
@@ -105,6 +106,7 @@ __all__ = [
     "SpatialRelation",
     "TextureSize",
     "ThingIdentity",
+    "Turned",
     "VerticalPosition",
     "VisionAttention",
     "XFeat",
