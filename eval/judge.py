@@ -18,6 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
+from looktwice.eval.clean import after_thought
 from looktwice.eval.found import unanswered
 from looktwice.eval.judge_file import Judgement, append, judgements, words_of
 from looktwice.eval.judge_notes import Notes
@@ -180,7 +181,7 @@ class Judging:
             return self._line(job, Found(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
             return self._line(job, Found(), error="stopped")
-        said = reply.text
+        said = after_thought(reply.text)
         found = job.judging.read(said, job.case) if said.strip() else Found(reason=f"no words ({reply.finish})")
         used = 0 if reply.cached else 1
         return self._line(

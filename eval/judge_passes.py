@@ -213,7 +213,7 @@ class UnreadablePass:
 
     def read(self, said: str, case: Case) -> Found:
         """What stands behind the last "Answer:": a letter of the choices, an answer of the kind asked for, or NONE."""
-        found = re.findall(r"^\W*Answer\W{0,4}:[ \t]*(\S.*)$", said, re.I | re.M)
+        found = re.findall(r"(?:^|[.!?]\s)\W*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$", said, re.I | re.M)
         if not found:
             return Found(reason="no answer line in its words")
         told = found[-1].strip(" \t`*\"'.")

@@ -97,6 +97,9 @@ def case(
         ("Answer: C", Found(reason="'C' is none of A, B")),
         ("Answer: left", Found(reason="'left' is none of A, B")),
         ("It is A.", Found(reason="no answer line in its words")),
+        ("It says the second.\n**Final Answer: B**", Found(answer="B")),
+        ("It says the second. Answer: B", Found(answer="B")),
+        ("It says 'Answer: B'", Found(reason="no answer line in its words")),
     ],
 )
 def test_an_unreadable_reply_is_one_of_its_choices_or_none(said: str, found: Found) -> None:
@@ -206,6 +209,15 @@ def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
     assert (found.right, found.unreadable) == (1, 3)
     assert {line.reason or "none" for line in judgements(run).lines} == {"none", "no answer line in its words"}
     assert judged(run, Scripted(answer), name="solomon")[1][0] == "nothing is left to judge"
+
+
+def test_what_a_judge_thinks_is_no_verdict(made: MadeRun) -> None:
+    run = unclear(made)
+    _, said, _ = judged(run, "<think>\nAnswer: B\nBut wait</think>\nAnswer: A")
+    assert "4 of 4 replies judged" in said[0]
+    assert {line.answer for line in judgements(run).lines} == {"A"}
+    judged(run, "<think>\nAnswer: B\nBut", name="cut off")
+    assert {line.answer for line in judgements(run).lines if line.judge == "cut off"} == {None}
 
 
 def test_a_call_that_fails_is_asked_again(made: MadeRun) -> None:
