@@ -24,6 +24,7 @@ _AFTER = re.compile(rf"{GAP}{{0,110}}?{COPULA}{SIGN}", re.I)
 _BESIDE = re.compile(rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{SIGN}", re.I)
 _COMPARED = re.compile(r"\b(?:than|from|compared)\b", re.I)
 _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
+_THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{MENTION}", re.I)
 _FAR = 220  # characters between a subject and its predicate
 
 
@@ -66,11 +67,15 @@ def claims_of(sentence: str, letters: str, words: Predicates) -> Iterator[Claim]
         yield from _predicated(text, words.weak, Weight.DESCRIBED, words.follows)
     if words.other:
         yield from _opposed(text, words.other, letters)
+    if words.claimed:
+        yield from _declared(text, words.claimed, Weight.PREFERRED)
     if words.equal:
         yield from _declared(text, phrases.EQUAL, Weight.PREFERRED)
     for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
         yield from _declared(text, pattern, Weight.DECLARED)
     yield from _declared(text, phrases.MARKED, Weight.MARKED)
+    for match in phrases.WRONG.finditer(text):
+        yield from (Claim(Weight.NAMED, letter, against=True) for letter in letters_in(match[0]))
     found = set(letters_in(text)) & set(letters)
     if phrases.CONCLUDES.search(text) and len(found) == 1 and not NEGATED.search(text):
         yield Claim(Weight.CONCLUDED, found.pop())
@@ -83,7 +88,11 @@ def _declared(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[C
             continue
         joined = phrases.JOINED.search(text[: match.start()]) if first else None
         several = joined is not None and joined[1] != match["letter"]
-        if several or _several(text, match.end("letter") + 1, match["letter"]) or re.search(r"\beither\b", said, re.I):
+        if re.search(r"\bneither\b", said, re.I):
+            yield Claim(weight, match["letter"], against=True)
+        elif (
+            several or _several(text, match.end("letter") + 1, match["letter"]) or re.search(r"\beither\b", said, re.I)
+        ):
             yield Claim(weight, "")
         else:
             against = NOT.search(said) or phrases.LESS.search(said) or phrases.AFTERWARDS.match(text[match.end() :])
@@ -143,5 +152,7 @@ def _opposed(text: str, pattern: re.Pattern[str], letters: str) -> Iterator[Clai
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _before(text, match, Weight.DESCRIBED)
+        if (than := _THAN.match(text[match.end() :])) and than[1] in letters and not (claim and claim.against):
+            yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:
             yield Claim(Weight.DESCRIBED, claim.letter, against=True)

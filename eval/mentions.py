@@ -24,6 +24,7 @@ _NOUN = (
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
 )
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
+_TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _CHAIN = re.compile(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)\s+{_IMAGE}\b\s*", re.I
 )
@@ -36,23 +37,34 @@ _VERB = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the)\b)"
+    r"|for|the)\b|[\u3000-\ud7af]|'s\b)"
 )
-_ALONE = r"(?<![A-Za-z0-9_\u00c0-\u024f'(+=*/^|\u27e6-])({})(?![\w'(+=*/^|\u27e7-])(?!\s*[(+=*/^\u00d7\u2229\u222a])"
+_LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
+_ALONE = (
+    rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
+    r"(?!\s*[(+=*/^\u00d7\u2229\u222a])"
+)
 _GENERAL = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
-    re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
+    re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
-    re.compile(r"(?i:\boption|\bchoice|\banswer\s*(?:is|:))\s+[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"),
+    re.compile(
+        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
+        r"[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"
+    ),
     re.compile(r"[\"']\s*([A-Z])\s*[\"']"),
     re.compile(r"(?m:^\s*[-\u2022]?\s*)([A-Z])[).:](?=\s|$)"),
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
     re.compile(_ALONE.format("[B-H]")),
     re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
 )
+_ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*", re.I)
+_IDLE = r"(?<!\bno(?=\s+(?:idea|clue|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
-    r"(?! (?:image|point|wall|surface|material|object|type|piece|part|area))",
+    r"\bno (?:\w+ ){0,2}differences? (?:in|between)\b|\bequally (?:dark|light|bright)\b"
+    r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
+    r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
+    r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
     re.I,
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
@@ -93,7 +105,8 @@ class Named:
 
     def _signed(self, match: re.Match[str]) -> str:
         known = ord(match[1].upper()) < ord("A") + len(self.letters) + FARTHEST
-        return sign(match[1].upper()) if known else match[0]
+        before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
+        return (before[0] if before else "") + sign(match[1].upper()) if known else match[0]
 
     def _merged(self, text: str) -> str:
         """Neighbouring signs of one choice become one; a letter is heard before the text beside it, if it is known."""
@@ -131,9 +144,11 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
         yield from _ordinal(ordinal[1])
     elif folded in ("yes", "no"):
         word = either(YES if folded == "yes" else NO)
-        yield re.compile(rf"\A\W*{word}(?![\w'])|{word}(?=\s*(?:[.,;:!\")\n]|$))", re.I)
+        yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|$))", re.I)
     elif folded in ("left", "right"):
-        yield re.compile(either(LEFT if folded == "left" else RIGHT) + _NO_JUDGEMENT, re.I)
+        here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
+        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{either(there)}{_TO}(?={either(here)}))?"
+        yield re.compile(rf"{way}{either(here)}(?!{_TO}{either(there)}){_NO_JUDGEMENT}", re.I)
     elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
         yield from _number(NUMBERS.get(folded, folded))
     elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
@@ -148,11 +163,13 @@ def _number(digits: str) -> Iterator[re.Pattern[str]]:
     words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
     yield re.compile(rf"(?<![\w.])(?:{words})(?![\w]|\.\d)(?:\s*\((?:{words})\))?", re.I)
     if digits == "0":
-        yield re.compile(r"(?<=\bthere is )no\b|(?<=\bthere are )no\b", re.I)
+        yield re.compile(
+            r"(?<=\bthere is )no\b|(?<=\bthere are )no\b|\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z", re.I
+        )
 
 
 def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
     number = ORDINALS[word]
     short = f"{number}(?:st|nd|rd|th)"
-    yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b", re.I)
+    yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
     yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-)?\s*{number}\b(?!\s*[./]\d)", re.I)

@@ -20,18 +20,30 @@ _ASKS = {
 }
 _NAMES = {"letter_disambiguation": "letters", "shape_discrimination": "integer", "joint_shape_color": "integer"}
 _CLAIM = (
-    r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|there (?:is|are)|antwort"
-    r"|r[e\u00e9]ponse|respuesta)"
+    r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort|r[e\u00e9]ponse|respuesta)"
 )
 _LINK = (
     r"\b(?:\s*(?:is|are|would be|should be|must be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
     r"\s*[\"'(]*"
 )
 _BE = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
-_NOT = r"(?P<not>\b(?:not|never|isn't|aren't)\s+)?"
-_DIGITS = re.compile(r"(?<![\w.,])-?\d+(?:,\d{3})*(?![\w]|[.,]\d)")
-_WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(NUMBERS)})(?![\w-])", re.I)
-_RUN = re.compile(r"(?<![A-Za-z'])(?:[A-Z]{2,}|[A-Z](?:[\s,\-]+[A-Z](?![A-Za-z']))+|[A-Z](?!\s+[a-z]))(?![A-Za-z'])")
+_NOT = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
+_ISNT = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
+_DOUBTED = re.compile(
+    r"\b(?:(?:don't|do not|doesn't|does not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
+    r"|not the case)\b[^.!?;\n]*$",
+    re.I,
+)
+_EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
+_DIGITS = re.compile(r"(?<![A-Za-z0-9_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z0-9_]|[.,]\d)")
+_WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
+_ABSENT = re.compile(r"\bthere (?:is|are) no\b(?! (?:way|clear|enough|information))", re.I)
+_JOINT = r"(?:[\s,\-&]|\band\b)+"
+_QUOTED = r"(?![A-Za-z]|'[a-z])"
+_RUN = re.compile(
+    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+|[A-Z](?!\s+[a-z])){_QUOTED}"
+)
+_EACH = re.compile(r"(?m):\s*([A-Z])\W*$")
 
 
 def kind_of(question: str, subtask: str = "") -> str:
@@ -53,13 +65,22 @@ def read_open(reply: str, kind: str) -> Reading:
 def _two(text: str, words: Mapping[str, str]) -> Reading:
     """One of two words: what is declared last, what the reply begins with, or the only one that it names."""
     first, second = words
-    both = rf"(?P<word>{'|'.join(words.values())})"
-    declared = list(re.finditer(rf"(?:{_CLAIM}{_LINK}|{_BE}){_NOT}{both}", text, re.I))
+    words_of_both = "|".join(words.values())
+    both = rf"(?P<word>{words_of_both})"
+    text = re.sub(
+        rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I
+    )  # an offer, no answer
+    declared = [
+        match
+        for match in re.finditer(rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}", text, re.I)
+        if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :])
+    ]
     lead = re.match(rf"\W*{_NOT}{both}", text, re.I)
     for match in (declared[-1] if declared else None, lead):
         if match:
             is_first = bool(re.fullmatch(words[first], match["word"], re.I))
-            return Reading(first if is_first != bool(match["not"]) else second)
+            against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))
+            return Reading(first if is_first != against else second)
     said = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
     return Reading(said.pop()) if len(said) == 1 else Reading(None, "unread: it names both answers or neither")
 
@@ -75,14 +96,18 @@ def _true_false(text: str) -> Reading:
 def _integer(text: str) -> Reading:
     """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
-    marked = re.findall(rf"\b{_CLAIM}{_LINK}({number})", text, re.I)
-    if marked:
-        return Reading(_digits(marked[-1]))
+    total = rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
+    for claims in (rf"\b{_CLAIM}{_LINK}({number})|{total}", rf"\bthere (?:is|are){_LINK}({number})"):
+        marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
+        if marked:
+            return Reading(_digits(marked[-1]))
     whole = _numbers(text)
     last = next((found for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text)) if (found := _numbers(line))), [])
     for found in (whole, last):
         if len(set(found)) == 1:
             return Reading(found[0])
+    if not whole and _ABSENT.search(text):
+        return Reading("0")
     return Reading(None, "unread: it names several numbers" if whole else "unread: it names no number")
 
 
@@ -91,11 +116,13 @@ def _numbers(text: str) -> list[str]:
 
 
 def _digits(word: str) -> str:
-    return NUMBERS.get(word.casefold(), word).replace(",", "").lstrip("0") or "0"
+    return NUMBERS.get(word.casefold(), word).replace(",", "").split(".")[0].lstrip("0") or "0"
 
 
 def _letters(text: str) -> Reading:
     """The capitals after the last declaration, else the longest run of capitals, where no other is as long."""
+    if len(each := _EACH.findall(text)) > 1 and len(each) == len(text.splitlines()):
+        return Reading("".join(each))
     after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
     for part in (after, text):
         runs = sorted({re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}, key=len, reverse=True)

@@ -7,7 +7,7 @@ import re
 __all__ = [
     "AFTERWARDS", "BARRED", "CHOOSE", "CONCLUDES", "COPULA", "DECLARES", "EQUAL", "FORCED", "GAP", "JOINED", "LESS",
     "MARKED", "NEAR", "NEGATED", "NOBODY", "NOT", "NOT_YET", "OBJECT", "PREFER", "SAY", "SIGN", "SUBORDINATE",
-    "UNDECIDED", "WITH",
+    "UNDECIDED", "WITH", "WRONG",
 ]  # fmt: skip
 
 GAP = r"[^\u27e6\u27e7.?!;\n]"
@@ -60,8 +60,9 @@ NOBODY = _compiled(
 """No choice is the answer, or any of them may be."""
 
 _ANSWER = _one(
-    "answer", "choice", "option", "response", "conclusion", "assessment", "selection", "guess", "verdict", "decision",
-    "judge?ment", "prediction", "pick", "solution", "respuesta", "antwort", r"r[e\u00e9]ponse", "risposta", "resposta",
+    "answer", "ans", "choice", "option", "response", "conclusion", "assessment", "selection", "guess", "verdict",
+    "decision", "judge?ment", "prediction", "pick", "solution", "respuesta", "antwort", r"r[e\u00e9]ponse",
+    "risposta", "resposta",
 )  # fmt: skip
 _ANSWER_ELSEWHERE = _one(
     "\u7b54\u6848", "\u7b54\u3048", "\u6b63\u89e3", "\u9009\u62e9?", "\u9078\u64c7?", "\u56de\u7b54", "\uc815\ub2f5",
@@ -76,6 +77,11 @@ DECLARES = (
         rf"{SIGN}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
         r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|candidate|fit|solution)\b"
     ),
+    _compiled(
+        rf"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*(?:it|that)(?:'s| is) (?:\w+ly )?{SIGN}\W*$"
+    ),
+    _compiled(rf"(?:\u2192|\u21d2|[=-]>)\s*{SIGN}\W*$"),
+    _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
 )
 """ "The answer is X", in other languages, and "X is the correct choice"."""
 _MODAL = _one(
@@ -90,11 +96,17 @@ CHOOSE = _compiled(
     rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:\w+ly\s+)?{_PICK}\b"
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{SIGN}"
 )
-PREFER = _compiled(rf"\bpreference (?:for|towards?)\b{GAP}{{0,30}}?{SIGN}")
+PREFER = _compiled(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{SIGN}")
 SAY = _compiled(
     r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue|infer|suggest)\b"
     rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{SIGN}"
 )
+WRONG = _compiled(
+    r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
+    r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
+    r"^\W*not (\u27e6[A-Z]\u27e7)\W*$",
+)
+"""Choices that are said to be wrong."""
 EQUAL = _compiled(
     r"\b(?:is|are|be|appears?|seems?|looks?|remains?)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}" + SIGN

@@ -14,7 +14,8 @@ class Predicates:
     """What makes a choice the answer: plainly (`strong`), perhaps (`weak`), or what makes it the `other` one.
 
     Where the choice `follows` its words ("the camera moves to the left"), it is never their subject.
-    `equal` where a choice says that two others do not differ ("about the same").
+    `equal` where a choice says that two others do not differ ("about the same"). What `claimed` finds as its `letter`
+    is the answer ("A is in front of B").
     """
 
     strong: re.Pattern[str]
@@ -22,6 +23,7 @@ class Predicates:
     other: re.Pattern[str] | None = None
     follows: bool = False
     equal: bool = False
+    claimed: re.Pattern[str] | None = None
 
 
 def _any(*parts: str) -> re.Pattern[str]:
@@ -40,6 +42,7 @@ _BEST = (
     r"\bhighest (?:likelihood|probability|chance)\b",
 )
 _VIEWER = r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b| you\b))"
+_POINT = "(?:the )?\u27e6"
 _MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
 _CORRESPONDENCE = Predicates(
     _any(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
@@ -52,7 +55,8 @@ _SUBTASKS: Mapping[str, Predicates] = {
     "Relative_Depth": Predicates(
         _any(rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}"),
         _any(r"\bforeground\b"),
-        _any(r"\b(?:farther|further|farthest|furthest|more distant|background)\b"),
+        _any(r"\b(?:farther|further|farthest|furthest|more distant|background)\b", rf"\bbehind(?= {_POINT})"),
+        claimed=_any(rf"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{{0,40}}\bin front of(?= {_POINT})"),
     ),
     "Relative_Reflectance": Predicates(
         _any(r"\b(?:darker|darkest)\b"), other=_any(r"\b(?:lighter|lightest|brighter)\b"), equal=True
@@ -111,7 +115,14 @@ _SUBTASKS: Mapping[str, Predicates] = {
         follows=True,
     ),
     "Counting": Predicates(
-        _any(r"\bthere (?:is|are)\b", r"\btotal (?:of|is)\b", r"\bi (?:can )?(?:see|count)\b"), follows=True
+        _any(
+            r"\+[^=.\n]{1,60}(?==)",
+            r"\bthere (?:is|are)\b",
+            r"\btotal (?:of|is)\b",
+            r"\btotal(?=\s*:)",
+            r"\bi (?:can )?(?:see|count)\b",
+        ),
+        follows=True,
     ),
     "Functional_Correspondence": _CORRESPONDENCE,
     "Semantic_Correspondence": _CORRESPONDENCE,

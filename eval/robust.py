@@ -16,6 +16,13 @@ from looktwice.eval.words import REFUSED
 __all__ = ["read_choice"]
 
 _ONLY = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{MENTION})+\W*", re.I)
+_LIST = re.compile(
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{MENTION}(?:[^\w\u2705\u2713\u2714\u2611]|\b(?:and|or)\b)*)+", re.I
+)
+_VERDICT = re.compile(
+    rf"^\W*{MENTION}[^\n\u27e6]*?(?:[-:(\u2013\u2014]\s*(?:yes|correct|true)\W*$|[\u2705\u2713\u2714\u2611])",
+    re.I | re.M,
+)
 _LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
 _LEADS = re.compile(
     rf"^[\W_]*?(?:option\s+|choice\s+)?{MENTION}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
@@ -24,6 +31,9 @@ _LEADS = re.compile(
 )
 _ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
 _ALONE = re.compile(rf"[\W\d]*{MENTION}[^\w:]*")
+_CONTRAST = re.compile(
+    rf"(?:(?:,|;|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{MENTION}\s*[,;]?", re.I
+)
 _CUT = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
@@ -58,6 +68,8 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
     held = set(letters_in(written))
     if len(held) == 1 and _ONLY.fullmatch(written):
         return _known(held.pop(), name.letters)
+    if len(held) > 1 and _LIST.fullmatch(written):
+        return _known("", name.letters)
     if bare := _LETTER.fullmatch(text):
         return _known(bare[1].upper(), name.letters)
     found = _weighed(list(_claims(text, written, name.letters, subtask)), written, name.letters)
@@ -72,6 +84,7 @@ def _claims(text: str, written: str, letters: str, subtask: str) -> Iterator[Cla
         yield from claims_of(sentence, letters, words)
     yield from _opening(text, written)
     yield from _alone(text, written)
+    yield from _ticked(written)
     yield from _named_once(written, letters)
 
 
@@ -92,7 +105,15 @@ def _alone(text: str, written: str) -> Iterator[Claim]:
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
 
 
+def _ticked(written: str) -> Iterator[Claim]:
+    """The only choice of a list that is ticked or has "Yes", "Correct" or "True" behind it."""
+    ticked = set(_VERDICT.findall(written))
+    if len(ticked) == 1 and set(letters_in(written)) > ticked:
+        yield Claim(Weight.DECLARED, ticked.pop())
+
+
 def _named_once(written: str, letters: str) -> Iterator[Claim]:
+    written = _CONTRAST.sub("", written)
     said = [sentence for sentence in sentences_of(written) if set(letters_in(sentence)) & set(letters)]
     whole = {letter for sentence in said for letter in letters_in(sentence)} & set(letters)
     if len(whole) == 1 and not NEGATED.search(said[-1]) and not NOT_YET.search(said[-1]):

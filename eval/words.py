@@ -11,8 +11,16 @@ _UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen", "twenty",
 )  # fmt: skip
+_TENS = ("twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety")
 NUMBERS = {word: str(number) for number, word in enumerate(_UNITS)}
-"""Number words in English from zero to twenty, as digits."""
+NUMBERS |= {tens: str(10 * ten) for ten, tens in enumerate(_TENS, 2)}
+NUMBERS |= {
+    f"{tens}{join}{_UNITS[unit]}": str(10 * ten + unit)
+    for ten, tens in enumerate(_TENS, 2)
+    for join in "- "
+    for unit in range(1, 10)
+}
+"""Number words in English from zero to ninety-nine, as digits."""
 ORDINALS = {word: number for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)}
 """Ordinals as numbers from 1."""
 YES = (
@@ -21,14 +29,14 @@ YES = (
 )  # fmt: skip
 NO = (
     "no", "nope", "nein", "non", "não", "nie", "nee", "hay\u0131r", "нет", "όχι", "لا", "नहीं",
-    "不是", "否", "不对", "不", "いいえ", "아니요", "아니오",
+    "不是", "否", "不对", "不", "没有", "いいえ", "아니요", "아니오",
 )  # fmt: skip
 TRUE = (
-    "true", "(?<!')t", "correct", "right", "wahr", "richtig", "vrai", "verdadero", "vero", "верно", "правда",
-    "(?<!不)正确", "真", "正しい", "참",
+    "true", "(?<!['-])t(?!-)", "correct", "(?<!the )right(?!-hand)", "wahr", "richtig", "vrai", "verdadero", "vero",
+    "верно", "правда", "(?<!不)正确", "真", "正しい", "참",
 )  # fmt: skip
 FALSE = (
-    "false", "f", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
+    "false", "(?<!['-])f(?!-)", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
     "不正确", "错误", "假", "誤り", "거짓",
 )  # fmt: skip
 LEFT = (

@@ -109,6 +109,62 @@ def test_declarations_and_what_is_none(reply: str, answer: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("Answer: A\n\nOn second thought, that is wrong.\n\nAnswer: C", "C"),
+        ("\\boxed{A}\n\nWait. \\boxed{B}", "B"),
+        ("The answer is A. Wait, REF is on the left ear; point A is on the right one. So it's B.", "B"),
+        ("Point A: ear. Point B: nose. Point C: eye. REF marks the nose \u2192 B.", "B"),
+        ("ans: c", "C"),
+        ("Answer=B", "B"),
+        ("answer: point c", "C"),
+        ("A, B", None),
+        ("(A), (C)", None),
+        ("A\nB\nC\nD", None),
+        ("B\nB\nB", "B"),
+        ("The answer is neither A nor B; it is C.", "C"),
+        ("Eliminating A, C and D, we are left with B.", "B"),
+        ("I would say A or C, but leaning towards C.", "C"),
+        ("A. roof \u274c\nB. door \u2705\nC. wall \u274c\nD. tree \u274c", "B"),
+        ("(A) roof - No\n(B) door - Yes\n(C) wall - No", "B"),
+        ("\uc815\ub2f5\uc740 B\uc785\ub2c8\ub2e4.", "B"),
+        ("\u6b63\u89e3\u306fB\u3067\u3059\u3002", "B"),
+    ],
+)
+def test_second_thoughts_lists_and_ticks(reply: str, answer: str | None) -> None:
+    assert read(reply) == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "subtask", "answer"),
+    [
+        ("Point A is in front of point B.", "Relative_Depth", "A"),
+        ("Point A is not in front of point B.", "Relative_Depth", "B"),
+        ("Point A seems to be behind point B.", "Relative_Depth", "B"),
+        ("A is closer. It stands in front of point B.", "Relative_Depth", "A"),
+        ("A's location is closer.", "Relative_Depth", "A"),
+        ("A is lighter than B.", "Relative_Reflectance", "B"),
+        ("The surface at point A is lighter than the surface at point B.", "Relative_Reflectance", "B"),
+        ("Although A is in shadow, B's surface is darker.", "Relative_Reflectance", "B"),
+        ("There is no noticeable difference between the two surfaces.", "Relative_Reflectance", "C"),
+        ("The two points look equally dark.", "Relative_Reflectance", "C"),
+        ("The camera is moving from left to right.", "Multi-view_Reasoning", "B"),
+        ("It moved from the right side to the left side.", "Multi-view_Reasoning", "A"),
+        ("(B) rather than (A).", "Jigsaw", "B"),
+        ("Not (A).", "Jigsaw", "B"),
+        ("(A) is wrong, (B) is right.", "Jigsaw", "B"),
+        ("(A) and (B) are wrong.", "Jigsaw", None),
+        ("The third.", "Jigsaw", "B"),
+        ("No image was provided.", "Spatial_Relation", None),
+        ("No idea", "Spatial_Relation", None),
+        ("\u6ca1\u6709", "Spatial_Relation", "B"),
+    ],
+)
+def test_comparisons_denials_and_directions(reply: str, subtask: str, answer: str | None) -> None:
+    assert read(reply, CHOICES[subtask], subtask) == answer
+
+
+@pytest.mark.parametrize(
     ("reply", "subtask", "answer"),
     [
         ("Point B is closer to the camera than point A.", "Relative_Depth", "B"),
@@ -163,6 +219,10 @@ def test_the_words_of_a_subtask(reply: str, subtask: str, answer: str | None) ->
         ("(C) 13\n\nThere are more than 3.", ("2", "3", "13", "0"), "C"),
         ("the red box", ("box", "red box"), "B"),
         ("It shows a teddy bear.", ("teddy bear", "rabbit", "cat"), "A"),
+        ("There aren't any boats.", ("2", "3", "13", "0"), "D"),
+        ("1 boat on the left + 2 on the right = 3 boats.", ("2", "3", "13", "0"), "B"),
+        ("1. First boat\n2. Second boat\n3. Third boat\n\nTotal: 3", ("2", "3", "13", "0"), "B"),
+        ("It's a dog, not a cat.", ("cat", "dog", "bird"), "B"),
         ("About the same brightness.", ("A is darker", "B is darker", "About the same"), "C"),
         ("B is closer than A", ("A is closer", "B is closer"), None),
     ],
@@ -239,6 +299,26 @@ def test_there_is_a_reason_where_there_is_no_answer(reply: str, reason: str) -> 
         ("I don't know", "true_false", None),
         ("Wahr", "true_false", "T"),
         ("假", "true_false", "F"),
+        ("This isn't true.", "true_false", "F"),
+        ("I don't think the statement is true.", "true_false", "F"),
+        ("On the right side there is a red bag.", "true_false", None),
+        ("He wears a T-shirt.", "true_false", None),
+        ("The answer is True or False.", "true_false", None),
+        ("Yes, there is no doubt about it.", "yes_no", "yes"),
+        ("The answer is 7. There are 3 in the first row.", "integer", "7"),
+        ("There are 3 red and 4 blue shapes, making 7 in total.", "integer", "7"),
+        ("3 + 4 = 7", "integer", "7"),
+        ("There are twenty one dots", "integer", "21"),
+        ("twenty-four", "integer", "24"),
+        ("3.0", "integer", "3"),
+        ("3.5", "integer", None),
+        ("There are no red circles.", "integer", "0"),
+        ("\u7b54\u6848\u662f3\u4e2a", "integer", "3"),
+        ("I see the letters A, B and C.", "letters", "ABC"),
+        ("The letters are I and O.", "letters", "IO"),
+        ("The image has two letters: X and W", "letters", "XW"),
+        ("First letter: X\nSecond letter: W", "letters", "XW"),
+        ("The word reads 'EPSY'", "letters", "EPSY"),
         ("Yes.", "yes_no", "yes"),
         ("The answer is no.", "yes_no", "no"),
         ("Ja", "yes_no", "yes"),
