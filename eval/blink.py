@@ -212,12 +212,13 @@ def _images(source: ParquetFile, start: int, wanted: set[int]) -> Iterator[tuple
             batches = _batches(source, batch_size=BATCH, row_groups=[group], columns=columns)
             for number, row in enumerate((row for batch in batches for row in batch), first):
                 if number in wanted:
-                    yield number, tuple(_picture(row, name) for name in IMAGES if _is_there(row, name))
+                    yield number, tuple(_picture(row, name) for name in _shown(row))
         first = end
 
 
-def _is_there(row: Mapping[str, Any], name: str) -> bool:
-    return row[name] is not None or name == "image_1"  # every question has a first image: without it, it must fail
+def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """The columns up to the last image, at least the first: an image that is missing before another must fail."""
+    return IMAGES[: max((end for end, name in enumerate(IMAGES, 1) if row[name] is not None), default=1)]
 
 
 def _picture(row: Mapping[str, Any], column: str) -> Picture:

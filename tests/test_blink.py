@@ -219,3 +219,10 @@ def test_the_real_files(shared_data: Path, name: str, n: int, images: int, lette
     assert all(
         image.payload.note == "" and image.payload.media_type == "image/jpeg" for image in items[0].sample.images
     )
+
+
+def test_an_image_that_is_absent_before_another_fails_its_sample(tmp_path: Path) -> None:
+    (item,) = write(tmp_path, [row(1, image_2=None, image_3=picture(3))])
+    assert [image.name[-7:] for image in item.sample.images] == ["image_1", "image_2", "image_3"]
+    with pytest.raises(PictureError, match="val_Jigsaw_1 image_2: the parquet file holds no bytes"):
+        _ = item.sample.images[1].payload
