@@ -126,12 +126,18 @@ class Vlm2Bench:
         """Where an image lies: as its path says, in the subtask's folder, or there by its name alone."""
         media = f"{self._prefix}{SUBTASKS[self.name][1]}"
         places = (f"{self._prefix}{name}", f"{media}/{name}", name, f"{media}/{Path(name).name}")
-        return next((place for place in places if self._files.has(place)), places[0])
+        return next((place for place in places if self._has(place)), places[0])
+
+    def _has(self, name: str) -> bool:
+        try:
+            return self._files.has(name)
+        except TaskError:  # it leads out of the data set; looked at, it says so and fails its own sample alone
+            return False
 
     def _frames(self, question: Question) -> tuple[tuple[Picture, ...], list[float]]:
         folder, vid = f"{self._prefix}{SUBTASKS[self.name][1]}", question.meta["pair"]
         names = [f"{folder}/{vid}{suffix}" for suffix in VIDEOS]
-        name = next((name for name in names if self._files.has(name)), "")
+        name = next((name for name in names if self._has(name)), "")
         if not name:
             return (picture(self._files, names[0]),), []  # says which file is missing when it is looked at
         files = self._files
