@@ -25,6 +25,8 @@ _BESIDE = re.compile(rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|
 _COMPARED = re.compile(r"\b(?:than|from|compared)\b", re.I)
 _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
 _THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{MENTION}", re.I)
+_CHAINED = re.compile(rf"(?:{MENTION}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
+_CLOSED = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
 _FAR = 220  # characters between a subject and its predicate
 
 
@@ -116,6 +118,8 @@ def _after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
     found = _AFTER.match(text[match.end() :])
     if not found or re.search(r"\bthan\b", found[0], re.I):
         return None
+    if found[0].startswith(":") and _CLOSED.search(text[: match.start()]):
+        return None  # "B is correct: A is too large"
     if _several(text, match.end() + found.end(), found["letter"]):
         return Claim(weight, "")
     less = _BEFORE_BEST.search(text[: match.start()])
@@ -152,6 +156,9 @@ def _opposed(text: str, pattern: re.Pattern[str], letters: str) -> Iterator[Clai
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _before(text, match, Weight.DESCRIBED)
+        if claim and not claim.letter and (chain := _CHAINED.search(text[: match.start()])):
+            found = [letter for letter in letters_in(chain[0]) if letter in letters]
+            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in found)
         if (than := _THAN.match(text[match.end() :])) and than[1] in letters and not (claim and claim.against):
             yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:

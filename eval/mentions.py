@@ -28,6 +28,8 @@ _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _CHAIN = re.compile(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)\s+{_IMAGE}\b\s*", re.I
 )
+_PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
+_COUNTED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
 _LABELED = (
     rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with|by))?(?:\s+the)?"
@@ -59,9 +61,10 @@ _GENERAL = (
     re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
 )
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*", re.I)
-_IDLE = r"(?<!\bno(?=\s+(?:idea|clue|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
+_IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\bno (?:\w+ ){0,2}differences? (?:in|between)\b|\bequally (?:dark|light|bright)\b"
+    r"\bno (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*same\W*\Z"
+    r"|\bneither (?:(?:of them|point|surface|one) )?is (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
     r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
     r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
@@ -97,6 +100,7 @@ class Named:
         """
         if self.ordinal:
             text = _CHAIN.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
+            text = _COUNTED.sub(lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text)
         for letter, pattern in self.texts:
             text = pattern.sub(sign(letter.lower()), text)
         for pattern in _GENERAL:
@@ -164,7 +168,9 @@ def _number(digits: str) -> Iterator[re.Pattern[str]]:
     yield re.compile(rf"(?<![\w.])(?:{words})(?![\w]|\.\d)(?:\s*\((?:{words})\))?", re.I)
     if digits == "0":
         yield re.compile(
-            r"(?<=\bthere is )no\b|(?<=\bthere are )no\b|\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z", re.I
+            r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
+            r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z",
+            re.I,
         )
 
 

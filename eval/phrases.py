@@ -80,6 +80,8 @@ DECLARES = (
     _compiled(
         rf"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*(?:it|that)(?:'s| is) (?:\w+ly )?{SIGN}\W*$"
     ),
+    _compiled(rf"\bbut (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{SIGN}"),
+    _compiled(rf"\bso,? {SIGN}\W*$"),
     _compiled(rf"(?:\u2192|\u21d2|[=-]>)\s*{SIGN}\W*$"),
     _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
 )
@@ -93,7 +95,7 @@ _PICK = _one(
     "selected", "choosing",
 )  # fmt: skip
 CHOOSE = _compiled(
-    rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:\w+ly\s+)?{_PICK}\b"
+    rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
     rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{SIGN}"
 )
 PREFER = _compiled(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{SIGN}")

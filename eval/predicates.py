@@ -55,7 +55,11 @@ _SUBTASKS: Mapping[str, Predicates] = {
     "Relative_Depth": Predicates(
         _any(rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}"),
         _any(r"\bforeground\b"),
-        _any(r"\b(?:farther|further|farthest|furthest|more distant|background)\b", rf"\bbehind(?= {_POINT})"),
+        _any(
+            r"\b(?:farther|further|farthest|furthest|more distant|background"
+            r"|(?:greater|larger|longer) distance)\b",
+            rf"\bbehind(?= {_POINT})",
+        ),
         claimed=_any(rf"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{{0,40}}\bin front of(?= {_POINT})"),
     ),
     "Relative_Reflectance": Predicates(
@@ -96,7 +100,9 @@ _SUBTASKS: Mapping[str, Predicates] = {
         _any(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
     ),
     "Forensic_Detection": Predicates(
-        _any(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"), _any(r"\b(?:real|genuine|authentic|actual|likely)\b")
+        _any(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
+        _any(r"\b(?:real|genuine|authentic|actual|likely)\b"),
+        _any(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
     ),
     "IQ_Test": Predicates(
         _any(

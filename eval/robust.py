@@ -30,9 +30,10 @@ _LEADS = re.compile(
     re.I,
 )
 _ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
+_SERIES = re.compile(rf"(?:\s*,\s*{MENTION})*\s*,?\s*(?:and|or|&)\s*(?:the )?{MENTION}", re.I)  # "A, B and C are ..."
 _ALONE = re.compile(rf"[\W\d]*{MENTION}[^\w:]*")
 _CONTRAST = re.compile(
-    rf"(?:(?:,|;|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{MENTION}\s*[,;]?", re.I
+    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{MENTION}\s*[,;]?", re.I
 )
 _CUT = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(
@@ -92,7 +93,7 @@ def _opening(text: str, written: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     lead = _LEADS.match(written)
     items = {found[1] for line in text.splitlines() if (found := _ITEM.match(line))}
-    if lead and len(items) < 2:
+    if lead and len(items) < 2 and not _SERIES.match(written[lead.end(1) + 1 :]):
         yield Claim(Weight.OPENED, lead[1])
 
 
