@@ -14,7 +14,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resize", "rotate"]
+__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resize", "rotate", "turned_size"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
@@ -75,11 +75,19 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
         upright = np.rot90(view.pixels, int(degrees // 90) % 4)
         turned = (upright.shape[1], upright.shape[0])
         return view.moved(Picture(_rgb(upright)), _about_center((width, height), degrees, turned))
-    cos, sin = abs(math.cos(math.radians(degrees))), abs(math.sin(math.radians(degrees)))
-    new = (math.ceil(width * cos + height * sin), math.ceil(width * sin + height * cos))
+    new = turned_size((width, height), degrees)
     affine = _about_center((width, height), degrees, new)
     pixels = cv2.warpAffine(view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color)
     return view.moved(Picture(_rgb(pixels)), affine)
+
+
+def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:
+    """(width, height) of what `rotate` makes of a picture of this size."""
+    (width, height), angle = size, math.radians(degrees)
+    if degrees % 90 == 0:
+        return (height, width) if degrees % 180 else (width, height)
+    cos, sin = abs(math.cos(angle)), abs(math.sin(angle))
+    return math.ceil(width * cos + height * sin), math.ceil(width * sin + height * cos)
 
 
 def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:

@@ -36,6 +36,7 @@ __all__ = [
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
 TILE = 8  # of CLAHE: so many fields along each side
+LARGEST = 32.0  # megapixels of a turned image: turned over and over, one grows with every turn
 LONGEST_TEXT = 4000  # characters of an answer, and of a label 40
 
 
@@ -171,10 +172,17 @@ class Rotate:
     arguments: ClassVar[type[Arguments]] = Turned
 
     def __call__(self, state: State, arguments: Turned) -> ToolResult:
-        """The turned image. Raises ToolError for a full turn."""
+        """The turned image. Raises ToolError for a full turn, and for more than `LARGEST` megapixels."""
         if arguments.degrees % 360 == 0:
             raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
-        view = transforms.rotate(state.views[arguments.image - 1], arguments.degrees)
+        view = state.views[arguments.image - 1]
+        width, height = transforms.turned_size(view.size, arguments.degrees)
+        if arguments.degrees % 90 and width * height > LARGEST * 1e6:
+            raise ToolError(
+                f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too large; turn an earlier "
+                "image, or a part of it"
+            )
+        view = transforms.rotate(view, arguments.degrees)
         return ToolResult(f"turned by {arguments.degrees:g} degrees", (view,))
 
 

@@ -25,6 +25,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.scripted import Scripted
 from looktwice.pipelines.spec import identity, spec
 from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import turned_size
 from looktwice.prompting.agent import FINAL, Agent, Bounds
 from looktwice.prompting.crops import Crop
 from looktwice.prompting.history import History
@@ -325,6 +326,16 @@ def test_measure_speaks_of_the_image_at_its_full_size() -> None:
     state, asked = scripted(agent, call("measure", start=[0.25, 0.5], end=[0.75, 0.5]), "x")
     assert asked[1][-1].text.startswith("40.0 pixels, 50.0 % of the width of image 1; direction 0.0 degrees")
     assert looks_in(state.notes)[0].outcome == "said" and len(state.views) == 1
+
+
+def test_turning_over_and_over_does_not_fill_the_memory() -> None:
+    bounds, fit = Bounds(steps=12), LongestSide(40)
+    turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]
+    state, _ = scripted(Agent({"rotate": Rotate()}, bounds=bounds, fit=fit), *turns, "x", of=sample(pixels(1200, 1200)))
+    looks = looks_in(state.notes)
+    assert [look.outcome for look in looks] == ["shown"] * 4 + ["failed"] * 4
+    assert looks[-1].reason.endswith("turn an earlier image, or a part of it")
+    assert turned_size((80, 60), 90) == (60, 80) and turned_size((80, 60), -180) == (80, 60)
 
 
 def test_undo_withdraws_the_last_image() -> None:
