@@ -61,7 +61,8 @@ def _bracketed(text: str, letters: str) -> str | None:
 
     Lines that open with letters in turn are a list of the choices and say nothing; a negated sentence neither.
     """
-    lines = [line for line in text.splitlines() if not (_lists(text) and _LED.match(line + " "))]
+    listed = _lists(text)
+    lines = [line for line in text.splitlines() if not (listed and _LED.match(line + " "))]
     before, _, last = "\n".join(lines).strip().rpartition("\n\n")
     closing = _naming(last, letters)
     for sentences in (_naming(before, letters) + closing, closing[-1:] if before else []):

@@ -18,7 +18,9 @@ _HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", 
 _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
 _TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
 _BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
-_MARKS = re.compile(r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s*>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)")
+_MARKS = re.compile(
+    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
+)
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
 _ASIAN = str.maketrans(
     {
@@ -36,8 +38,9 @@ _ASIAN = str.maketrans(
 
 def after_thought(reply: str) -> str:
     """The reply without what stands in <think> or its like; a thought that was never closed has no answer after it."""
-    text = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
-    return _OPENED.sub("", text)
+    if "</" in reply:  # else every one of endless openings would be followed to the end
+        reply = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
+    return _OPENED.sub("", reply)
 
 
 def plain(reply: str) -> str:

@@ -71,7 +71,7 @@ _SAME = re.compile(
     re.I,
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_AGAIN = re.compile(rf"(^\W*)?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
+_AGAIN = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
 _OTHER = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
 
 

@@ -79,7 +79,9 @@ class Strict:
 
 
 _JSON = re.compile(r'"(?:my|final)?_?answer"\s*:\s*("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?)', re.I)
-_MARKER = re.compile(r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^\W*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)", re.I | re.M)
+_MARKER = re.compile(
+    r"(?:\bMY[_ ]ANSWER\b|\bFinal Answer\b|^[^\w\n]*Answer\b)(?:\s+is\b)?\s*[:=]?\s*(\S.*)", re.I | re.M
+)
 
 
 @dataclass(frozen=True)

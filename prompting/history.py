@@ -85,4 +85,6 @@ def spoken(text: str) -> str:
     """A reply without what stands in <think> and the like; of a thought that was never closed nothing is left."""
     if not _CLOSED.search(text) and not _OPENED.search(text):
         return text
-    return _OPENED.sub("", _CLOSED.split(_THOUGHT.sub("", text))[-1]).strip()
+    if _CLOSED.search(text):  # else every one of endless openings would be followed to the end
+        text = _CLOSED.split(_THOUGHT.sub("", text))[-1]
+    return _OPENED.sub("", text).strip()

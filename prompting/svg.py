@@ -32,6 +32,7 @@ LONGEST, DEEPEST, MOST = 500_000, 64, 20_000  # characters; elements inside one 
 LARGEST = 2048  # pixels of the longer side of a drawing
 SECONDS = 20.0
 _FOUND = re.compile(r"<svg\b.*?</svg\s*>", re.S | re.I)
+_END = re.compile(r"</svg\s*>", re.I)
 _DOCTYPE = re.compile(r"<!DOCTYPE\s+svg\b[^\[\]<>]*>", re.I)
 _OUTSIDE = re.compile(r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(|\\""", re.I)
 CHILD = Path(__file__).with_name("svg_process.py")
@@ -43,7 +44,8 @@ class NotRendered(Exception):
 
 def svg_in(reply: str) -> str | None:
     """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was finished."""
-    return max(_FOUND.findall(reply), key=len, default=None)
+    end = max((match.end() for match in _END.finditer(reply)), default=0)  # beyond it none is finished
+    return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
 def checked_svg(code: str) -> str:

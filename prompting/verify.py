@@ -24,9 +24,8 @@ __all__ = ["Verify", "ZoomOnClaim"]
 
 MOST = 50
 NUMBER = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
-_BOX = re.compile(rf"[\[(]{NUMBER},{NUMBER},{NUMBER},{NUMBER}[\])]")
-_IMAGE = re.compile(r"\bimage\s*#?(\d{1,3})\b", re.I)
-_LOOK = re.compile(r"^\W*LOOK\b.*", re.M)
+_CLAIM = re.compile(rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{NUMBER},{NUMBER},{NUMBER},{NUMBER}[\])]", re.I)
+_LOOK = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
 WHERE = """{prompt}
 
 Give your answer, and then say what it rests on: for each thing that decides it a line of its own, such as
@@ -88,9 +87,12 @@ def _claimed(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
     marked = _LOOK.findall(reply)
     seen = set()
     for line in marked or reply.splitlines():
-        for match in _BOX.finditer(line):
-            named = _IMAGE.findall(line[: match.start()])
-            claim = (int(named[-1]) if named else 1, tuple(float(number) for number in match.groups()))
+        image = 1
+        for match in _CLAIM.finditer(line):
+            if match[1]:
+                image = int(match[1])
+                continue
+            claim = (image, tuple(float(number) for number in match.groups()[1:]))
             if claim not in seen:
                 yield claim
             seen.add(claim)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -278,3 +279,11 @@ def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared
                 decided += found is not None
                 assert found is None or f"({found})" == row["official_label"], (file.name, row["idx"])
     assert decided > 19_000
+
+
+@pytest.mark.parametrize("stage", [Robust(), Strict(), Marked(), Choice()], ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize("piece", ["\n", "---\n", "<think>", "\t \n"])
+def test_endless_repetition_is_read_at_once(stage: Stage, piece: str) -> None:
+    begun = time.perf_counter()
+    state = read(stage, piece * 40_000, ("cat", "dog"))
+    assert state.answer is None and time.perf_counter() - begun < 5

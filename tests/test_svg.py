@@ -44,6 +44,12 @@ def test_the_drawing_in_a_reply(reply: str, found: str | None) -> None:
     assert svg_in(reply) == found
 
 
+def test_endless_openings_do_not_stall() -> None:
+    begun = time.perf_counter()
+    assert svg_in("<svg></svg>" + "<svg " * 40_000) == "<svg></svg>"
+    assert time.perf_counter() - begun < 3
+
+
 @pytest.mark.parametrize(
     "code",
     [

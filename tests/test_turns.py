@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -458,6 +459,21 @@ def test_ten_thousand_claims_are_bounded() -> None:
         "view 1: of 50 regions the first 6 count",
         "the reply names more than 50 places; the first 50 count",
     )
+
+
+@pytest.mark.parametrize(
+    "reply", ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000]
+)
+def test_endless_repetition_does_not_stall(reply: str) -> None:
+    begun = time.perf_counter()
+    SMALL(start().replace(messages=(Message("assistant", (reply,)),)), NoModel())
+    assert time.perf_counter() - begun < 3
+
+
+def test_a_box_is_of_the_image_named_last_before_it() -> None:
+    claim = Message("assistant", ("LOOK: image 7, then image #1: (0, 0, 500, 500)",))
+    after = SMALL(start().replace(messages=(claim,)), NoModel())
+    assert [view.size for view in after.views] == [(40, 30)]
 
 
 def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
