@@ -105,7 +105,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     """The same stage with every model among its settings changed, however deep; itself where it holds none."""
     if isinstance(thing, type | Door | SideDoor):
         return thing
-    if callable(thing) and hasattr(thing, "identity"):
+    if callable(thing) and isinstance(getattr(thing, "identity", None), str):  # a stage may hold another identity
         return change(thing)
     if is_dataclass(thing) and not isinstance(thing, type):
         old = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}

@@ -617,6 +617,15 @@ def test_the_same_person(people: Any, question: str, choices: Any, answer: str |
 
 
 @pytest.mark.parametrize(
+    ("rule", "question", "answer"),
+    [(SameIdentity, SAME, "F"), (CountIdentities, "How many people?", "2")],
+)
+def test_a_rule_that_holds_an_identity_is_no_model(rule: Any, question: str, answer: str) -> None:
+    pipeline = Pipeline({"answer": rule(FaceIdentity(faces([0], [5])))})
+    assert pipeline(State(asked(question, (), 2))).answer == answer
+
+
+@pytest.mark.parametrize(
     ("people", "settings", "choices", "answer", "reason"),
     [
         (([0], [0.1], [0.2], [0.3]), {}, (), "1", ""),
