@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 __all__ = [
+    "OPENING",
     "Device",
     "Dtype",
     "Place",
@@ -29,6 +30,8 @@ __all__ = [
 
 FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
+
+OPENING = threading.RLock()  # of two threads that import or open networks of transformers at once, one gets half of it
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -132,7 +135,8 @@ def import_transformers() -> Any:
     """The transformers module. Raises WeightsError with what to type where it is missing."""
     import_torch()
     try:
-        import transformers
+        with OPENING:
+            import transformers
     except ImportError as exc:
         raise WeightsError("transformers is not installed; type: pip install 'looktwice[hf]'") from exc
     import logging
@@ -162,9 +166,10 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
     if silence:
         settings["local_files_only"] = True
     try:
-        return getattr(transformers, kind).from_pretrained(
-            str(place) if local else model, revision=revision, trust_remote_code=False, **settings
-        )
+        with OPENING:
+            return getattr(transformers, kind).from_pretrained(
+                str(place) if local else model, revision=revision, trust_remote_code=False, **settings
+            )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
         tried = (
             f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"

@@ -10,6 +10,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place
 from looktwice.specialists.hub import HubNetwork, images_of
 from looktwice.specialists.results import DepthMap
+from looktwice.specialists.working_size import large_enough
 
 __all__ = ["DepthAnything"]
 
@@ -37,6 +38,8 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
         images = images_of(items)
+        for image in images:
+            large_enough(image, getattr(network.processor, "size_divisor", None) or 1)
         outputs = network.model(**network.inputs(place, images=images))
         sizes = [image.shape[:2] for image in images]
         found = network.processor.post_process_depth_estimation(outputs, target_sizes=sizes)

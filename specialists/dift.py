@@ -11,7 +11,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.weights import Place, WeightsError, first_line, from_hub, hub_silence, import_torch, opened
+from looktwice.pipelines.weights import (
+    OPENING,
+    Place,
+    WeightsError,
+    first_line,
+    from_hub,
+    hub_silence,
+    import_torch,
+    opened,
+)
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import FeatureGrid
 from looktwice.specialists.working_size import WorkingSize
@@ -174,7 +183,8 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
     """`diffusers.<kind>` of a pipeline, by id or folder. Raises WeightsError."""
     import_torch()
     try:
-        import diffusers
+        with OPENING:
+            import diffusers
     except ImportError as exc:
         raise WeightsError("diffusers is not installed; type: pip install 'looktwice[diffusion]'") from exc
     diffusers.utils.logging.set_verbosity_error()
@@ -183,7 +193,8 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
     silence = "" if place.is_dir() else hub_silence(how.model, how.revision)
     settings |= {"local_files_only": True} if silence else {}
     try:
-        return getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
+        with OPENING:
+            return getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
         said = f"the hub did not answer: {silence}" if silence else first_line(exc)
         raise WeightsError(

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
+
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, from_hub
 from looktwice.specialists.networks import Network
+from looktwice.specialists.working_size import large_enough
 
 __all__ = ["HubNetwork", "Opened"]
+
+LEAST, NARROWEST = 4, 32  # pixels of a side, and sides' ratio: processors take 3 rows for colours, or leave none
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Found = TypeVar("Found")
@@ -42,6 +48,12 @@ class HubNetwork(Network[Item, Found]):
 
     kind: ClassVar[str]
     processor: ClassVar[str] = "AutoImageProcessor"
+
+    def many(self, items: Sequence[Item]) -> list[Found]:
+        """The same for several items. Raises NoEvidence where an image is too small for its processor."""
+        for image in (each for item in items for each in item if isinstance(each, np.ndarray)):
+            large_enough(image, max(LEAST, math.ceil(max(image.shape[:2]) / NARROWEST)))
+        return super().many(items)
 
     def open_network(self, place: Place) -> Opened:
         """Network and processor. Raises WeightsError."""

@@ -11,7 +11,14 @@ from numpy.typing import ArrayLike, NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["WorkingSize"]
+__all__ = ["WorkingSize", "large_enough"]
+
+
+def large_enough(pixels: Pixels, least: int) -> None:
+    """Raises NoEvidence where a side of the image is shorter than `least` pixels."""
+    height, width = pixels.shape[:2]
+    if min(width, height) < least:
+        raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
 
 
 @dataclass(frozen=True)
@@ -32,9 +39,8 @@ class WorkingSize:
         A longer side than `longest` is first brought to that length; with `enlarge` a shorter one too. Raises
         NoEvidence where a side of the image is shorter than `least` pixels.
         """
+        large_enough(pixels, least)
         height, width = pixels.shape[:2]
-        if min(width, height) < least:
-            raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
         scale = longest / max(width, height) if longest is not None else 1.0
         scale = scale if enlarge else min(1.0, scale)
         columns, rows = (max(multiple, int(side * scale + 1e-6) // multiple * multiple) for side in (width, height))

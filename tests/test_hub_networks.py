@@ -1,5 +1,7 @@
 """Depth, words to boxes, and real or generated: tiny networks on the paths of the real ones."""
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,6 +71,17 @@ def test_depth_is_what_transformers_itself_gives(built: Callable[[str], str]) ->
     found = DepthAnything(folder, device="cpu")(IMAGES[0]).values
     assert np.corrcoef(found.ravel(), expected.numpy().ravel())[0, 1] > 0.999
     assert np.abs(found - expected.numpy()).max() < 0.05 * np.ptp(found) + 1e-6
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 50), (1, 300), (300, 3), (9, 1000)])
+def test_specks_and_slivers_are_no_evidence(size: tuple[int, int], built: Callable[[str], str]) -> None:
+    with pytest.raises(NoEvidence, match=f"an image of {size[1]} x {size[0]} pixels is too small"):
+        DepthAnything(built("depth_anything"))(noise(size))
+    with pytest.raises(NoEvidence, match="is too small"):
+        GroundingDINO(built("grounding_dino"))(noise(size), ["cat"])
+    assert DepthAnything(built("depth_anything"))(noise((5, 7))).values.shape == (5, 7)
+    with pytest.raises(NoEvidence, match="too small, 32 x 32 are needed"):  # its processor rounds sides down to 32s
+        DepthAnything(built("glpn"))(noise((31, 60)))
 
 
 # Boxes by words
@@ -177,6 +190,32 @@ def test_weights_that_cannot_be_had_are_one_sentence(ask: Callable[[str], Any], 
 def test_a_folder_of_another_network_is_said(built: Callable[[str], str]) -> None:
     with pytest.raises(WeightsError, match="grounding_dino"):
         DepthAnything(built("grounding_dino"), device="cpu")(IMAGES[0])
+
+
+TOGETHER = """
+import sys, threading
+from looktwice.pipelines.weights import from_hub
+jobs, said = list(zip(sys.argv[1::2], sys.argv[2::2])) * 4, []
+def job(kind, folder):
+    try:
+        from_hub(kind, folder, None).to("cpu")
+    except Exception as exc:
+        said.append(repr(exc))
+threads = [threading.Thread(target=job, args=each) for each in jobs]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit("; ".join(said) or 0)
+"""
+
+
+def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
+    kinds = {
+        "AutoModelForDepthEstimation": ("depth_anything", "glpn"),
+        "AutoModelForZeroShotObjectDetection": ("grounding_dino", "owlv2"),
+    }
+    told = [text for kind, names in kinds.items() for name in names for text in (kind, built(name))]
+    done = subprocess.run([sys.executable, "-c", TOGETHER, *told], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
 
 
 def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:
