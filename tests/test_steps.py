@@ -174,6 +174,33 @@ def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) 
     assert zoom.found > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
 
 
+KEPT = """
+import numpy as np
+from dataclasses import dataclass
+from typing import ClassVar
+from looktwice.pipelines.findings import keep, recall
+from looktwice.specialists.results import DepthMap
+
+@dataclass(frozen=True)
+class Kept:
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state, model):
+        keep("ab" * 32, DepthMap(np.ones((2, 2)), True))
+        return state.replace(answer="no" if recall("ab" * 32, DepthMap) is None else "yes")
+"""
+
+
+def test_a_replay_takes_what_specialists_found_from_beside_the_run(tmp_path: Path) -> None:
+    (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
+    config = tmp_path / "kept.yaml"
+    config.write_text("task: {use: eval.near_sighted.LettersAndShapes, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
+                      "model: {use: pipelines.scripted.Scripted}\nread: {use: eval.readers.Marked}\n")  # fmt: skip
+    plugin = load_plugin(str(tmp_path / "kept.py"))
+    Study(plan(config, plugins=(plugin,)), tmp_path, Options(), console=Console(quiet=True))()
+    assert replayed(tmp_path / "kept", (plugin,)).same == 1
+
+
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
     found = replayed(run)
     assert (found.same, found.different, dict(found.left_out)) == (12 * 10, (), {}) and found.done
