@@ -203,12 +203,16 @@ def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the 
 
 
 @app.command()
-def replay(run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], plugin: Plugins = None) -> None:
+def replay(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
+    plugin: Plugins = None,
+) -> None:
     """Go through a whole run again with its recorded replies and no model, and compare it bit for bit."""
     with faults():
         from looktwice.eval.replayed import replay_lines, replayed
 
-        found = replayed(run, plugins_of(plugin))
+        found = replayed(run, plugins_of(plugin), cache)
         for line in replay_lines(found):
             say(line)
         if not found.done:

@@ -97,8 +97,11 @@ class Hashes(Blobs):
         return sha or hashlib.sha256(data).hexdigest()
 
 
-def replayed(run: Path, plugins: Sequence[str] = ()) -> Replayed:
-    """Go through every record of a run again. Raises RunError, and ConfigError where its stages cannot be built."""
+def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> Replayed:
+    """Go through every record of a run again; `cache` is the folder that the run kept (None: `.cache` beside it).
+
+    Raises RunError, and ConfigError where its stages cannot be built.
+    """
     folder = RunFolder(run)
     held: dict[tuple[str, str], list[Record]] = defaultdict(list)
     left_out: Counter[str] = Counter()
@@ -109,7 +112,7 @@ def replayed(run: Path, plugins: Sequence[str] = ()) -> Replayed:
             held[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
     stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
-    kept = folder.path.parent / ".cache" / "findings"  # in a batch of another size a network's last digits differ
+    kept = (cache or folder.path.parent / ".cache") / "findings"  # in a batch of another size a network's last digits differ
     keep_in(kept if kept.is_dir() else None)
     try:
         return _all_again(folder, stages, held, binder, left_out)

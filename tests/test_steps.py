@@ -191,14 +191,17 @@ class Kept:
 """
 
 
-def test_a_replay_takes_what_specialists_found_from_beside_the_run(tmp_path: Path) -> None:
+def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> None:
     (tmp_path / "kept.py").write_text(KEPT, encoding="utf-8")
     config = tmp_path / "kept.yaml"
     config.write_text("task: {use: eval.near_sighted.LettersAndShapes, n: 1}\nstages: {answer: {use: kept.Kept}}\n"
                       "model: {use: pipelines.scripted.Scripted}\nread: {use: eval.readers.Marked}\n")  # fmt: skip
     plugin = load_plugin(str(tmp_path / "kept.py"))
-    Study(plan(config, plugins=(plugin,)), tmp_path, Options(), console=Console(quiet=True))()
-    assert replayed(tmp_path / "kept", (plugin,)).same == 1
+    for cache in (None, tmp_path / "elsewhere"):
+        out = tmp_path / ("beside" if cache is None else "apart")
+        Study(plan(config, plugins=(plugin,)), out, Options(), cache=cache, console=Console(quiet=True))()
+        assert replayed(out / "kept", (plugin,), cache).same == 1
+    assert replayed(out / "kept", (plugin,)).same == 0
 
 
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
