@@ -112,7 +112,8 @@ def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) 
             held[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
     stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
-    kept = (cache or folder.path.parent / ".cache") / "findings"  # in a batch of another size a network's last digits differ
+    # in a batch of another size a network's last digits differ
+    kept = (cache or folder.path.parent / ".cache") / "findings"
     keep_in(kept if kept.is_dir() else None)
     try:
         return _all_again(folder, stages, held, binder, left_out)
