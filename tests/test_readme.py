@@ -1,4 +1,4 @@
-"""The README tells the truth: its Python runs, its YAML has no faults, its commands exist."""
+"""README and the page of specialists tell the truth: their Python runs, their YAML has no faults, names exist."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from looktwice import specialists
 from looktwice.eval.cli import app
 from looktwice.pipelines.build import Binder, Scope
 from looktwice.pipelines.config import load
 from looktwice.pipelines.expand import Expansion
+from looktwice.specialists import protocols
 
 README = Path(__file__).parents[1] / "README.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README.read_text(), re.DOTALL)
+SPECIALISTS = README.parent / "docs" / "specialists.md"
+
+
+def blocks(language: str, page: Path = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
 def test_the_python_runs_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,6 +53,30 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
         for slot, stage in node.stages.items():
             assert binder.node(stage, slot) is not None
     assert not binder.faults
+
+
+def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
+    named = set(re.findall(r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Helpers")[2]))
+    apart = {"AttentionShare", "VisionAttention"}  # they tell where a model looks, and answer nothing
+    assert set(specialists.__all__) - apart <= named
+    assert named - set(specialists.__all__) <= set(protocols.__all__)
+
+
+def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    *setup, table = blocks("python", SPECIALISTS)[0].strip().splitlines()
+    names: dict[str, object] = {}
+    exec("\n".join(setup), names)
+    rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
+    assert rows[0].n == 8 and rows[0].value > 0.5
+    (text,) = blocks("yaml", SPECIALISTS)
+    stages = "stages: {answer: {use: specialists.chance.Chance}}\ntask: {use: eval.photos.Photos, kind: depth, n: 2}\n"
+    (tmp_path / "study.yaml").write_text(stages + text)
+    expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
+    (node,) = expansion.points()
+    binder = Binder(Scope(tmp_path))
+    assert not expansion.faults
+    assert all(binder.node(stage, slot) for slot, stage in node.stages.items()) and not binder.faults
 
 
 def test_the_commands_exist() -> None:
