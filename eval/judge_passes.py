@@ -160,7 +160,7 @@ class CotPass:
 
     def read(self, said: str, case: Case) -> Found:
         """The marks of the last two lines named Clues and Truth."""
-        lines = [re.findall(rf"^\W*{name}\b.*$", said, re.I | re.M)[-1:] for name in ("Clues?", "Truth")]
+        lines = [re.findall(rf"^[^\w\n]*{name}\b.*$", said, re.I | re.M)[-1:] for name in ("Clues?", "Truth")]
         marks = judged_cot("\n".join(line for held in lines for line in held))
         if marks is None:
             return Found(reason="not one mark from 0 to 1 for each of the two criteria")
@@ -213,7 +213,7 @@ class UnreadablePass:
 
     def read(self, said: str, case: Case) -> Found:
         """What stands behind the last "Answer:": a letter of the choices, an answer of the kind asked for, or NONE."""
-        found = re.findall(r"(?:^|[.!?]\s)\W*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$", said, re.I | re.M)
+        found = re.findall(r"(?:^|[.!?]\s)[^\w\n]*(?:(?:the|my|final) )*Answer\W{0,4}:[ \t]*(\S.*)$", said, re.I | re.M)
         if not found:
             return Found(reason="no answer line in its words")
         told = found[-1].strip(" \t`*\"'.")

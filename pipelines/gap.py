@@ -101,5 +101,5 @@ def shown(node: Any) -> Any:
     """A node as a change shows it: its class with the settings that are no defaults; a plain value as it is."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
-    told = ", ".join(f"{name}={shown(value)}" for name, value in node.items() if name != "use")
+    told = ", ".join(f"{name}={shown(value)}" for name, value in node.items() if name not in ("use", "version"))
     return f"{str(node['use']).rpartition('.')[2]}({told})" if told else str(node["use"]).rpartition(".")[2]

@@ -38,6 +38,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     found: ClassVar[type[Any]] = FeatureGrid
     kind: ClassVar[str] = "AutoModel"
+    least: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -16,7 +16,7 @@ from looktwice.specialists.working_size import large_enough
 
 __all__ = ["HubNetwork", "Opened"]
 
-LEAST, NARROWEST = 4, 32  # pixels of a side, and sides' ratio: processors take 3 rows for colours, or leave none
+NARROWEST = 32  # the ratio of the sides from which on processors leave no pixel of the shorter one
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Found = TypeVar("Found")
@@ -48,11 +48,13 @@ class HubNetwork(Network[Item, Found]):
 
     kind: ClassVar[str]
     processor: ClassVar[str] = "AutoImageProcessor"
+    least: ClassVar[int | None] = 4  # pixels of a side: processors take 3 rows for colours; None where it uses none
 
     def many(self, items: Sequence[Item]) -> list[Found]:
         """The same for several items. Raises NoEvidence where an image is too small for its processor."""
         for image in (each for item in items for each in item if isinstance(each, np.ndarray)):
-            large_enough(image, max(LEAST, math.ceil(max(image.shape[:2]) / NARROWEST)))
+            if self.least is not None:
+                large_enough(image, max(self.least, math.ceil(max(image.shape[:2]) / NARROWEST)))
         return super().many(items)
 
     def open_network(self, place: Place) -> Opened:
