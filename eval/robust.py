@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 from looktwice.eval.clean import plain
 from looktwice.eval.clues import Claim, Weight, claims_of, sentences_of
@@ -61,10 +62,16 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
     the only one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
     conditions and refusals are no answer. To yes and no, a statement may answer as well.
     """
+    asked = question if [choice.casefold() for choice in choices] == ["yes", "no"] else None  # else it has no say
+    return _read(reply, tuple(choices), subtask, asked)
+
+
+@lru_cache(maxsize=8192)  # models say the same of many questions
+def _read(reply: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
     text = plain(reply)
     if not text:
         return nothing(reply)
-    name = named(tuple(choices))
+    name = named(choices)
     written = name(text)
     held = set(letters_in(written))
     if len(held) == 1 and _ONLY.fullmatch(written):
@@ -74,7 +81,7 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
     if bare := _LETTER.fullmatch(text):
         return _known(bare[1].upper(), name.letters)
     found = _weighed(list(_claims(text, written, name.letters, subtask)), written, name.letters)
-    if found.answer is None and [choice.casefold() for choice in choices] == ["yes", "no"]:
+    if found.answer is None and question is not None:
         return _stated(text, question) or found
     return found
 

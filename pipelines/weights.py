@@ -98,6 +98,8 @@ class _Store:
     def close(self) -> None:
         with self.lock:
             things, self.things, self.failed, self.turns = list(self.things.values()), {}, {}, {}
+        if not things:
+            return
         for thing in reversed(things):
             if callable(close := getattr(thing, "close", None)):
                 close()

@@ -24,7 +24,7 @@ N, WORKERS = 500, 16
 PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 STUDY = """
-task: {use: eval.photos.Photos, kind: jigsaw, n: %d}
+task: {use: eval.photos.Photos, kind: jigsaw, n: %d, quality: 90}
 model: {use: pipelines.chat_api.ChatAPI, model: tiny, temperature: 0, max_tokens: 50, detail: low, url: "%s"}
 stages:
   choose: {use: prompting.wording.MultipleChoice}
