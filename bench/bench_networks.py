@@ -9,6 +9,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,10 @@ def depth_anything(folder: Path) -> tuple[Network[Any, Any], Callable[[int], lis
     DepthAnythingForDepthEstimation(config).save_pretrained(folder)
     size = {"height": 518, "width": 518} if CUDA else {"height": 252, "width": 252}
     DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14).save_pretrained(folder)
-    bare: Bare = lambda network, items: ready(network, images=[item[0] for item in items])  # noqa: E731
+
+    def bare(network: Network[Any, Any], items: list[Any]) -> Callable[[], object]:
+        return ready(network, images=[item[0] for item in items])
+
     return DepthAnything(str(folder)), lambda count: [(each,) for each in images(count)], bare
 
 
@@ -136,7 +140,7 @@ def test_throughput_over_batch_size(shape: Callable[[Path], Any], tmp_path: Path
         times: list[tuple[float, float]] = []
         with torch.inference_mode():
             for _ in range(TURNS + 1):
-                times.append((seconds(lambda: sized.many(items)), seconds(alone)))  # noqa: B023
+                times.append((seconds(partial(sized.many, items)), seconds(alone)))
         ours, floor = (statistics.median(each) for each in zip(*times[1:], strict=True))  # the first warms up
         rates.append(size / ours)
         shares.append(floor / ours)

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, import_torch, weights_file, weights_hash
 from looktwice.specialists.checkpoints import fetched, fill, import_kornia, read_tensors
-from looktwice.specialists.networks import Network
+from looktwice.specialists.pairs import Pair, PairNetwork
 from looktwice.specialists.results import Matches
 from looktwice.specialists.working_size import WorkingSize
 
 __all__ = ["LightGlue"]
 
-Pair = tuple[Pixels, Pixels]
 Keypoints = Mapping[str, Any]
 MULTIPLES = {"disk": 16, "aliked": 32}
 OWN = {"disk": "depth", "aliked": "aliked-n16"}
 
 
 @dataclass(frozen=True)
-class LightGlue(Network[Pair, Matches]):
+class LightGlue(PairNetwork):
     """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
 
     DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and `matcher` are the files of
@@ -40,21 +39,12 @@ class LightGlue(Network[Pair, Matches]):
     threshold: float = 0.1
     longest: int | None = 1024
 
-    found: ClassVar[type[Any]] = Matches
-    half_is_safe: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.features not in MULTIPLES:
             raise ValueError(f"features is one of {', '.join(MULTIPLES)}, found {self.features!r}")
         if self.keypoints < 1:
             raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
-
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8. Raises WeightsError; NoEvidence for images under 32 px."""
-        for pixels in (pixels0, pixels1):
-            self._size(pixels)
-        return self.ask((pixels0, pixels1))
 
     def open_network(self, place: Place) -> Any:
         """The detector and the head that joins its keypoints. Raises WeightsError."""
@@ -73,17 +63,13 @@ class LightGlue(Network[Pair, Matches]):
         """The matches of each pair."""
         found = []
         for side in (0, 1):
-            sizes = [self._size(item[side]) for item in items]
+            sizes = [self.size(item[side]) for item in items]
             batch = tensor_of([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)], place)
             found.append(list(zip(self._detect(network["detector"], batch), sizes, strict=True)))
         return [
             glued(network["glue"], first, second, self.threshold)
             for first, second in zip(found[0], found[1], strict=True)
         ]
-
-    def like(self, item: Pair) -> Hashable:
-        """The sizes at which the two images are looked at."""
-        return tuple((size.columns, size.rows) for size in map(self._size, item))
 
     def shared(self) -> Hashable:
         """The detector and the files."""
@@ -94,7 +80,8 @@ class LightGlue(Network[Pair, Matches]):
         detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
         return f"{detector} {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
 
-    def _size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
         return WorkingSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def _detect(self, detector: Any, batch: Any) -> list[Keypoints]:

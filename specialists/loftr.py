@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -13,17 +13,15 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, import_torch, weights_file, weights_hash
 from looktwice.specialists.checkpoints import fetched, fill, import_kornia, read_tensors
-from looktwice.specialists.networks import Network
+from looktwice.specialists.pairs import Pair, PairNetwork
 from looktwice.specialists.results import Matches
 from looktwice.specialists.working_size import WorkingSize
 
 __all__ = ["LoFTR"]
 
-Pair = tuple[Pixels, Pixels]
-
 
 @dataclass(frozen=True)
-class LoFTR(Network[Pair, Matches]):
+class LoFTR(PairNetwork):
     """Matches of LoFTR (Sun et al., CVPR 2021), semi-dense: at most one for each cell of 8 x 8 pixels of image 0.
 
     `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" and "indoor_new" are ScanNet. `model` is
@@ -36,19 +34,10 @@ class LoFTR(Network[Pair, Matches]):
     threshold: float = 0.2
     longest: int | None = None
 
-    found: ClassVar[type[Any]] = Matches
-    half_is_safe: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 <= self.threshold < 1:
             raise ValueError(f"threshold lies in 0..1 and below 1, found {self.threshold}; LoFTR's own is 0.2")
-
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8. Raises WeightsError; NoEvidence for images under 48 px."""
-        for pixels in (pixels0, pixels1):
-            self._size(pixels)
-        return self.ask((pixels0, pixels1))
 
     def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
@@ -68,7 +57,7 @@ class LoFTR(Network[Pair, Matches]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair, the surest first."""
-        sizes = [[self._size(item[side]) for item in items] for side in (0, 1)]
+        sizes = [[self.size(item[side]) for item in items] for side in (0, 1)]
         told = network({f"image{side}": self._gray(items, side, sizes[side], place) for side in (0, 1)})
         pair = told["batch_indexes"].cpu().numpy()
         # kornia gives corners of pixels as the weights were trained, half a pixel from our pixel centres
@@ -81,10 +70,6 @@ class LoFTR(Network[Pair, Matches]):
             found.append(Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows]))
         return found
 
-    def like(self, item: Pair) -> Hashable:
-        """The sizes at which the two images are looked at."""
-        return tuple((size.columns, size.rows) for size in map(self._size, item))
-
     def shared(self) -> Hashable:
         """The preset, the file and the threshold, which is built in."""
         return (self.preset, self.model, self.threshold)
@@ -93,7 +78,8 @@ class LoFTR(Network[Pair, Matches]):
         """The hash of the file, or the name of what kornia fetches."""
         return weights_hash(weights_file(self.model)) if self.model else self.preset
 
-    def _size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 48 pixels."""
         return WorkingSize.of(pixels, self.longest, 8, least=48)  # five cells are left at least without the rim
 
     def _gray(self, items: Sequence[Pair], side: int, sizes: Sequence[WorkingSize], place: Place) -> Any:

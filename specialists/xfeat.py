@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, import_torch, weights_hash
 from looktwice.specialists.checkpoints import fill, import_kornia, packaged_file, read_tensors
 from looktwice.specialists.lightglue import Keypoints, glue_of, glued, tensor_of
-from looktwice.specialists.networks import Network
+from looktwice.specialists.pairs import Pair, PairNetwork
 from looktwice.specialists.results import Matches
 from looktwice.specialists.working_size import WorkingSize
 
 __all__ = ["XFeat"]
 
-Pair = tuple[Pixels, Pixels]
-
 
 @dataclass(frozen=True)
-class XFeat(Network[Pair, Matches]):
+class XFeat(PairNetwork):
     """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small LightGlue.
 
     `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; where one is empty it is the one of
@@ -36,19 +34,10 @@ class XFeat(Network[Pair, Matches]):
     threshold: float = 0.1
     longest: int | None = None
 
-    found: ClassVar[type[Any]] = Matches
-    half_is_safe: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keypoints < 1:
             raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
-
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8. Raises WeightsError; NoEvidence for images under 32 px."""
-        for pixels in (pixels0, pixels1):
-            self._size(pixels)
-        return self.ask((pixels0, pixels1))
 
     def open_network(self, place: Place) -> Any:
         """XFeat and LighterGlue. Raises WeightsError."""
@@ -67,10 +56,6 @@ class XFeat(Network[Pair, Matches]):
             for first, second in zip(found[0], found[1], strict=True)
         ]
 
-    def like(self, item: Pair) -> Hashable:
-        """The sizes at which the two images are looked at."""
-        return tuple((size.columns, size.rows) for size in map(self._size, item))
-
     def shared(self) -> Hashable:
         """The files."""
         return (self.model, self.matcher)
@@ -87,11 +72,12 @@ class XFeat(Network[Pair, Matches]):
         )
         return detector, head
 
-    def _size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
         return WorkingSize.of(pixels, self.longest, 32, least=32)
 
     def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, WorkingSize]]:
-        sizes = [self._size(image) for image in images]
+        sizes = [self.size(image) for image in images]
         batch = tensor_of([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
         found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=self.heat)
         return list(zip(found, sizes, strict=True))

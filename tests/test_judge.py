@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,7 +237,10 @@ def test_a_call_that_fails_is_asked_again(made: MadeRun) -> None:
 def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
     run = unclear(made)
     judged(run, "Answer: A")
-    verdicts: Callable[[Messages], str] = lambda m: f"Answer: {'A' if 's' in m[-1].text else 'B'}"  # noqa: E731
+
+    def verdicts(messages: Messages) -> str:
+        return f"Answer: {'A' if 's' in messages[-1].text else 'B'}"
+
     _, said, _ = judged(run, verdicts, name="daniel")
     assert said[-1] == "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
     assert accuracy(table(run, judge="daniel"), "one").reader == "choice + judge daniel"

@@ -18,10 +18,6 @@ from looktwice.prompting import svg
 from looktwice.prompting.redraw import RedrawThenAnswer
 from looktwice.prompting.svg import NotRendered, checked_svg, render_svg, similarity, svg_in
 
-drawn = pytest.mark.skipif(
-    importlib.util.find_spec("resvg_py") is None, reason="needs resvg-py: pip install 'looktwice[svg]'"
-)
-
 OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60">'
 RED = f'{OPEN}<rect width="40" height="60" fill="red"/></svg>'
 HALF = np.full((60, 80, 3), 255, np.uint8)
@@ -111,7 +107,6 @@ def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPat
     assert state.notes == ("image 1: the SVG was not drawn: resvg-py is missing: type `pip install 'looktwice[svg]'`",)
 
 
-@drawn
 @pytest.mark.parametrize(
     "code",
     [
@@ -128,7 +123,6 @@ def test_it_is_drawn_in_the_size_that_is_asked_for(code: str) -> None:
     assert similarity(pixels, HALF) > 0.97
 
 
-@drawn
 def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(monkeypatch: pytest.MonkeyPatch) -> None:
     """A billion rectangles by reference: the process that draws is stopped, ours goes on."""
     monkeypatch.setattr(svg, "SECONDS", 2.0)
@@ -141,7 +135,6 @@ def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(monkeypatch: pytest
     assert time.monotonic() - begun < 10
 
 
-@drawn
 @pytest.mark.parametrize("code", ['<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>'])
 def test_drawings_without_a_size_are_not_drawn(code: str) -> None:
     with pytest.raises(NotRendered, match="resvg does not draw it"):
@@ -163,7 +156,6 @@ def asked(reply: str, *more: str, images: int = 1) -> State:
     return Pipeline({"redraw": RedrawThenAnswer()})(State.start(sample), Scripted([reply, *more, "(A)"]))
 
 
-@drawn
 def test_the_record_says_how_alike_it_is_and_the_trace_has_the_drawing() -> None:
     state = asked(f"```\n{RED}\n```", OPEN + "</svg>", images=2)
     first, second = state.notes
