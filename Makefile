@@ -15,7 +15,7 @@ help:
 	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files'
-	@echo 'make bench   measurements, printed'
+	@echo 'make bench   measurements, printed, and the slow tests'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
 
 $(VENV)/pyvenv.cfg:
@@ -58,6 +58,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m pytest bench -q -s $(ARGS)
+	$(PY) -m pytest tests -q -m slow
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -254,11 +254,12 @@ def test_a_damaged_page_stops_with_the_file_s_name(tmp_path: Path) -> None:
 
 
 MEASURE = """
-import resource, sys, time
+import sys, time
 from pathlib import Path
 import cv2, numpy, pyarrow.parquet
 from looktwice.eval.columns import Columns
-peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+# not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 before, start = peak(), time.perf_counter()
 items = iter(Columns(Path(sys.argv[1])))
 next(items).sample.images[0].payload
@@ -273,10 +274,10 @@ def test_six_thousand_items_stream(tmp_path: Path) -> None:
     path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
     command = [sys.executable, "-c", MEASURE, str(path)]
     said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
-    first, megabytes = (min(float(words[place]) for words in said) for place in (0, 1))
+    first, megabytes = min(float(words[0]) for words in said), max(float(words[1]) for words in said)
     assert {words[2] for words in said} == {"6000"}
     assert first < 0.5, f"the first sample came after {first:.2f} s"
-    assert megabytes < 300, f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
+    assert 1 < megabytes < 300, f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
 
 
 # ---- VLMEvalKit's TSV
