@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
 
-from looktwice.eval.words import LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
+from looktwice.eval.words import AGREED, DENIED, LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
 
 __all__ = ["MENTION", "Named", "letters_in", "named", "sign"]
 
@@ -57,10 +57,11 @@ _GENERAL = (
     re.compile(r"[\"']\s*([A-Z])\s*[\"']"),
     re.compile(r"(?m:^\s*[-\u2022]?\s*)([A-Z])[).:](?=\s|$)"),
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
+    re.compile(r"\A([A-H])(?= \()"),
     re.compile(_ALONE.format("[B-H]")),
     re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
 )
-_ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*", re.I)
+_ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
     r"\bno (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*same\W*\Z"
@@ -147,7 +148,8 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
     if ordinal:
         yield from _ordinal(ordinal[1])
     elif folded in ("yes", "no"):
-        word = either(YES if folded == "yes" else NO)
+        word, first = (either(YES), AGREED) if folded == "yes" else (either(NO), DENIED)
+        yield re.compile(rf"\A\W*{either(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
         yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|$))", re.I)
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from looktwice.eval.clean import plain
 from looktwice.eval.reading import Reading, nothing
-from looktwice.eval.words import FALSE, NO, NUMBERS, TRUE, YES, either
+from looktwice.eval.words import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, either
 
 __all__ = ["KINDS", "kind_of", "read_open"]
 
@@ -86,6 +86,8 @@ def _two(text: str, words: Mapping[str, str]) -> Reading:
 
 
 def _yes_no(text: str) -> Reading:
+    for word, others in (("yes", AGREED), ("no", DENIED)):
+        text = re.sub(rf"\A\W*{either(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
     return _two(text, {"yes": either(YES), "no": either(NO)})
 
 

@@ -80,8 +80,13 @@ DECLARES = (
     _compiled(
         rf"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*(?:it|that)(?:'s| is) (?:\w+ly )?{SIGN}\W*$"
     ),
-    _compiled(rf"\bbut (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{SIGN}"),
-    _compiled(rf"\bso,? {SIGN}\W*$"),
+    _compiled(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{SIGN}"),
+    _compiled(rf"\b(?:so|actually|no wait),? {SIGN}\W*$"),
+    _compiled(
+        r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
+        rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{SIGN}\W*$"
+    ),
+    _compiled(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {SIGN}"),
     _compiled(rf"(?:\u2192|\u21d2|[=-]>)\s*{SIGN}\W*$"),
     _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
 )
@@ -106,14 +111,15 @@ SAY = _compiled(
 WRONG = _compiled(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
-    r"^\W*not (\u27e6[A-Z]\u27e7)\W*$",
+    r"^\W*(?:(?:it|this|that)(?:'s| is) )?not (\u27e6[A-Z]\u27e7)\W*$",
+    r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
 EQUAL = _compiled(
     r"\b(?:is|are|be|appears?|seems?|looks?|remains?)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}" + SIGN
 )
-MARKED = _compiled(rf"\b(?:my[_ ]answer|final[ _]answer)\b\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{SIGN}")
+MARKED = _compiled(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{SIGN}")
 
 CONCLUDES = _compiled(
     r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a result"

@@ -31,6 +31,8 @@ _LEADS = re.compile(
     re.I,
 )
 _ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
+_SECOND = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
+_FIRST = re.compile(rf"^\W*?{MENTION}")
 _SERIES = re.compile(rf"(?:\s*,\s*{MENTION})*\s*,?\s*(?:and|or|&)\s*(?:the )?{MENTION}", re.I)  # "A, B and C are ..."
 _ALONE = re.compile(rf"[\W\d]*{MENTION}[^\w:]*")
 _CONTRAST = re.compile(
@@ -100,6 +102,8 @@ def _opening(text: str, written: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     lead = _LEADS.match(written)
     items = {found[1] for line in text.splitlines() if (found := _ITEM.match(line))}
+    if lead is None and _ITEM.match(text) and not _SECOND.search(text):
+        lead = _FIRST.match(written)
     if lead and len(items) < 2 and not _SERIES.match(written[lead.end(1) + 1 :]):
         yield Claim(Weight.OPENED, lead[1])
 

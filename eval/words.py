@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-__all__ = ["FALSE", "LEFT", "NO", "NUMBERS", "ORDINALS", "REFUSED", "RIGHT", "TRUE", "YES", "either"]
+__all__ = [
+    "AGREED", "DENIED", "FALSE", "LEFT", "NO", "NUMBERS", "ORDINALS", "REFUSED", "RIGHT", "TRUE", "YES", "either",
+]  # fmt: skip
 
 _UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
@@ -39,6 +41,15 @@ FALSE = (
     "false", "(?<!['-])f(?!-)", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
     "不正确", "错误", "假", "誤り", "거짓",
 )  # fmt: skip
+AGREED = (
+    "i (?:think|believe|would say) so", "that(?:'s| is) (?:right|correct|true)", "correct", "true", "indeed",
+    "(?:absolutely|definitely|certainly|of course)(?! not)",
+)  # fmt: skip
+DENIED = (
+    "i (?:don't|do not) (?:think|believe) so", "i think not", "(?:absolutely|definitely|certainly|of course) not",
+    "not at all", "that(?:'s| is) (?:wrong|incorrect|not (?:right|correct|true))", "incorrect", "false", "wrong",
+)  # fmt: skip
+"""What stands for no, as AGREED for yes, at the beginning of a reply."""
 LEFT = (
     "left(?:wards?)?", "left-?hand side", "links", "(?:à |la )?gauche", "(?:a la )?izquierda", "(?:à )?esquerda",
     "(?:a )?sinistra", "в?лево", "слева", "向左", "左", "왼쪽",
