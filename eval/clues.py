@@ -28,6 +28,7 @@ _THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{MENTION}", re.I)
 _CHAINED = re.compile(rf"(?:{MENTION}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
 _CLOSED = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
 _FAR = 220  # characters between a subject and its predicate
+_LONGEST = 4000  # characters of a sentence; the time to hear one grows with their square
 
 
 class Weight(IntEnum):
@@ -52,8 +53,11 @@ class Claim:
 
 
 def sentences_of(text: str) -> list[str]:
-    """The sentences of a text; a line that ends with a colon goes with the next one, unless that begins a list."""
-    return [part.strip() for part in _END.split(_HEADING.sub(r"\1 ", text)) if part.strip()]
+    """The sentences of a text; a line that ends with a colon goes with the next one, unless that begins a list.
+
+    Of one that never ends, as endless repetition makes it, the last characters are heard.
+    """
+    return [part.strip()[-_LONGEST:] for part in _END.split(_HEADING.sub(r"\1 ", text)) if part.strip()]
 
 
 def claims_of(sentence: str, letters: str, words: Predicates) -> Iterator[Claim]:

@@ -287,3 +287,9 @@ def test_endless_repetition_is_read_at_once(stage: Stage, piece: str) -> None:
     begun = time.perf_counter()
     state = read(stage, piece * 40_000, ("cat", "dog"))
     assert state.answer is None and time.perf_counter() - begun < 5
+
+
+def test_a_sentence_without_end_is_read_at_once() -> None:
+    begun = time.perf_counter()
+    state = read(Robust(), "the cat is closer than the dog and there are two " * 5000, ("cat", "dog"))
+    assert state.answer is None and time.perf_counter() - begun < 5
