@@ -88,7 +88,8 @@ BOUNDS = """\
 bring), `tokens` and `seconds` (of the model's calls). At a bound the model is told so, offered no tool, and what it
 then says is its answer. A malformed call (no such tool, arguments that do not fit, a box outside the image, swapped
 corners, NaN) is answered with what is wrong with it; after `corrections` of them in a row the sample is abstained on,
-with the reason in the record. What a tool cannot do is told to the model. The same call is not run twice.
+with the reason in the record. What a tool cannot do is told to the model; one whose weights are missing fails the
+sample. The same call is not run twice.
 """
 TRACE = """\
 ## One sample, step by step

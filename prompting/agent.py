@@ -11,6 +11,7 @@ from looktwice.pipelines.looks import Look, Outcome
 from looktwice.pipelines.model import Message, Model, Reply, Tool, ToolCall, Want, canonical
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
+from looktwice.pipelines.weights import WeightsError
 from looktwice.prompting.agent_episode import Bounds, Episode
 from looktwice.prompting.history import History
 from looktwice.prompting.texts import Text, filled, read_texts, said
@@ -51,7 +52,7 @@ class Agent:
     conversation: a call more for each look, that tells what the look was worth.
 
     Every call of a tool becomes a note in the record (`pipelines.looks`), and every image shown becomes a view.
-    Raises ModelError.
+    Raises ModelError, and WeightsError where a tool's network cannot be opened.
     """
 
     tools: Mapping[str, AgentTool]
@@ -182,6 +183,8 @@ class Agent:
         try:
             result = tool(episode.views, arguments)
             shown = [Shown.through(view, self.fit, episode.state) for view in result.views]
+        except WeightsError:  # the machinery's fault: looks that cannot be made would pass for looks that do not help
+            raise
         except (ValueError, LookupError, NoEvidence) as exc:
             return episode.looked(replace(look, outcome="failed", reason=str(exc)[:LONGEST])), (f"error: {exc}",)
         return self._brought(episode, look, key, result, shown)

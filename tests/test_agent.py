@@ -20,12 +20,13 @@ from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.model import Message, Model, Reply, ToolCall, Usage, Want, message_json
 from looktwice.pipelines.near_sighted import NearSighted
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.pipeline import Pipeline, StageFailed
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.scripted import Scripted
 from looktwice.pipelines.spec import identity, spec
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import turned_size
+from looktwice.pipelines.weights import WeightsError
 from looktwice.prompting.agent import FINAL, Agent, Bounds
 from looktwice.prompting.crops import Crop
 from looktwice.prompting.history import History
@@ -558,6 +559,21 @@ class Empty:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         return DepthMap(np.full(image.shape[:2], math.nan), True)
+
+
+def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_the_model() -> None:
+    model = Scripted([call("depth", image=1), "A cat."])
+    with pytest.raises(StageFailed) as caught:
+        ran(Agent({"depth": ShowDepth(Unopened())}), model)
+    assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
+
+
+@dataclass(frozen=True)
+class Unopened:
+    """A network without weights."""
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        raise WeightsError("there is no folder 'depth'")
 
 
 # A real server
