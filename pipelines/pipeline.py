@@ -122,7 +122,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
 
 
 class StageFailed(Exception):
-    """A stage raised; `state` is how it found the sample, with every call made up to the failure in its trace."""
+    """A stage raised; `state` is how it found the sample, with every call made and all that was remarked until then."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -139,11 +139,13 @@ def step(slot: str, stage: Stage, state: State, door: Door) -> State:
     """Run one stage and write into the trace what it did. Raises StageFailed from the stage's own exception."""
     door.check()
     heard, start = len(door.calls), time.perf_counter()
-    try:
-        with listening() as said:
+    with listening() as said:
+        try:
             after = with_models(stage, door.beside)(state, door)
-    except Exception as exc:
-        raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from exc
+        except Exception as exc:
+            inner = exc.state.notes if isinstance(exc, StageFailed) else ()
+            known = state.noted(*inner, *said)
+            raise StageFailed(slot, _traced(slot, known, known, door.calls[heard:], start)) from exc
     if not isinstance(after, State):
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
         raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from wrong

@@ -8,6 +8,7 @@ from typing import Any
 
 from looktwice.pipelines.looks import Ended, Look
 from looktwice.pipelines.model import Message, Reply
+from looktwice.pipelines.remarks import remark
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.tool_calls import Parts
@@ -113,7 +114,8 @@ class Episode:
         return self.with_(calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds)
 
     def looked(self, look: Look) -> Episode:
-        """With one more look."""
+        """With one more look, which is remarked at once: the record keeps it where the sample fails after it."""
+        remark(look.note)
         return self.with_(looks=(*self.looks, look))
 
     def told(self, text: str) -> Episode:

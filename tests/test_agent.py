@@ -24,7 +24,7 @@ from looktwice.pipelines.pipeline import Pipeline, StageFailed
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.scripted import Scripted
 from looktwice.pipelines.spec import identity, spec
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import turned_size
 from looktwice.pipelines.weights import WeightsError
 from looktwice.prompting.agent import FINAL, Agent, Bounds
@@ -74,7 +74,7 @@ def raw(*calls: tuple[str, str]) -> Reply:
     return Reply("", "tool", tool_calls=tuple(ToolCall(f"c{n}", *each) for n, each in enumerate(calls)))
 
 
-def ran(agent: Agent, model: Model, of: Sample | None = None) -> State:
+def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
     return Pipeline({"agent": agent})(State.start(of or sample()), model)
 
 
@@ -566,6 +566,17 @@ def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_th
     with pytest.raises(StageFailed) as caught:
         ran(Agent({"depth": ShowDepth(Unopened())}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_looks_before_a_failure_are_kept(nested: bool) -> None:
+    agent: Any = Agent({"zoom": PLAIN_ZOOM})
+    model = Scripted([call("zoom", box=[10, 20, 30, 50]), call("zoom", box=[1, 1, 9, 9])])
+    with pytest.raises(StageFailed) as caught:
+        ran(Pipeline({"inner": agent}) if nested else agent, model)
+    notes = caught.value.state.notes
+    assert [(look.number, look.call, look.outcome) for look in looks_in(notes)] == [(1, 0, "shown"), (2, 1, "shown")]
+    assert ended_in(notes) is None and len(caught.value.state.trace[-1].calls) == 3
 
 
 @dataclass(frozen=True)
