@@ -10,7 +10,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place
 from looktwice.specialists.hub import HubNetwork, images_of
 from looktwice.specialists.results import DepthMap
-from looktwice.specialists.working_size import large_enough
+from looktwice.specialists.working_size import large_enough, several_colors
 
 __all__ = ["DepthAnything"]
 
@@ -32,7 +32,12 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     kind: ClassVar[str] = "AutoModelForDepthEstimation"
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The map of the first image, at its size; further images are not looked at. Raises WeightsError."""
+        """The map of the first image, at its size; further images are not looked at.
+
+        Raises NoEvidence for an image of one colour or too small, and WeightsError.
+        """
+        large_enough(image, 2)  # of one pixel it is said that it is too small
+        several_colors(image)
         return self.ask((image,))
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:

@@ -19,6 +19,7 @@ from looktwice.specialists.choices import answered, clearest, true_or_false
 from looktwice.specialists.counting import numbered
 from looktwice.specialists.protocols import Detector, FaceFinder, FeatureMap, NoEvidence
 from looktwice.specialists.words import counted, sameness
+from looktwice.specialists.working_size import several_colors
 
 __all__ = ["CountIdentities", "FaceIdentity", "GroupIdentities", "Identity", "SameIdentity", "ThingIdentity"]
 
@@ -68,7 +69,8 @@ class ThingIdentity:
     detector: Detector | None = None
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
-        """(1, d). Raises NoEvidence."""
+        """(1, d). Raises NoEvidence, for an image of one colour too."""
+        several_colors(pixels)
         grid = self.features(self._cut(pixels, words), words)
         mean = grid.values.mean(axis=(0, 1))
         length = float(np.linalg.norm(mean))

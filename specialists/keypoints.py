@@ -13,7 +13,7 @@ from looktwice.pipelines.weights import Place
 from looktwice.specialists.efficient_loftr import mend
 from looktwice.specialists.hub import HubNetwork, Opened
 from looktwice.specialists.results import Matches
-from looktwice.specialists.working_size import WorkingSize
+from looktwice.specialists.working_size import WorkingSize, one_color
 
 __all__ = ["KeypointMatcher"]
 
@@ -37,7 +37,9 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8. Raises WeightsError."""
+        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour. Raises WeightsError."""
+        if one_color(pixels0) or one_color(pixels1):
+            return Matches.none()
         return self.ask((pixels0, pixels1))
 
     def open_network(self, place: Place) -> Opened:

@@ -11,6 +11,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.choices import answered, clearest, images_by_letter
 from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.working_size import several_colors
 
 __all__ = ["MostSimilar", "Similarity"]
 
@@ -27,7 +28,7 @@ class MostSimilar:
 
     `similarity` says in what: `specialists.style.GlobalSimilarity` in what they show, `GramSimilarity` in style.
     Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
-    `similarity` cannot look at an image, and at a tie.
+    one is of one colour, where `similarity` cannot look at one, and at a tie.
     """
 
     similarity: Similarity
@@ -44,5 +45,7 @@ class MostSimilar:
         if any(image is sample.images[0] for image in candidates.values()):
             raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
         first = sample.images[0].pixels
+        for image in (sample.images[0], *candidates.values()):
+            several_colors(image.pixels)
         alike = {letter: self.similarity(first, image.pixels) for letter, image in candidates.items()}
         return clearest(alike, "the likenesses of")

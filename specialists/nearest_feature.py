@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.choices import answered
@@ -17,6 +16,7 @@ from looktwice.specialists.correspondence import referred
 from looktwice.specialists.protocols import FeatureMap, NoEvidence
 from looktwice.specialists.results import FeatureGrid
 from looktwice.specialists.style import cosines
+from looktwice.specialists.working_size import one_color
 
 __all__ = ["NearestFeature"]
 
@@ -52,7 +52,7 @@ class NearestFeature:
         reference, candidates = referred(sample, self.reference)
         images = [sample.images[number].pixels for number in (0, 1)]
         for number, pixels in enumerate(images):
-            if _flat(pixels):
+            if one_color(pixels):
                 raise NoEvidence(f"image {number} is of one color")
         grid0, grid1 = (self.features(pixels, self.prompt) for pixels in images)
         places = np.array([point.center for point in candidates.values()])
@@ -70,8 +70,3 @@ class NearestFeature:
         alike = cosines(asked, grid.values.reshape(-1, grid.values.shape[-1]))[0]
         landed = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
         return np.asarray(np.linalg.norm(places - landed, axis=1))
-
-
-def _flat(pixels: Pixels) -> bool:
-    """Whether all pixels are the same."""
-    return bool((pixels == pixels[:1, :1]).all())

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import Matches
-from looktwice.specialists.working_size import WorkingSize
+from looktwice.specialists.working_size import WorkingSize, one_color
 
 __all__ = ["Pair", "PairNetwork"]
 
@@ -24,9 +24,14 @@ class PairNetwork(Network[Pair, Matches]):
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8. Raises WeightsError, NoEvidence for images too small."""
+        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour.
+
+        Raises WeightsError, and NoEvidence for images too small.
+        """
         for pixels in (pixels0, pixels1):
             self.size(pixels)
+        if one_color(pixels0) or one_color(pixels1):
+            return Matches.none()
         return self.ask((pixels0, pixels1))
 
     def size(self, pixels: Pixels) -> WorkingSize:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["WorkingSize", "large_enough"]
+__all__ = ["WorkingSize", "large_enough", "one_color", "several_colors"]
 
 
 def large_enough(pixels: Pixels, least: int) -> None:
@@ -19,6 +19,17 @@ def large_enough(pixels: Pixels, least: int) -> None:
     height, width = pixels.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
+
+
+def one_color(pixels: Pixels) -> bool:
+    """Whether all pixels of an image are the same: what a network sees in it then are its own habits."""
+    return bool((pixels == pixels[:1, :1]).all())
+
+
+def several_colors(pixels: Pixels) -> None:
+    """Raises NoEvidence where all pixels of the image are the same."""
+    if one_color(pixels):
+        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
 
 
 @dataclass(frozen=True)

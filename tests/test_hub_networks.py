@@ -84,6 +84,11 @@ def test_specks_and_slivers_are_no_evidence(size: tuple[int, int], built: Callab
         DepthAnything(built("glpn"))(noise((31, 60)))
 
 
+def test_an_image_of_one_color_has_no_depth(built: Callable[[str], str]) -> None:
+    with pytest.raises(NoEvidence, match="an image is of one colour"):
+        DepthAnything(built("depth_anything"))(np.full((60, 80, 3), 90, np.uint8))
+
+
 # Boxes by words
 
 

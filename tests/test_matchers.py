@@ -115,6 +115,13 @@ def test_an_image_that_is_too_small_is_no_evidence(make: Callable[[], Matcher], 
         make()(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
 
 
+@pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
+def test_networks_match_nothing_with_an_image_of_one_color(name: str, built: Callable[..., str]) -> None:
+    matcher, flat = matcher_of(name, built), np.full((96, 96, 3), 90, np.uint8)
+    found = [len(matcher(*pair)) for pair in ((flat, flat), (texture(96, 96), flat))]  # type: ignore[operator]
+    assert found == [0, 0]
+
+
 def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() -> None:
     from looktwice.specialists.efficient_loftr import paired_cells
 

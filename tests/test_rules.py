@@ -55,14 +55,14 @@ def asked(
     marks: Sequence[Mark] = (),
     name: str = "s1",
 ) -> Sample:
-    """A sample; images given by their number are blank, each with its number in its corner pixel."""
+    """A sample; images given by their number are blank, each with its number in its corner pixel and white opposite."""
     pixels = [numbered(number) for number in range(images)] if isinstance(images, int) else images
     return Sample(name, question, tuple(map(Picture, pixels)), tuple(choices), tuple(marks))
 
 
 def numbered(number: int) -> Pixels:
     pixels = BLANK.copy()
-    pixels[0, 0] = number
+    pixels[0, 0], pixels[-1, -1] = number, 255
     return pixels
 
 
@@ -555,10 +555,11 @@ def nothing(one: Pixels, two: Pixels) -> float:
         (nothing, 3, "the image is too small"),
         (lambda one, two: 0.5, 2, "the first image is one of the candidates"),
         (lambda one, two: 0.5, 1, "1 images and 2 choices do not pair up"),
+        (lambda one, two: 1.0 * two[0, 0, 0], [*map(numbered, (1, 2)), BLANK], "an image is of one colour"),
     ],
 )
-def test_likeness_without_evidence(similarity: Similarity, images: int, reason: str) -> None:
-    choices = LATER if images == 3 else ("this", "that")
+def test_likeness_without_evidence(similarity: Similarity, images: Any, reason: str) -> None:
+    choices = ("this", "that") if images in (1, 2) else LATER
     check(MostSimilar(similarity), asked(choices=choices, images=images), None, reason)
 
 
@@ -688,6 +689,9 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
     assert (seen, found.words) == ([(40, 30)] * 2, [["bag"]] * 2)
     check(SameIdentity(ThingIdentity(features, finds())), asked(question, (), 2), None, "the detector finds no bag")
     check(CountIdentities(ThingIdentity(features, found)), asked("How many different bags are there?", (), 2), "1")
+    check(
+        SameIdentity(ThingIdentity(features, found)), asked(question, (), [BLANK] * 2), None, "an image is of one col"
+    )
     zero = ThingIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
     check(SameIdentity(zero), asked(question, (), 2), None, "an image has no features")
 
