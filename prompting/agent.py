@@ -9,6 +9,7 @@ from typing import Any
 
 from looktwice.pipelines.looks import Look, Outcome
 from looktwice.pipelines.model import Message, Model, Reply, Tool, ToolCall, Want, canonical
+from looktwice.pipelines.pipeline import Door
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.pipelines.weights import WeightsError
@@ -85,7 +86,7 @@ class Agent:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation, every image shown as a view, and a note for each look."""
-        episode = self._opened(state)
+        episode = self._opened(state, model)
         while not (bound := episode.over(self.bounds)):
             episode, reply = self._heard(episode, model)
             calls, count = self.protocol.calls(reply, self.bounds.calls)
@@ -106,10 +107,14 @@ class Agent:
         named = self.tools.items() if self.bounds.steps else ()
         return tuple(offered(name, tool, self.coordinates) for name, tool in named)
 
-    def _opened(self, state: State) -> Episode:
+    def _opened(self, state: State, model: Model) -> Episode:
         """The system's turn, the sample's images with their numbers, and the prompt."""
         shown = tuple(Shown.through(view, self.fit, state) for view in state.views)
-        calls = sum(len(step.calls) for step in state.trace)
+        heard = [
+            *(call for step in state.trace for call in step.calls),
+            *(model.calls if isinstance(model, Door) else ()),
+        ]
+        calls = len({id(call) for call in heard})  # those of earlier draws of a vote are at the door alone
         episode = Episode(state, state.messages, shown, len(shown), calls)
         numbers = range(1, len(shown) + 1)
         parts: Parts = tuple(part for n in numbers for part in episode.tagged(n, self.coordinates))

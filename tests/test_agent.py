@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from looktwice.eval.readers import Marked, Robust
+from looktwice.eval.readers import Choice, Marked, Robust
 from looktwice.pipelines.build import ConfigError, Scope, build, load_plugin
 from looktwice.pipelines.chat_api import ChatAPI
 from looktwice.pipelines.looks import Ended, Look, ended_in, looks_in
@@ -49,6 +49,7 @@ from looktwice.prompting.tool_looks import (
 )
 from looktwice.prompting.tool_stages import Apply, CropByWord, ShowDepth, ShowMatches, ShowSegments, ZoomOnFaces
 from looktwice.prompting.tools import AgentTool, Arguments, ToolResult, offered
+from looktwice.prompting.votes import Vote
 from looktwice.specialists.results import Boxes, DepthMap, Masks, Matches
 from tests.chat_server import chat_server
 
@@ -78,7 +79,7 @@ def ran(agent: Stage, model: Model, of: Sample | None = None) -> State:
     return Pipeline({"agent": agent})(State.start(of or sample()), model)
 
 
-def scripted(agent: Agent, *replies: str | Reply, of: Sample | None = None) -> tuple[State, list[Any]]:
+def scripted(agent: Stage, *replies: str | Reply, of: Sample | None = None) -> tuple[State, list[Any]]:
     model = Scripted(list(replies))
     return ran(agent, model, of), model.asked
 
@@ -566,6 +567,14 @@ def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_th
     with pytest.raises(StageFailed) as caught:
         ran(Agent({"depth": ShowDepth(Unopened())}), model)
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
+    agent: Any = Agent({"zoom": PLAIN_ZOOM})
+    replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
+    state, _ = scripted(Vote(Choice(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3)
+    assert [(look.number, look.call) for look in looks_in(state.notes)] == [(1, 0), (1, 2), (1, 4)]
 
 
 @pytest.mark.parametrize("nested", [False, True])
