@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records import Record, RunError, RunFolder
-from looktwice.eval.score import PointScores, Scored, Verdict, score_run
+from looktwice.eval.records import Record, RunError, RunFolder, SampleRow
+from looktwice.eval.score import Judge, PointScores, Scored, Verdict, configured_reader, score_run
+from looktwice.eval.scorer import scorer_of
 from looktwice.pipelines.looks import ended_in, looks_in
 from looktwice.pipelines.model import Message, ToolCall
 from looktwice.pipelines.state import Stage
@@ -48,25 +50,46 @@ def trajectory_lines(
 def trajectories(
     run: Path, out: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
 ) -> Iterator[dict[str, Any]]:
-    """The conversations of a run, one a record, as the last call saw it with its reply; images go beside `out`."""
+    """The conversations of a run, one a record, as the answering call has it; images go beside `out`."""
     scored = score_run(RunFolder(run), reader)
     points = {scores.point.id: scores for scores in scored.points}
+    judges = {
+        name: Judge(scored.folder, reader or configured_reader(scores.point), scorer_of(scores.point.facts))
+        for name, scores in points.items()
+    }
     for record in scored.folder.records().values():
         scores = points[record.point]
         found = scores.scored.get(record.sample, {}).get(record.draw)
         if found is None or record.error or not record.replies or (only and found.verdict not in only):
             continue
         if not (whole and _refused(record)):
-            yield _line(scored.folder, scores, record, found, out)
+            call = _answering(judges[record.point], record, scores.samples[record.sample], found)
+            yield _line(scored.folder, scores, record, found, call, out)
 
 
 def _refused(record: Record) -> int:
     return sum(look.outcome == "refused" for look in looks_in(record.notes))
 
 
-def _line(folder: RunFolder, scores: PointScores, record: Record, scored: Scored, out: Path) -> dict[str, Any]:
-    last = max(number for number, call in enumerate(record.calls) if call.get("reply") and not call.get("model"))
-    messages, looks, ended = folder.messages(record, last), looks_in(record.notes), ended_in(record.notes)
+def _answering(judge: Judge, record: Record, row: SampleRow, scored: Scored) -> int:
+    """The last call of the conversation that led to the answer: of the draws of a vote, the first that says the same.
+
+    A stage's second model counts where the point's own was never asked.
+    """
+    replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
+    own = [number for number in replied if not record.calls[number].get("model")] or replied
+    ends = {record.calls[number]["draw"]: number for number in own}
+    if len(ends) == 1:
+        return own[-1]
+    said = (judge(replace(record, calls=record.calls[: end + 1], answer=None), row) for end in ends.values())
+    found = (end for end, read in zip(ends.values(), said, strict=True) if read.answer == scored.answer)
+    return next(found, own[-1])
+
+
+def _line(
+    folder: RunFolder, scores: PointScores, record: Record, scored: Scored, call: int, out: Path
+) -> dict[str, Any]:
+    messages, looks, ended = folder.messages(record, call), looks_in(record.notes), ended_in(record.notes)
     images = [_kept(view, out) for message in messages for view in message.views]
     usage = [reply.usage for reply in record.replies]
     row = scores.samples[record.sample]

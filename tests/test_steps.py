@@ -264,6 +264,18 @@ def test_trajectories_of_a_run_without_agents_are_plain_conversations(run: Path,
     assert len(plain) == 12 and all(line["looks"] == 0 and line["tools"] == [] for line in plain)
 
 
+def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_may_answer(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path)
+    run.task("t", ["A", "A"])
+    point = run.point("vote", "t")
+    reply(run, point, "s0", ["(B)", "(A)", "(A)", "(C)"])
+    calls = tuple({**call, "draw": n // 2 if n < 3 else 2} for n, call in enumerate(run.records.pop().calls))
+    run.record(point, "s0", calls=calls, answer="A")  # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
+    run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in calls[:2]))
+    said = {line["sample"]: line for line in trajectories(run.write().path, tmp_path / "x.jsonl")}
+    assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == ["(A)", "(A)"]
+
+
 def test_the_page_on_agents_holds_the_trace_that_its_script_makes(tmp_path: Path) -> None:
     docs = Path(__file__).parents[1] / "docs"
     agents = importlib.import_module(load_plugin(str(docs / "agents.py")))
