@@ -10,7 +10,7 @@ from looktwice.eval.records import PointRow, Record, RunError, RunFolder, Sample
 from looktwice.eval.replayed import AsRecorded, models_of
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.build import Binder, ConfigError, Scope
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import Door, StageFailed, step
 from looktwice.pipelines.points import Plan
 from looktwice.pipelines.sample import Sample
@@ -72,7 +72,11 @@ def _again(
     door = Door(
         models[""], sample.id, around=lambda model: models.get(model.identity) or AsRecorded({}, model.identity)
     )
-    state = State.start(sample, point.seed, record.draw)
+    state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
+    try:
+        state = State.start(sample, point.seed, record.draw)
+    except PictureError as exc:  # one of its images cannot be read
+        return state, record.error or str(exc)
     for slot, stage in stages.items():
         if state.ended:
             break

@@ -140,6 +140,8 @@ def test_failed_samples_make_the_exit_code_1(study: Path) -> None:
     assert result.exit_code == 1
     assert "3 samples FAILED; the report says why" in result.output
     assert "gone.png" in Path("runs/study/report.md").read_text()
+    said = " ".join(done("show", "runs/study", "s").split())
+    assert "FAILED: PictureError" in said and "gone.png" in said and "page: runs/study/show/s.html" in said
 
 
 def test_show_names_samples_that_are_there(study: Path) -> None:
