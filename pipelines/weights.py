@@ -6,7 +6,7 @@ import gc
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -18,6 +18,7 @@ __all__ = [
     "Place",
     "WeightsError",
     "close_networks",
+    "filled",
     "first_line",
     "from_hub",
     "hub_silence",
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+FEW = 0.02  # of a network's parameters; some published files lack a few that its answers do not need
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
 
 OPENING = threading.RLock()  # of two threads that import or open networks of transformers at once, one gets half of it
@@ -155,9 +157,10 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
     """`transformers.<kind>.from_pretrained` of a hub id or a local folder, safetensors only, never remote code.
 
     Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
-    what to type.
+    what to type. A network, which is what has the setting `use_safetensors`, must find its parameters in its files.
     """
     transformers = import_transformers()
+    settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
     place = Path(model).expanduser()
     local = place.is_dir()
     if not local and _looks_like_path(model):
@@ -169,7 +172,7 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         settings["local_files_only"] = True
     try:
         with OPENING:
-            return getattr(transformers, kind).from_pretrained(
+            found = getattr(transformers, kind).from_pretrained(
                 str(place) if local else model, revision=revision, trust_remote_code=False, **settings
             )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
@@ -178,6 +181,22 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         )
         said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
         raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
+    return filled(model, *found) if "use_safetensors" in settings else found
+
+
+def filled(model: str, network: Any, told: Mapping[str, Any]) -> Any:
+    """The network, whose library told which `missing_keys` it filled with random numbers, which it does silently.
+
+    Raises WeightsError where these are more than a few of its parameters.
+    """
+    learned = [name for name, _ in network.named_parameters()]
+    missing = sorted(name for name in set(learned) & set(told["missing_keys"]) if "pooler" not in name)
+    if len(missing) > FEW * len(learned):
+        raise WeightsError(
+            f"{model}: its files lack {len(missing)} of the {len(learned)} parameters of {type(network).__name__} "
+            f"({missing[0]} ...), so they are those of another network; check the id or folder"
+        )
+    return network
 
 
 def hub_silence(model: str, revision: str | None) -> str:

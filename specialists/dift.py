@@ -15,6 +15,7 @@ from looktwice.pipelines.weights import (
     OPENING,
     Place,
     WeightsError,
+    filled,
     first_line,
     from_hub,
     hub_silence,
@@ -192,12 +193,14 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
     place = Path(how.model).expanduser()
     silence = "" if place.is_dir() else hub_silence(how.model, how.revision)
     settings |= {"local_files_only": True} if silence else {}
+    settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
     try:
         with OPENING:
-            return getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
+            found = getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
     except (OSError, ValueError, KeyError, RuntimeError) as exc:
         said = f"the hub did not answer: {silence}" if silence else first_line(exc)
         raise WeightsError(
             f"{how.model}: {kind} could not be opened from its folder {settings['subfolder']} ({said}); "
             "fetch the pipeline where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
         ) from exc
+    return filled(how.model, *found) if "use_safetensors" in settings else found

@@ -1,5 +1,6 @@
 """Depth, words to boxes, and real or generated: tiny networks on the paths of the real ones."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.torch import load_file, save_file
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import WeightsError, close_networks
@@ -211,6 +213,23 @@ for thread in threads: thread.start()
 for thread in threads: thread.join()
 sys.exit("; ".join(said) or 0)
 """
+
+
+def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
+    built: Callable[[str], str], tmp_path: Path
+) -> None:
+    other, few = tmp_path / "other", tmp_path / "few"
+    for folder in (other, few):
+        shutil.copytree(built("depth_anything"), folder)
+    shutil.copy(Path(built("glpn")) / "model.safetensors", other)
+    with pytest.raises(
+        WeightsError, match=r"other: its files lack 143 of the 143 parameters of DepthAnything.*ther net"
+    ):
+        DepthAnything(str(other), device="cpu")(IMAGES[0])
+    held = load_file(few / "model.safetensors")
+    save_file({name: each for name, each in held.items() if "mask_token" not in name}, few / "model.safetensors")
+    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (str(few), built("depth_anything")))
+    np.testing.assert_array_equal(found, whole)  # which does not look at its mask token
 
 
 def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable[[str], str]) -> None:

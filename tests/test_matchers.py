@@ -1,6 +1,7 @@
 """Matchers and dense features: tiny networks on the paths of the real ones, and real weights that packages bring."""
 
 import math
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -218,6 +219,14 @@ def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable
     assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(said[""], said["cat"], atol=1e-5)
     np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
     assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
+def test_dift_with_weights_of_another_network_is_refused(part: str, built: Callable[..., str], tmp_path: Path) -> None:
+    folder = shutil.copytree(built("stable_diffusion"), tmp_path / "mixed")
+    shutil.copy(Path(built("convnext")) / "model.safetensors", folder / f"{part}.safetensors")
+    with pytest.raises(WeightsError, match=r"mixed: its files lack (\d+) of the \1 parameters of "):
+        DIFT(str(folder), size=128, ensemble=1, device="cpu")(IMAGES[0])
 
 
 @pytest.mark.parametrize("name", ["dinov2", "convnext", "dift"])
