@@ -150,13 +150,14 @@ def show(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     sample: Annotated[str, typer.Argument(metavar="SAMPLE", help="A sample's id.")],
     out: Annotated[Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")] = None,
+    cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
 ) -> None:
     """Show one sample: the views after each stage, the words, the reply, for every contestant."""
     with faults():
         from looktwice.eval.show import shown
 
-        for line in shown(run, sample, out, plugins_of(plugin)):
+        for line in shown(run, sample, out, plugins_of(plugin), cache):
             say(line)
 
 

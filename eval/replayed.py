@@ -12,6 +12,7 @@ import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from looktwice.pipelines.replay import request_digest
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 
-__all__ = ["AsRecorded", "Difference", "Replayed", "models_of", "replay_lines", "replayed"]
+__all__ = ["AsRecorded", "Difference", "Replayed", "as_found", "models_of", "replay_lines", "replayed"]
 
 SHOWN = 5  # differences that are told
 GONE = "the task's data is gone or has changed"
@@ -112,11 +113,20 @@ def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) 
             held[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
     stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
-    # in a batch of another size a network's last digits differ
+    with as_found(folder, cache):
+        return _all_again(folder, stages, held, binder, left_out)
+
+
+@contextmanager
+def as_found(folder: RunFolder, cache: Path | None) -> Iterator[None]:
+    """Inside, specialists give what they found in the run: in a batch of another size a network's last digits differ.
+
+    `cache` is the folder that the run kept (None: `.cache` beside it).
+    """
     kept = (cache or folder.path.parent / ".cache") / "findings"
     keep_in(kept if kept.is_dir() else None)
     try:
-        return _all_again(folder, stages, held, binder, left_out)
+        yield
     finally:
         keep_in(None)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from looktwice.eval.pages import page, words
 from looktwice.eval.records import PointRow, Record, RunError, RunFolder, SampleRow
-from looktwice.eval.replayed import AsRecorded, models_of
+from looktwice.eval.replayed import AsRecorded, as_found, models_of
 from looktwice.eval.task import TaskError
 from looktwice.pipelines.build import Binder, ConfigError, Scope
 from looktwice.pipelines.picture import Picture, PictureError
@@ -19,10 +19,13 @@ from looktwice.pipelines.state import State
 __all__ = ["images_of", "shown"]
 
 
-def shown(run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = ()) -> Iterator[str]:
+def shown(
+    run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
+) -> Iterator[str]:
     """Write the page of one sample and say the same in lines. Raises RunError.
 
     The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
+    `cache` is the folder that the run kept (None: `.cache` beside it), with what its specialists found.
     """
     folder = RunFolder(run)
     points_there = folder.points
@@ -33,7 +36,8 @@ def shown(run: Path, sample: str, out: Path | None = None, plugins: Sequence[str
     records = [record for key, record in folder.records().items() if key[1] == sample]
     for row in rows:
         pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
-        labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
+        with as_found(folder, cache):
+            labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")

@@ -17,6 +17,7 @@ from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.replayed import replay_lines, replayed
 from looktwice.eval.run import Options
 from looktwice.eval.score import RunScores, score_run
+from looktwice.eval.show import shown
 from looktwice.eval.steps import PointSteps, length_grid, looks_grid, steps
 from looktwice.eval.study import Study
 from looktwice.eval.task import Subset, TaskError
@@ -201,7 +202,19 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
         out = tmp_path / ("beside" if cache is None else "apart")
         Study(plan(config, plugins=(plugin,)), out, Options(), cache=cache, console=Console(quiet=True))()
         assert replayed(out / "kept", (plugin,), cache).same == 1
+        assert f"  answer: {answer_of(out / 'kept')}" in lines_of(out / "kept", plugin, cache)
     assert replayed(out / "kept", (plugin,)).same == 0
+    assert f"  answer: {answer_of(out / 'kept')}" not in lines_of(out / "kept", plugin)
+
+
+def answer_of(run: Path) -> str | None:
+    (record,) = RunFolder(run).records().values()
+    return record.answer
+
+
+def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
+    (key,) = RunFolder(run).records()
+    return list(shown(run, key[1], plugins=(plugin,), cache=cache))
 
 
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
