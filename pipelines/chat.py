@@ -60,11 +60,15 @@ def drawn(processor: Any, chat: Chat) -> str:
     return text
 
 
-def reply_text(said: str) -> tuple[str, str, tuple[ToolCall, ...]]:
-    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are taken out."""
+def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCall, ...]]:
+    """(answer, reasoning, tool calls) of a reply: `<think>` in front and `<tool_call>` blocks are taken out.
+
+    Where no tool was `offered`, blocks are words as others: an agent that told of its tools in words reads them there.
+    """
     thought = THOUGHT.match(said)
     reasoning, rest = (thought[1].strip(), said[thought.end() :].strip()) if thought else ("", said)
-    calls = [call for n, block in enumerate(CALL.findall(rest)) if (call := _call(n, block)) is not None]
+    blocks = CALL.findall(rest) if offered else []
+    calls = [call for n, block in enumerate(blocks) if (call := _call(n, block)) is not None]
     if not calls:
         return rest, reasoning, ()
     return CALL.sub("", rest).strip(), reasoning, tuple(calls)

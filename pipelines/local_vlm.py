@@ -53,7 +53,8 @@ class LocalVLM:
     A picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a resizing stage.
     "auto" is bfloat16 on CUDA, float32 elsewhere. `Want.choices` are scored by their log-probability as the
     continuation (summed over their tokens): the likeliest is the reply, and `Reply.logprobs` holds all of them.
-    Tools go through the chat template where it knows them, and `<tool_call>` blocks in the reply become tool calls.
+    Tools go through the chat template where it knows them, and `<tool_call>` blocks in the reply to them become tool
+    calls.
     """
 
     model: str
@@ -199,7 +200,7 @@ def _reply(
     said = network.tokenizer.decode(tokens, skip_special_tokens=True)
     ended = bool(tokens) and tokens[-1] in _ends(network)
     text, stopped = _cut(said, want.stop or ())
-    text, reasoning, calls = reply_text(text)
+    text, reasoning, calls = reply_text(text, bool(want.tools))
     finish = "tool" if calls else "stop" if ended or stopped else "length"
     usage = Usage(tokens_in, len(tokens))
     return Reply(text, finish, reasoning, calls, usage=usage, logprobs=top[: len(tokens)])  # type: ignore[arg-type]

@@ -16,10 +16,11 @@ import pytest
 
 from looktwice.pipelines.chat import chat_of, reply_text
 from looktwice.pipelines.chat_api import ChatAPI
-from looktwice.pipelines.local_vlm import LocalVLM, _Asked
+from looktwice.pipelines.local_vlm import LocalVLM, _Asked, _reply
 from looktwice.pipelines.model import Message, ModelError, Tool, Want
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
+from looktwice.prompting.tool_calls import Tagged
 from tests import tiny_networks
 
 pytest.importorskip("torch")
@@ -143,6 +144,16 @@ def test_a_reply_is_taken_apart(said: str, text: str, reasoning: str, calls: lis
     found = reply_text(said)
     assert (found[0], found[1]) == (text, reasoning)
     assert [(call.name, call.arguments) for call in found[2]] == calls
+
+
+def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(folder: Callable[[str], str]) -> None:
+    network = LocalVLM(folder("llava"), device="cpu").network()
+    said = '<tool_call>{"name":"zoom","arguments":{"x":1}}</tool_call>'
+    tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
+    plain = _reply(network, tokens, 0, Want(), ())
+    assert (plain.text, plain.tool_calls) == (said, ()) and Tagged().calls(plain, 8)[0][0].name == "zoom"
+    native = _reply(network, tokens, 0, Want(tools=(Tool("zoom", "look closer"),)), ())
+    assert (native.text, native.finish, native.tool_calls[0].name) == ("", "tool", "zoom")
 
 
 @pytest.fixture(scope="module")
