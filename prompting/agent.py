@@ -20,6 +20,7 @@ from looktwice.prompting.tool_calls import CallForm, Native, Parts, arguments_of
 from looktwice.prompting.tool_frames import QUIET, UNITS, Frame, Shown, new_regions
 from looktwice.prompting.tool_looks import Answer
 from looktwice.prompting.tools import AgentTool, ToolError, ToolResult, offered, understood
+from looktwice.prompting.turns import uncounted
 from looktwice.specialists.protocols import NoEvidence
 
 __all__ = ["Agent", "Bounds"]
@@ -144,7 +145,7 @@ class Agent:
     def _asked(self, episode: Episode, model: Model, tools: tuple[Tool, ...] | None) -> tuple[Episode, Reply]:
         messages, notes = self.history(episode.turns)
         reply = model(messages, draw=episode.state.draw, want=replace(self.want, tools=tools))
-        return episode.with_(notes=(*episode.notes, *notes)).counted(reply), reply
+        return episode.with_(notes=(*episode.notes, *notes, *uncounted(messages, reply))).counted(reply), reply
 
     def _worked(self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int) -> Episode:
         """The calls of one reply, run in order and answered."""

@@ -10,6 +10,7 @@ from typing import Literal
 
 from looktwice.pipelines.model import Message, Model, Reply, Want
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.remarks import remark
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.history import History
@@ -17,7 +18,7 @@ from looktwice.prompting.layout import check_tag, tag
 from looktwice.prompting.outputs import JsonAnswer
 from looktwice.prompting.texts import Text, read_texts, said
 
-__all__ = ["Ask", "answer_in", "ask_alone", "changes"]
+__all__ = ["Ask", "answer_in", "ask_alone", "changes", "uncounted"]
 
 Parts = tuple[str | View, ...]
 LEAST_TOKENS = 16  # no processor that we know of makes fewer of an image of usual size
@@ -59,7 +60,7 @@ class Ask:
         sent, notes = self.history(messages)
         want = self.want if self.output is None else replace(self.want, schema=self.output.schema(state.sample))
         reply = model(sent, draw=state.draw, want=want)
-        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *_uncounted(sent, reply))
+        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *uncounted(sent, reply))
 
     def parts(self, state: State) -> Parts:
         """What is sent of a state: texts and views in their order."""
@@ -104,7 +105,11 @@ class Ask:
 
 def ask_alone(state: State, parts: Parts, model: Model, want: Want) -> Reply:
     """The reply to one user's turn that knows nothing of the conversation. Raises ModelError."""
-    return model((Message("user", parts),), draw=state.draw, want=want)
+    sent = (Message("user", parts),)
+    reply = model(sent, draw=state.draw, want=want)
+    for note in uncounted(sent, reply):
+        remark(note)
+    return reply
 
 
 def answer_in(state: State, read: Stage) -> tuple[str | None, str]:
@@ -121,7 +126,7 @@ def changes(answers: Sequence[str | None]) -> str:
     return f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
 
 
-def _uncounted(sent: Sequence[Message], reply: Reply) -> list[str]:
+def uncounted(sent: Sequence[Message], reply: Reply) -> list[str]:
     """A note where a server counted too few tokens: it may have dropped the images, or not count them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in

@@ -569,6 +569,14 @@ def test_a_tool_whose_weights_are_missing_fails_the_sample_and_is_not_told_to_th
     assert isinstance(caught.value.__cause__, WeightsError) and len(model.asked) == 1
 
 
+def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
+    agent = Agent({"zoom": PLAIN_ZOOM}, system="")
+    last = Reply("A cat.", usage=Usage(500, 2))
+    state, _ = scripted(agent, call("zoom", tokens=9, box=[10, 20, 30, 50]), last)
+    assert state.notes[0].startswith("the server counted 9 tokens for 1 image and ") and len(looks_in(state.notes)) == 1
+    assert sum("counted" in note for note in state.notes) == 1
+
+
 @pytest.mark.parametrize("nested", [False, True])
 def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})

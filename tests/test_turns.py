@@ -504,6 +504,12 @@ def test_the_unit_is_said_as_it_is_read() -> None:
 # ---- what servers and models do
 
 
+@pytest.mark.parametrize("stage", [CaptionThenAnswer(), RedrawThenAnswer(missing="keep")])
+def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -> None:
+    state = Pipeline({"blind": stage})(start(1), Heard(Reply("A cat.", usage=Usage(tokens_in=9))))
+    assert any("it may not have looked at the images" in note for note in state.notes)
+
+
 def test_a_server_that_counts_no_image_is_noted() -> None:
     few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
     assert Ask()(start(2), Heard(few)).notes == (
