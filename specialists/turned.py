@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
+from looktwice.specialists.working_size import one_color
 
 __all__ = ["Turned"]
 
@@ -33,6 +34,8 @@ class Turned:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the matcher raises."""
+        if one_color(pixels1):  # turned, it would have corners of another
+            return self.matcher(pixels0, pixels1)
         return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
 
     def _at(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:

@@ -77,3 +77,15 @@ def test_the_first_of_equal_turns_is_taken_and_one_is_needed() -> None:
     assert len(Turned(Upright())(flat, flat)) == 0
     with pytest.raises(ValueError, match="degrees names one turn or more"):
         Turned(Upright(), degrees=())
+
+
+def test_an_image_of_one_color_is_not_turned() -> None:
+    """Its corners would be of another, and no longer of one."""
+    asked: list[Pixels] = []
+
+    def matcher(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        asked.append(pixels1)
+        return Matches.none()
+
+    flat = np.full((40, 60, 3), 90, np.uint8)
+    assert len(Turned(matcher)(flat, flat)) == 0 and len(asked) == 1 and asked[0] is flat
