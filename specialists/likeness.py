@@ -42,6 +42,8 @@ class MostSimilar:
     def most_similar(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         candidates = images_by_letter(sample)
+        if not sample.images:
+            raise NoEvidence("there is no image that the choices could be compared with")
         if any(image is sample.images[0] for image in candidates.values()):
             raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
         first = sample.images[0].pixels

@@ -676,6 +676,11 @@ def test_which_images_show_the_same_person(people: Any, choices: Any, answer: st
     check(rule, asked("Which images show the same person?", choices, len(people)), answer, reason)
 
 
+def test_pictures_as_choices_need_an_image_to_be_like() -> None:
+    pictures = [Picture(numbered(number)) for number in (1, 2)]
+    check(MostSimilar(lambda one, two: 0.5), asked(choices=pictures, images=0), None, "there is no image")
+
+
 def test_a_thing_is_cut_out_before_it_is_described() -> None:
     seen: list[tuple[int, ...]] = []
 

@@ -411,6 +411,7 @@ A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
         (Ramp(), sample(), None, "there are 0 images and 2 choices"),
         (SGBM(), depths(A, B), None, "stereo needs a left and a right view, found 1 image(s)"),
         (SGBM(), depths(A, B, images=(BLANK, BLANK[:50])), None, "left and right view differ in size"),
+        (SGBM(), depths(A, B, images=(BLANK[:, :2],) * 2), None, "an image of 2 x "),
     ],
 )
 def test_the_nearer_point(depth: Any, asked: Sample, answer: str | None, reason: str) -> None:
