@@ -8,6 +8,7 @@ import unicodedata
 __all__ = ["after_thought", "plain"]
 
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
+_BRACKETED = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
 _OPENED = re.compile(r"<(?:think|thinking|thought|reasoning)>.*", re.S | re.I)
 _CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
 _TOKENS = re.compile(
@@ -38,6 +39,7 @@ _ASIAN = str.maketrans(
 
 def after_thought(reply: str) -> str:
     """The reply without what stands in <think> or its like; a thought that was never closed has no answer after it."""
+    reply = _BRACKETED.sub(r"<\1>", reply)
     if "</" in reply:  # else every one of endless openings would be followed to the end
         reply = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
     return _OPENED.sub("", reply)

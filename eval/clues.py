@@ -72,7 +72,7 @@ def claims_of(sentence: str, letters: str, words: Predicates) -> Iterator[Claim]
     if words.weak:
         yield from _predicated(text, words.weak, Weight.DESCRIBED, words.follows)
     if words.other:
-        yield from _opposed(text, words.other, letters)
+        yield from _opposed(text, words.other, letters, words.equal)
     if words.claimed:
         yield from _declared(text, words.claimed, Weight.PREFERRED)
     if words.equal:
@@ -156,7 +156,7 @@ def _beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> C
     return Claim(weight, found["letter"], bool(NEGATED.search(text[:end])))
 
 
-def _opposed(text: str, pattern: re.Pattern[str], letters: str) -> Iterator[Claim]:
+def _opposed(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _before(text, match, Weight.DESCRIBED)
@@ -167,3 +167,5 @@ def _opposed(text: str, pattern: re.Pattern[str], letters: str) -> Iterator[Clai
             yield Claim(Weight.DESCRIBED, than[1])
         if claim and claim.letter and claim.letter in letters and not claim.against:
             yield Claim(Weight.DESCRIBED, claim.letter, against=True)
+            if equal:
+                yield Claim(Weight.DESCRIBED, letters[-1], against=True)

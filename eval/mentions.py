@@ -17,6 +17,7 @@ __all__ = ["MENTION", "Named", "letters_in", "named", "sign"]
 
 MENTION = "\u27e6([A-Z])\u27e7"
 _ORDINAL = "|".join(ORDINALS)
+_CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
 FARTHEST = 3  # letters this far beyond the choices are still a choice that is not there; others are words
 _IMAGE = r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?|shots?|ones?)"
 _NOUN = (
@@ -26,7 +27,9 @@ _NOUN = (
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _CHAIN = re.compile(
-    rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)\s+{_IMAGE}\b\s*", re.I
+    rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
+    rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
+    re.I,
 )
 _PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
 _COUNTED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
@@ -36,22 +39,22 @@ _LABELED = (
     r"(?:\s+(?:letter|label|point|option))?)?"
 )
 _VERB = (
-    r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
+    r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the)\b|[\u3000-\ud7af]|'s\b)"
+    r"|for|the|it is)\b|[\u3000-\ud7af]|'s\b)"
 )
 _LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
 _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
-    r"(?!\s*[(+=*/^\u00d7\u2229\u222a])"
+    r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
 _GENERAL = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
     re.compile(
-        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
+        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
         r"[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"
     ),
     re.compile(r"[\"']\s*([A-Z])\s*[\"']"),
@@ -64,8 +67,9 @@ _GENERAL = (
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\bno (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*same\W*\Z"
-    r"|\bneither (?:(?:of them|point|surface|one) )?is (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*same\W*\Z"
+    r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
+    r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
     r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
     r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
     r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
@@ -158,7 +162,9 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
     elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
         yield from _number(NUMBERS.get(folded, folded))
     elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
-        yield re.compile(rf"\A\W*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I)
+        yield re.compile(
+            rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
+        )
     elif folded in ("about the same", "the same", "same", "equal"):
         yield _SAME
     elif folded and not re.fullmatch(rf"{_NOUN}\s+[a-z]|[a-z]", folded):
@@ -167,7 +173,7 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
 
 def _number(digits: str) -> Iterator[re.Pattern[str]]:
     words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
-    yield re.compile(rf"(?<![\w.])(?:{words})(?![\w]|\.\d)(?:\s*\((?:{words})\))?", re.I)
+    yield re.compile(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?", re.I)
     if digits == "0":
         yield re.compile(
             r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
@@ -178,6 +184,9 @@ def _number(digits: str) -> Iterator[re.Pattern[str]]:
 
 def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
     number = ORDINALS[word]
+    yield re.compile(
+        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?"
+    )
     short = f"{number}(?:st|nd|rd|th)"
     yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
-    yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-)?\s*{number}\b(?!\s*[./]\d)", re.I)
+    yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", re.I)

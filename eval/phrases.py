@@ -89,6 +89,14 @@ DECLARES = (
     _compiled(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {SIGN}"),
     _compiled(rf"(?:\u2192|\u21d2|[=-]>)\s*{SIGN}\W*$"),
     _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
+    _compiled(
+        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously)"
+        rf"\s+{SIGN}\W*(?:$|,)"
+    ),
+    _compiled(rf"{SIGN} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
+    _compiled(
+        rf"\bonly {SIGN} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"
+    ),
 )
 """ "The answer is X", in other languages, and "X is the correct choice"."""
 _MODAL = _one(
@@ -111,13 +119,15 @@ SAY = _compiled(
 WRONG = _compiled(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
-    r"^\W*(?:(?:it|this|that)(?:'s| is) )?not (\u27e6[A-Z]\u27e7)\W*$",
+    r"^\W*(?:(?:it|this|that)(?:'s| is) )?not"
+    r" (\u27e6[A-Z]\u27e7(?:(?:\s|,|and\b|or\b|nor\b|not\b)+\u27e6[A-Z]\u27e7)*)\W*$",
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
 EQUAL = _compiled(
-    r"\b(?:is|are|be|appears?|seems?|looks?|remains?)\s+"
-    r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}" + SIGN
+    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to)\s+"
+    r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
+    rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){SIGN}"
 )
 MARKED = _compiled(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{SIGN}")
 
@@ -154,7 +164,8 @@ _FIND = _one(
     "know", "answer", "pinpoint",
 )  # fmt: skip
 UNDECIDED = _compiled(
-    rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}",
+    rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
+    r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
     r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b",
     r"\b(?:do|can|could|would) you (?:think|choose|identify|select)\b",
 )

@@ -50,6 +50,10 @@ _CORRESPONDENCE = Predicates(
         r"\bsame (?:\w+ )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
         r"\b(?:similar|aligns?|equivalent|represents)\b",
     ),
+    claimed=_any(
+        r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to| with)?(?: the)?"
+        r" (?:\W?REF\b|reference\b)"
+    ),
 )
 _SUBTASKS: Mapping[str, Predicates] = {
     "Relative_Depth": Predicates(
@@ -71,8 +75,16 @@ _SUBTASKS: Mapping[str, Predicates] = {
             r"\b(?:more|most)\s+(?:\w+\s+)?(?:accurate|precise|tight|close)\w*",
             r"\b(?:tighter|closer(?! to))\b",
         ),
-        _any(r"\baccurately\s+\w+", r"\bperfectly\b", r"\bfits? (?:closely|tightly)"),
-        _any(r"\b(?:less|inaccurate(?:ly)?)\b"),
+        _any(
+            r"\baccurately\s+\w+",
+            r"\bperfectly\b",
+            r"\bfits? (?:closely|tightly)",
+            r"\b(?:tightly|fully|entirely|completely) (?:fits|encloses|covers|contains|includes|surrounds|captures)\b",
+        ),
+        _any(
+            r"\b(?:less|inaccurate(?:ly)?)\b|\btoo (?:large|big|small|loose|wide|narrow|tall|short)\b",
+            r"\b(?:misses|cuts off|cuts out|leaves out|excludes)\b",
+        ),
     ),
     "Art_Style": Predicates(
         _any(
@@ -108,7 +120,7 @@ _SUBTASKS: Mapping[str, Predicates] = {
         _any(
             *_BEST,
             r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
-            r"\bcan be folded\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the )?next\b",
+            r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the )?next\b",
             r"\bnext (?:picture|image|shape|figure|one|in the)",
         ),
         _any(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
@@ -125,10 +137,12 @@ _SUBTASKS: Mapping[str, Predicates] = {
             r"\+[^=.\n]{1,60}(?==)",
             r"\bthere (?:is|are)\b",
             r"\btotal (?:of|is)\b",
-            r"\btotal(?=\s*:)",
+            r"\btotal(?=\s*[:=])",
+            r"\bmak(?:es|ing)(?: it)?\b",
             r"\bi (?:can )?(?:see|count)\b",
         ),
         follows=True,
+        claimed=_any(r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in all|altogether)\b"),
     ),
     "Functional_Correspondence": _CORRESPONDENCE,
     "Semantic_Correspondence": _CORRESPONDENCE,

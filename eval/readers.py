@@ -43,7 +43,7 @@ class Robust:
 
     kind: Kind = "auto"
     asks: ClassVar[bool] = False
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __call__(self, state: State, model: Model) -> State:
         """Read the last reply; the model is not asked."""

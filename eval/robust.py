@@ -8,6 +8,7 @@ from functools import lru_cache
 
 from looktwice.eval.clean import plain
 from looktwice.eval.clues import Claim, Weight, claims_of, sentences_of
+from looktwice.eval.echoes import without_echo
 from looktwice.eval.mentions import MENTION, letters_in, named
 from looktwice.eval.phrases import NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.predicates import predicates
@@ -18,7 +19,7 @@ __all__ = ["read_choice"]
 
 _ONLY = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{MENTION})+\W*", re.I)
 _LIST = re.compile(
-    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{MENTION}(?:[^\w\u2705\u2713\u2714\u2611]|\b(?:and|or)\b)*)+", re.I
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{MENTION}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+", re.I
 )
 _VERDICT = re.compile(
     rf"^[^\w\n]*{MENTION}[^\n\u27e6]*?(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
@@ -32,9 +33,10 @@ _LEADS = re.compile(
 )
 _ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
 _SECOND = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
+_HEAD = re.compile(rf"\W*(?:\d+\W+)?{MENTION}\s*:")
 _FIRST = re.compile(rf"^\W*?{MENTION}")
 _SERIES = re.compile(rf"(?:\s*,\s*{MENTION})*\s*,?\s*(?:and|or|&)\s*(?:the )?{MENTION}", re.I)  # "A, B and C are ..."
-_ALONE = re.compile(rf"[\W\d]*{MENTION}[^\w:]*")
+_ALONE = re.compile(rf"[\W\d]*{MENTION}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
     rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{MENTION}\s*[,;]?", re.I
 )
@@ -74,6 +76,9 @@ def _read(reply: str, choices: tuple[str, ...], subtask: str, question: str | No
     if not text:
         return nothing(reply)
     name = named(choices)
+    text = without_echo(text, choices)
+    if not text:
+        return _known("", name.letters)
     written = name(text)
     held = set(letters_in(written))
     if len(held) == 1 and _ONLY.fullmatch(written):
@@ -102,6 +107,7 @@ def _opening(text: str, written: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
     lead = _LEADS.match(written)
     items = {found[1] for line in text.splitlines() if (found := _ITEM.match(line))}
+    items |= {found[1] for line in written.splitlines() if (found := _HEAD.match(line))}
     if lead is None and _ITEM.match(text) and not _SECOND.search(text):
         lead = _FIRST.match(written)
     if lead and len(items) < 2 and not _SERIES.match(written[lead.end(1) + 1 :]):

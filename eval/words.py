@@ -41,13 +41,15 @@ FALSE = (
     "false", "(?<!['-])f(?!-)", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
     "不正确", "错误", "假", "誤り", "거짓",
 )  # fmt: skip
+_THAT = "(?:that|it|this|(?:the|this|that) (?:statement|description|claim|relation))(?:'s| is)"
 AGREED = (
-    "i (?:think|believe|would say) so", "that(?:'s| is) (?:right|correct|true)", "correct", "true", "indeed",
+    "i (?:think|believe|would say) so", f"{_THAT} (?:right|correct|true)", "it is", "correct", "true", "indeed",
     "(?:absolutely|definitely|certainly|of course)(?! not)",
 )  # fmt: skip
 DENIED = (
     "i (?:don't|do not) (?:think|believe) so", "i think not", "(?:absolutely|definitely|certainly|of course) not",
-    "not at all", "that(?:'s| is) (?:wrong|incorrect|not (?:right|correct|true))", "incorrect", "false", "wrong",
+    "not (?:at all|really|quite|exactly)", "it(?: is|'s) not", "it isn't",
+    f"{_THAT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true))", "incorrect", "false", "wrong",
 )  # fmt: skip
 """What stands for no, as AGREED for yes, at the beginning of a reply."""
 LEFT = (

@@ -237,6 +237,59 @@ def test_the_words_of_a_subtask(reply: str, subtask: str, answer: str | None) ->
 
 
 @pytest.mark.parametrize(
+    ("reply", "subtask", "answer"),
+    [
+        ("(A) A is closer\n(B) B is closer\n\nAnswer: (B)", "Relative_Depth", "B"),
+        ("(A) A is closer\n(B) B is closer", "Relative_Depth", None),
+        ("(A) A is darker (B) B is darker (C) About the same", "Relative_Reflectance", None),
+        ("Select from the following choices.\n(A) the second image\n(B) the third image\n\nthe third", "Jigsaw", "B"),
+        ("Is the car beneath the cat? No, it is not.", "Spatial_Relation", "B"),
+        ("Q: Is the car beneath the cat?\nA: No", "Spatial_Relation", "B"),
+        ("Between A and B, A is closer.", "Relative_Depth", "A"),
+        ("Between the second and third images, the second image is a better match.", "Jigsaw", "A"),
+        ("- Image 1: soft\n- Image 2: natural\n\nThe real photograph is image 2.", "Forensic_Detection", "B"),
+        ("Image 1: AI\nImage 2: AI\nImage 3: Real\nImage 4: AI", "Forensic_Detection", "C"),
+    ],
+)
+def test_what_repeats_the_question_is_no_answer(reply: str, subtask: str, answer: str | None) -> None:
+    assert read(reply, CHOICES[subtask], subtask) == answer
+
+
+@pytest.mark.parametrize(
+    ("reply", "subtask", "answer"),
+    [
+        ("The right answer is A (A is closer).", "Relative_Depth", "A"),
+        ("The corresponding point is C (the bird's beak).", "Semantic_Correspondence", "C"),
+        ("The answer is: d", "Visual_Correspondence", "D"),
+        ("A it is", "Visual_Correspondence", "A"),
+        ("Probably B, but I'm not 100% certain.", "Visual_Correspondence", "B"),
+        ("A seems too high. B seems right. C and D are off.", "Visual_Correspondence", "B"),
+        ("Points A, B, and D do not match; only C does.", "Visual_Correspondence", "C"),
+        ("Not A, B or D.", "Visual_Correspondence", "C"),
+        ("A corresponds to the roof, B corresponds to the wall, C corresponds to the REF point, and D to the door.",
+         "Visual_Correspondence", "C"),
+        ("[THINK]A? B?[/THINK]C", "Visual_Correspondence", "C"),
+        ("\u25c1think\u25b7maybe A\u25c1/think\u25b7The answer is (B).", "Visual_Correspondence", "B"),
+        ("Point A is brighter.", "Relative_Reflectance", "B"),
+        ("Neither A nor B is darker.", "Relative_Reflectance", "C"),
+        ("The wall at A is cream while the wall at B is cream, too: about the same.", "Relative_Reflectance", "C"),
+        ("There is little to no difference in the surface color between A and B.", "Relative_Reflectance", "C"),
+        ("Box A is too large, and Box B tightly encloses the dog.", "Object_Localization", "B"),
+        ("Box A fully encloses the bus while Box B misses the wheel.", "Object_Localization", "A"),
+        ("I cannot identify people in images. However, the second image matches the black area.", "Jigsaw", "A"),
+        ("\u7b2c\u4e09\u5f20\u56fe\u7247", "Jigsaw", "B"),
+        ("The two images of the same style are the first and the third.", "Art_Style", "B"),
+        ("The shape in choice B can be obtained by folding. Choices A, C, and D cannot.", "IQ_Test", "B"),
+        ("The statement is true.", "Spatial_Relation", "A"),
+        ("It is.", "Spatial_Relation", "A"),
+        ("Not really.", "Spatial_Relation", "B"),
+    ],
+)  # fmt: skip
+def test_turns_of_phrase_of_newer_models(reply: str, subtask: str, answer: str | None) -> None:
+    assert read(reply, CHOICES[subtask], subtask) == answer
+
+
+@pytest.mark.parametrize(
     ("reply", "choices", "answer"),
     [
         ("There are 3 boats.", ("2", "3", "13", "0"), "B"),
@@ -250,6 +303,9 @@ def test_the_words_of_a_subtask(reply: str, subtask: str, answer: str | None) ->
         ("There are none.", ("2", "3", "13", "0"), "D"),
         ("There aren't any boats.", ("2", "3", "13", "0"), "D"),
         ("1 boat on the left + 2 on the right = 3 boats.", ("2", "3", "13", "0"), "B"),
+        ("2 + 3 = 5", ("2", "3", "5", "0"), "C"),
+        ("There are two visible and one hidden, so three in total.", ("2", "3", "1", "0"), "B"),
+        ("\u67093\u4e2a", ("2", "3", "13", "0"), "B"),
         ("1. First boat\n2. Second boat\n3. Third boat\n\nTotal: 3", ("2", "3", "13", "0"), "B"),
         ("It's a dog, not a cat.", ("cat", "dog", "bird"), "B"),
         ("About the same brightness.", ("A is darker", "B is darker", "About the same"), "C"),
