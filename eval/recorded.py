@@ -122,9 +122,22 @@ def _recorded(line: str, place: str) -> Recorded:
     if not isinstance(data, dict) or not isinstance(data.get("idx"), str) or "reply" not in data:
         shown = sorted(data) if isinstance(data, dict) else type(data).__name__
         raise TaskError(f"{place}: expected an object with idx and reply, found {shown}")
+    if not isinstance(data.get("choices") or [], list):
+        raise TaskError(f"{place}: choices is {data['choices']!r}; expected a list of texts")
     choices = tuple(map(str, data.get("choices") or ()))
-    label, key = data.get("official_label"), data.get("answer")
-    return Recorded(_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, data.get("question") or "")
+    label, key, question = (_words(data, name, place) for name in ("official_label", "answer", "question"))
+    if key not in (None, "hidden") and not re.fullmatch(r"\(?[A-Z]\)?", key):
+        raise TaskError(f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'")
+    key = f"({key})" if key and len(key) == 1 else key
+    return Recorded(_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, question or "")
+
+
+def _words(data: Mapping[str, Any], name: str, place: str) -> str | None:
+    """A text that may be missing. Raises TaskError for anything else."""
+    value = data.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TaskError(f"{place}: {name} is {value!r}; expected a text")
+    return value or None
 
 
 def _idx(idx: str, place: str) -> str:
@@ -188,7 +201,8 @@ def _xlsx(file: Path) -> Iterator[dict[str, str]]:
 
 def _lines(file: Path) -> Iterable[str]:
     try:
-        with gzip.open(file, "rt", encoding="utf-8") if file.suffix == ".gz" else file.open(encoding="utf-8") as source:
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8-sig") as source:
             yield from source
     except (OSError, EOFError, UnicodeDecodeError) as exc:
         raise TaskError(f"{file} cannot be read ({exc}); expected JSON lines, plain or .gz") from exc

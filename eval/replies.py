@@ -150,7 +150,7 @@ def replies_lines(
     yield total(tallies)
     if disagreements is not None:
         text, count = listing(tallies)
-        disagreements.write_text(text, encoding="utf-8")
+        disagreements.write_text(text, encoding="utf-8", errors="backslashreplace")
         yield f"disagreements: {count} in {disagreements}"
 
 
@@ -219,9 +219,9 @@ def listing(tallies: Sequence[Tally]) -> tuple[str, int]:
 
 
 def letter_of(label: str | None) -> str | None:
-    """The letter that a label begins with, in brackets; None for the label of nothing."""
-    found = re.match(r"\([A-Y]\)", label or "")
-    return found[0] if found else None
+    """The letter that a label begins with, or is, in brackets; None for the label of nothing."""
+    found = re.match(r"\(([A-Y])\)|([A-Y])\Z", label or "")
+    return f"({found[1] or found[2]})" if found else None
 
 
 def _kind(read: Read) -> str:

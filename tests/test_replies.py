@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +225,30 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> Non
     file.write_text(text)
     with pytest.raises(TaskError, match=said):
         list(replies_lines([file]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"official_label": 3}, "line 1: official_label is 3; expected a text"),
+        ({"question": ["x"]}, "question is ['x']; expected a text"),
+        ({"answer": "Point A"}, "answer is 'Point A'; expected the key as '(A)'"),
+        ({"choices": "left"}, "choices is 'left'; expected a list of texts"),
+    ],
+)
+def test_a_column_that_cannot_be_used(tmp_path: Path, columns: dict[str, Any], said: str) -> None:
+    file = write(tmp_path / "m.jsonl", [{"idx": "val_Jigsaw_1", "reply": "A", **columns}])
+    with pytest.raises(TaskError, match=re.escape(said)):
+        load_replies(file)
+
+
+def test_bare_letters_as_keys_and_labels_a_byte_order_mark_and_half_a_character(tmp_path: Path) -> None:
+    rows = [row("val_Jigsaw_1", "A", "A", "A"), row("val_Jigsaw_2", "A \ud83d", "(B)", "(A)")]
+    file = write(tmp_path / "m.jsonl", rows)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    lines = list(replies_lines([file], "robust", disagreements=tmp_path / "kinds.txt"))
+    assert "agreement=50.00%, accuracy=100.00%" in lines[0]
+    assert "A \\ud83d" in (tmp_path / "kinds.txt").read_text()
 
 
 def test_more_input_that_cannot_be_used(tmp_path: Path) -> None:
