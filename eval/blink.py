@@ -113,7 +113,7 @@ class Blink:
                 f"{folder} has no {self.split}-*-of-*.parquet; it has the splits {', '.join(splits) or 'none'}"
             )
         total = found[0].stem.split("-of-")[-1]
-        if not total.isdigit() or len(found) != int(total):
+        if not total.isdecimal() or len(found) != int(total):
             raise TaskError(f"{folder}: {len(found)} of {total} files of the split {self.split}; fetch the others")
         return found
 

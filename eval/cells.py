@@ -111,7 +111,7 @@ def key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | No
         return said
     letters = ascii_uppercase[: len(choices)]
     if first is not None:
-        number = int(said) - first if said.lstrip("-").isdigit() else -1
+        number = int(said) - first if said.removeprefix("-").isdecimal() else -1
         if 0 <= number < len(choices):
             return letters[number]
         raise ValueError(f"the answer {said!r} is no number from {first} to {first + len(choices) - 1}")

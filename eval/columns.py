@@ -144,7 +144,7 @@ class Columns:
         if name == "choices" and not usual and {"A", "B"} <= set(there):
             return tuple(letter for letter in ascii_uppercase if letter in there)
         if name == "images" and "image_1" in there:
-            return tuple(column for column in there if column.startswith("image_") and column[6:].isdigit())
+            return tuple(column for column in there if column.startswith("image_") and column[6:].isdecimal())
         return usual
 
     @cached_property

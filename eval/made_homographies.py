@@ -49,7 +49,7 @@ def named_pair(root: Path, pair: Mapping[str, str]) -> Scene:
 def sequences(root: Path, skipped: Skipped) -> Iterator[Scene]:
     """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and folders are noted."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
-        views = {file.stem: file for file in images_in(place) if file.stem.isdigit()}
+        views = {file.stem: file for file in images_in(place) if file.stem.isdecimal()}
         if "1" in views:
             scene = _sequence(place, views, skipped)
             if scene is not None:

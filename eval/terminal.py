@@ -52,7 +52,7 @@ def shown(scored: Any) -> None:
 
 def share(text: str) -> tuple[int, int]:
     number, _, shards = text.partition("/")
-    if not (number.isdigit() and shards.isdigit() and 1 <= int(number) <= int(shards)):
+    if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
     return int(number), int(shards)
 

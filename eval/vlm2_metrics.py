@@ -91,7 +91,7 @@ class CountScorer(Scorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact numbers; what is no number is no answer."""
-        if not answer.strip().isdigit():
+        if not answer.strip().isdecimal():
             return Score(Verdict.UNREADABLE)
         right = int(answer) == int(row.answer or 0)
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
@@ -187,4 +187,4 @@ def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str])
 
 
 def _number(answer: str | None) -> int | None:
-    return int(answer) if answer is not None and answer.strip().isdigit() else None
+    return int(answer) if answer is not None and answer.strip().isdecimal() else None

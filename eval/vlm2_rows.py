@@ -103,7 +103,7 @@ def _video(row: Mapping[str, Any]) -> Question:
 def _key(found: Any, name: str) -> str:
     said = text(found).strip()
     if name.endswith("Cnt"):
-        if not said.isdigit() or int(said) < 1:
+        if not said.isdecimal() or int(said) < 1:
             raise ValueError(f"gt_answer of a count is a whole number above 0, found {found!r}")
         return str(int(said))
     if name.endswith("Grp"):

@@ -12,6 +12,8 @@ import cv2
 import numpy as np
 import pytest
 
+from looktwice.eval.records import SampleRow
+from looktwice.eval.score import Score, Verdict
 from looktwice.eval.table import Row, Table, table
 from looktwice.eval.task import TaskError
 from looktwice.eval.video import Frames, picks
@@ -210,6 +212,12 @@ def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
     (chance,) = found.where(metric="numeric_official", contestant="chance (level)").rows
     expected = [chance_numeric(2, 2), chance_numeric(1, 4), chance_numeric(3, 4), chance_numeric(4, 4)]
     assert chance.value == pytest.approx(sum(expected) / 4)
+
+
+def test_raised_digits_are_no_count() -> None:
+    row = SampleRow("t", "", "2", {"id": "s"})
+    for scorer in (CountScorer("OC-Cnt"), VideoScorer()):
+        assert scorer.compare("\u00b2", row) == Score(Verdict.UNREADABLE)
 
 
 def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRun) -> None:
