@@ -14,6 +14,8 @@ from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, hold
 
 __all__ = ["Box", "Mark", "Mask", "Point", "mark_from_dict"]
 
+LARGEST = 2**28  # pixels of a mask; a larger one is a slip of the file
+
 
 @dataclass(frozen=True)
 class Point:
@@ -129,9 +131,19 @@ def mark_from_dict(data: Mapping[str, Any]) -> Mark:
         x0, y0, x1, y1 = (float(data[key]) for key in ("x0", "y0", "x1", "y1"))
         return Box(label, x0, y0, x1, y1, image)
     if data.keys() >= {"size", "counts"}:
-        runs = np.arange(len(data["counts"])) % 2 == 1
-        return Mask(label, np.repeat(runs, data["counts"]).reshape(data["size"]), image)
+        return Mask(label, _decoded(data["size"], data["counts"]), image)
     raise ValueError(
         f"this is no mark: {dict(data)}; a point has x, y, a box x0, y0, x1, y1, a mask size, counts; "
         "each may have a label and an image number"
     )
+
+
+def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
+    height, width = (int(side) for side in size) if isinstance(size, list) and len(size) == 2 else (0, 0)
+    lengths = [int(count) for count in counts] if isinstance(counts, list) else []
+    if not 0 < height * width <= LARGEST or min(lengths, default=-1) < 0 or sum(lengths) != height * width:
+        raise ValueError(
+            f"a mask has its size as [height, width] and counts of 0 or more that add up to that many pixels (at most "
+            f"{LARGEST}), found size {size} and {len(lengths)} counts of {sum(lengths)} pixels"
+        )
+    return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)

@@ -118,6 +118,10 @@ def test_choices_may_be_pictures(folder: Path) -> None:
         ({"marks": {"x": 1, "y": 1}}, "`marks` must be a list of objects"),
         ({"marks": [{"x": 1, "y": 1, "image": 1}]}, "is on image 1, but there are 1, counted from 0"),
         ({"marks": [{"x0": 5, "y0": 5, "x1": 5, "y1": 9}]}, "has no area"),
+        ({"marks": [{"size": [8, 8], "counts": [0, 5]}]}, "found size [8, 8] and 2 counts of 5 pixels"),
+        ({"marks": [{"size": [8, 8], "counts": [-3, 67]}]}, "counts of 0 or more that add up to that many pixels"),
+        ({"marks": [{"size": 64, "counts": [0, 64]}]}, "a mask has its size as [height, width]"),
+        ({"marks": [{"size": [10**6, 10**6], "counts": [0, 10**12]}]}, "at most 268435456"),
         ({"meta": [1]}, "`meta` must be an object"),
     ],
 )
