@@ -127,6 +127,8 @@ class Columns:
     def _map(self) -> dict[str, tuple[str, ...]]:
         there = self._source.columns
         found = {name: self._named(name, there) for name in FIELDS}
+        if not there:
+            raise TaskError(f"{self._left_out.file} is empty: it has no columns")
         said = f"the table has the columns {', '.join(there)}"
         for name in ("question", "images"):
             if not found[name]:

@@ -44,6 +44,8 @@ class LeftOut:
 
     def check(self, total: int) -> None:
         """Raises TaskError with the first faults where nothing is left, or more than a tenth had to go."""
+        if total == 0:
+            raise TaskError(f"{self.file} holds no {self.unit}, or none that the settings keep")
         kept = total - len(self.found)
         if kept < 1 or len(self.found) > max(1, MOST_SHARE * total):
             shown = "\n  ".join(self.sentences[1:])

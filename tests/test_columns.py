@@ -147,7 +147,7 @@ def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
         ({"columns": {"images": None}}, "no column for `images` is known; the table has the columns id, question"),
         ({"meta": ("kind",)}, "there is no column 'kind'"),
         ({"answers_from": 2}, "answers_from is 0, 1 or null"),
-        ({"where": {"id": "nobody"}}, "0 of 0 rows cannot be used"),
+        ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
         ({"path": None}, "either `path` or `hub`"),
     ],
 )
@@ -186,6 +186,7 @@ def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: st
         ([asked(0), "{broken"], "line 2: no JSON object"),
         ([asked(0), "[1]"], "line 2: a JSON object is needed"),
         ([asked(n, answer="E") for n in range(3)], "3 of 3 rows cannot be used"),
+        ([], "set.jsonl is empty: it has no columns"),
     ],
 )
 def test_files_that_stop(tmp_path: Path, rows: Sequence[Any], words: str) -> None:

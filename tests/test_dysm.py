@@ -238,7 +238,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
     [
         (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
         ([""], {}, "lacks the columns filename, answer, sweep; it has none"),
-        (GROUND[:1], {}, "0 of 0 lines cannot be used"),
+        (GROUND[:1], {}, "holds no line, or none that the settings keep"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
         (GROUND, {"kind": "3D"}, "no 3D subtask is named 'figure_ground'"),
