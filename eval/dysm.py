@@ -51,7 +51,8 @@ class DoYouSeeMe:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
         known = SUBTASKS[self.kind]
         if self.name not in known:
-            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{nearest(self.name, known)}")
+            hint = f"{nearest(self.name, known)} There are {', '.join(known)}"
+            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{hint}")
 
     @property
     def subtask(self) -> Subtask:

@@ -42,7 +42,8 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            raise TaskError(f"no task of BLINK is named {self.name!r}{nearest(self.name, CHOICES)}")
+            hint = f"{nearest(self.name, CHOICES)} There are {', '.join(CHOICES)}"
+            raise TaskError(f"no task of BLINK is named {self.name!r}{hint}")
 
     @property
     def facts(self) -> Facts:

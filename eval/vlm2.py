@@ -70,7 +70,8 @@ class Vlm2Bench:
 
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
-            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{nearest(self.name, SUBTASKS)}")
+            hint = f"{nearest(self.name, SUBTASKS)} There are {', '.join(SUBTASKS)}"
+            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{hint}")
         if (self.frames is None) == (self.fps is None):
             raise TaskError("a video is sampled by `frames` or by `fps`: set one of them, and the other to null")
         if (self.frames is not None and self.frames < 1) or (self.fps is not None and self.fps <= 0):

@@ -241,7 +241,7 @@ def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: 
         (GROUND[:1], {}, "holds no line, or none that the settings keep"),
         ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
         (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
-        (GROUND, {"kind": "3D"}, "no 3D subtask is named 'figure_ground'"),
+        (GROUND, {"kind": "3D"}, "no 3D subtask is named 'figure_ground'. There are shape_discrimination"),
         (GROUND, {"name": "visual_closure"}, "has no visual_closure/dataset_info.csv"),
     ],
 )
