@@ -172,7 +172,10 @@ class RunFolder:
             )
             return {row["id"]: PointRow(**row) for row in rows}
         except (yaml.YAMLError, TypeError, KeyError, ValueError) as exc:
-            raise RunError(f"{path} is damaged ({exc}); run the configuration again to write it anew") from exc
+            raise RunError(
+                f"{path} is damaged ({exc}); remove it and run the configuration again: it is written anew, and what "
+                "was answered stays"
+            ) from exc
 
     @cached_property
     def samples(self) -> dict[tuple[str, str], SampleRow]:

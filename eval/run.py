@@ -85,8 +85,9 @@ class Run:
         with RunWriter(self.folder) as writer:
             there = RunFolder(self.folder)
             known, records = there.samples, there.records()
-            self._refuse_changed(known, _answered(there, records))
-            writer.points([_row(point) for point in (*self.plan.points, *self.plan.readings)])
+            rows = [_row(point) for point in (*self.plan.points, *self.plan.readings)]
+            self._refuse_changed(known, _answered([*rows, *writer.known.values()], records))
+            writer.points(rows)
             writer.yaml("run.yaml", self._facts() | {"finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
@@ -145,7 +146,8 @@ class Run:
             if not old:
                 continue
             now = {item.sample.id: item.sample.sha for item in self.items(task)}
-            changed = [name for name, sha in now.items() if (task_id, name) in answered and old[name].sha != sha]
+            kept = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
+            changed = [name for name, sha in now.items() if kept.get(name, sha) != sha]
             whole = self.options.limit is None and self.options.shard == (1, 1)
             gone = [name for name in old if name not in now] if whole else []
             for names, what in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
@@ -232,9 +234,9 @@ def _row(point: Point) -> PointRow:
     )  # fmt: skip
 
 
-def _answered(there: RunFolder, records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+def _answered(points: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
     """The samples, by task, of which some record did not fail."""
-    tasks = {name: row.task_id for name, row in there.points.items()} if records else {}
+    tasks = {row.id: row.task_id for row in points}
     return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
 
 

@@ -65,10 +65,14 @@ class RunWriter:
         """Queue one line of samples.jsonl."""
         self._put("samples.jsonl", canonical(asdict(row)).encode() + b"\n")
 
+    @property
+    def known(self) -> Mapping[str, PointRow]:
+        """The points of `points.yaml`; none where it is not there. Raises RunError where it is damaged."""
+        return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
+
     def points(self, rows: Sequence[PointRow]) -> None:
         """Add points to `points.yaml`; those that are there stay, and the new description of a point counts."""
-        there = RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
-        merged = there | {row.id: row for row in rows}
+        merged = {**self.known, **{row.id: row for row in rows}}
         self.yaml("points.yaml", [_plain(asdict(row)) for row in merged.values()])
 
     def yaml(self, name: str, value: Any) -> None:
@@ -96,7 +100,8 @@ class RunWriter:
                 self._failure = exc
 
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
-        for name in {name for name, _ in batch}:
+        names = sorted({name for name, _ in batch}, reverse=True)  # samples first: none is answered and not there
+        for name in names:
             data = b"".join(line for other, line in batch if other == name)
             with (self.path / name).open("ab") as file:
                 end = file.tell()

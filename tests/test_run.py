@@ -314,6 +314,28 @@ def test_a_torn_last_line_is_cut(tmp_path: Path) -> None:
     assert len(records(tmp_path)) == 2
 
 
+def test_a_lost_sample_is_written_again_and_a_changed_one_still_refused(tmp_path: Path) -> None:
+    one = point("a", Greys(3), {"ask": Ask()}, model := Scripted("(A)"))
+    run([one], tmp_path)()
+    whole = (tmp_path / "samples.jsonl").read_bytes()
+    (tmp_path / "samples.jsonl").write_bytes(whole[:-40])
+    assert run([one], tmp_path)().kept == 3
+    assert (tmp_path / "samples.jsonl").read_bytes() == whole
+    assert len(model.asked) == 3
+
+
+def test_a_run_whose_points_are_lost_or_damaged(tmp_path: Path) -> None:
+    one = point("a", Greys(2), {"ask": Ask()}, model := Scripted("(A)"))
+    run([one], tmp_path)()
+    (tmp_path / "points.yaml").write_text("[")
+    with pytest.raises(RunError, match=r"(?s)is damaged .*; remove it and run the configuration again"):
+        run([one], tmp_path)()
+    (tmp_path / "points.yaml").unlink()
+    assert run([one], tmp_path)().kept == 2
+    assert len(model.asked) == 2
+    assert list(RunFolder(tmp_path).points) == [one.id]
+
+
 def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     run([point("a", Greys(1), {"ask": Ask()}, Scripted("(A)"))], tmp_path)()
     with (tmp_path / "records.jsonl").open("a") as file:
