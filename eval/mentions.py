@@ -168,7 +168,8 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
     elif folded in ("about the same", "the same", "same", "equal"):
         yield _SAME
     elif folded and not re.fullmatch(rf"{_NOUN}\s+[a-z]|[a-z]", folded):
-        yield re.compile(rf"(?<!\w)(?:the\s+)?{re.escape(folded)}(?!\w)".replace(r"\ ", r"\s+"), re.I)
+        bare = re.sub(r"^(?:the|an?)\s+(?=\w\w)", "", folded)
+        yield re.compile(rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+"), re.I)
 
 
 def _number(digits: str) -> Iterator[re.Pattern[str]]:

@@ -43,7 +43,7 @@ _QUOTED = r"(?![A-Za-z]|'[a-z])"
 _RUN = re.compile(
     rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+|[A-Z](?!\s+[a-z])){_QUOTED}"
 )
-_EACH = re.compile(r"(?m):\s*([A-Z])\W*$")
+_EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def kind_of(question: str, subtask: str = "") -> str:
@@ -86,6 +86,7 @@ def _two(text: str, words: Mapping[str, str]) -> Reading:
 
 
 def _yes_no(text: str) -> Reading:
+    text = re.sub(r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I)
     for word, others in (("yes", AGREED), ("no", DENIED)):
         text = re.sub(rf"\A\W*{either(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
     return _two(text, {"yes": either(YES), "no": either(NO)})
@@ -98,7 +99,10 @@ def _true_false(text: str) -> Reading:
 def _integer(text: str) -> Reading:
     """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
-    total = rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
+    total = (
+        rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
+        rf"|\bbut only ({number})|\bso ({number})\W*$"
+    )
     for claims in (rf"\b{_CLAIM}{_LINK}({number})|{total}", rf"\bthere (?:is|are){_LINK}({number})"):
         marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
         if marked:

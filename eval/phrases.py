@@ -87,12 +87,13 @@ DECLARES = (
         rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{SIGN}\W*$"
     ),
     _compiled(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {SIGN}"),
-    _compiled(rf"(?:\u2192|\u21d2|[=-]>)\s*{SIGN}\W*$"),
+    _compiled(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{SIGN}\W*$"),
     _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
     _compiled(
         r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously)"
         rf"\s+{SIGN}\W*(?:$|,)"
     ),
+    _compiled(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {SIGN}\W*$"),
     _compiled(rf"{SIGN} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
     _compiled(
         rf"\bonly {SIGN} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"

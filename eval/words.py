@@ -33,13 +33,15 @@ NO = (
     "no", "nope", "nein", "non", "não", "nie", "nee", "hay\u0131r", "нет", "όχι", "لا", "नहीं",
     "不是", "否", "不对", "不", "没有", "いいえ", "아니요", "아니오",
 )  # fmt: skip
+_OF_ANSWERS = r"(?! (?:answer|choice|option|response)\b)"
 TRUE = (
-    "true", "(?<!['-])t(?!-)", "correct", "(?<!the )right(?!-hand)", "wahr", "richtig", "vrai", "verdadero", "vero",
-    "верно", "правда", "(?<!不)正确", "真", "正しい", "참",
+    "true", r"(?<!\w['-])(?<!-)t(?!-)", f"correct{_OF_ANSWERS}", f"(?<!the )right(?!-hand){_OF_ANSWERS}",
+    "wahr", "richtig", "vrai", "verdadero", "vero", "верно", "правда", "(?<!不)正确", "真", "(?<!不)对(?!于)",
+    "正しい", "참",
 )  # fmt: skip
 FALSE = (
-    "false", "(?<!['-])f(?!-)", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
-    "不正确", "错误", "假", "誤り", "거짓",
+    "false", r"(?<!\w['-])(?<!-)f(?!-)", "untrue", "incorrect", "wrong", "falsch", "faux", "falso", "неверно", "ложь",
+    "不正确", "错误", "不对", "假", "誤り", "거짓",
 )  # fmt: skip
 _THAT = "(?:that|it|this|(?:the|this|that) (?:statement|description|claim|relation))(?:'s| is)"
 AGREED = (
