@@ -10,6 +10,7 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
+import math
 import pkgutil
 import re
 import sys
@@ -133,6 +134,8 @@ class Binder:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             return self.fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
+        if endless := _endless(node):
+            return self.fault(f"{place}.{endless[0]}", f"a number must be finite, found {endless[1]}")
         try:
             key = canonical(self._with_refs(node))
             cls = locate(node["use"], self.scope.plugins)
@@ -224,6 +227,17 @@ class Binder:
         line = f"{place}: {text}"
         if line not in self.faults:
             self.faults.append(line)
+
+
+def _endless(value: Any) -> tuple[str, float] | None:
+    """The first number that is infinite or none at all, below the node, with its dotted place."""
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for name, held in inner:
+        if isinstance(held, float) and not math.isfinite(held):
+            return str(name), held
+        if found := _endless(held):
+            return f"{name}.{found[0]}", found[1]
+    return None
 
 
 def build(node: Mapping[str, Any], scope: Scope | None = None) -> Any:
