@@ -57,6 +57,8 @@ _GENERAL = (
         r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
         r"[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"
     ),
+    re.compile(r"\b(?i:point|box)\s([a-h])(?=\s+(?:is|has|appears|seems|looks)\b)"),
+    re.compile(r"\b(?i:the)\s+([A-H])\s+(?:point|box|circle|marker|dot)\b"),
     re.compile(r"[\"']\s*([A-Z])\s*[\"']"),
     re.compile(r"(?m:^\s*[-\u2022]?\s*)([A-Z])[).:](?=\s|$)"),
     re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
@@ -67,7 +69,8 @@ _GENERAL = (
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\b(?:little to )?no (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*same\W*\Z"
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
+    r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
     r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
     r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
     r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
@@ -154,7 +157,7 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
     elif folded in ("yes", "no"):
         word, first = (either(YES), AGREED) if folded == "yes" else (either(NO), DENIED)
         yield re.compile(rf"\A\W*{either(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
-        yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|$))", re.I)
+        yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))", re.I)
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{either(there)}{_TO}(?={either(here)}))?"

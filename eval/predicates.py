@@ -83,7 +83,8 @@ _SUBTASKS: Mapping[str, Predicates] = {
         ),
         _any(
             r"\b(?:less|inaccurate(?:ly)?)\b|\btoo (?:large|big|small|loose|wide|narrow|tall|short)\b",
-            r"\b(?:misses|cuts off|cuts out|leaves out|excludes)\b",
+            r"\b(?:misses|cuts off|cuts out|leaves out|excludes|only (?:a )?part)\b",
+            r"\b(?:does not|doesn't) (?:\w+ly )?(?:include|cover|contain|enclose|capture)\b",
         ),
     ),
     "Art_Style": Predicates(
