@@ -23,12 +23,12 @@ def checked(plan: Plan, out: Path | None = None) -> Iterator[str]:
 
     With `out`, a page with the views after each stage is written there for each task.
     """
-    yield f"{len(plan.points)} points, no faults"
-    items: dict[str, Item] = {}
+    items = {
+        task_id: next(iter(task)) for task_id, task in {point.task_id: point.task for point in plan.points}.items()
+    }
+    yield f"{len(plan.points)} {'point' if len(plan.points) == 1 else 'points'}, no faults"
     pages: dict[str, list[tuple[str, State, str]]] = {}
     for point in plan.points:
-        if point.task_id not in items:
-            items[point.task_id] = next(iter(point.task))
         item = items[point.task_id]
         state, error = _tried(point, item)
         pages.setdefault(point.task_id, []).append((_label(point), state, error))

@@ -215,7 +215,10 @@ class RunFolder:
             try:
                 record = Record.from_line(line)
             except (ValueError, TypeError, KeyError) as exc:
-                raise RunError(f"{self.path / 'records.jsonl'} line {number}: not a record ({exc})") from exc
+                raise RunError(
+                    f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
+                    "configuration again"
+                ) from exc
             found.pop(record.key, None)
             found[record.key] = record
         return found

@@ -10,7 +10,6 @@ import dataclasses
 import difflib
 import importlib
 import importlib.util
-import math
 import pkgutil
 import re
 import sys
@@ -22,8 +21,8 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-from looktwice.pipelines.hints import Kind, check_kind, dataclass_in, holds_path, is_plain, members
-from looktwice.pipelines.model import canonical
+from looktwice.pipelines.hints import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
+from looktwice.pipelines.model import canonical, endless
 
 __all__ = ["FOLDERS", "Binder", "ConfigError", "Scope", "build", "load_plugin", "locate"]
 
@@ -134,8 +133,8 @@ class Binder:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             return self.fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
-        if endless := _endless(node):
-            return self.fault(f"{place}.{endless[0]}", f"a number must be finite, found {endless[1]}")
+        if no_number := endless(node):
+            return self.fault(f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}")
         try:
             key = canonical(self._with_refs(node))
             cls = locate(node["use"], self.scope.plugins)
@@ -175,7 +174,9 @@ class Binder:
         if isinstance(value, Mapping) and "use" in value:
             if is_plain(hint):
                 return self.fault(place, f"expected {_shown(hint)}, found a node of {value['use']!r}")
-            return self.node(value, place)
+            made = self.node(value, place)
+            wrong = misfit(type(made), hint) if made is not None else ""
+            return self.fault(f"{place}.use", wrong) if wrong else made
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
         if isinstance(value, Mapping) and (cls := dataclass_in(hint)):
@@ -227,17 +228,6 @@ class Binder:
         line = f"{place}: {text}"
         if line not in self.faults:
             self.faults.append(line)
-
-
-def _endless(value: Any) -> tuple[str, float] | None:
-    """The first number that is infinite or none at all, below the node, with its dotted place."""
-    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
-    for name, held in inner:
-        if isinstance(held, float) and not math.isfinite(held):
-            return str(name), held
-        if found := _endless(held):
-            return f"{name}.{found[0]}", found[1]
-    return None
 
 
 def build(node: Mapping[str, Any], scope: Scope | None = None) -> Any:

@@ -6,9 +6,9 @@ import dataclasses
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["Kind", "check_kind", "dataclass_in", "holds_path", "is_plain", "kind_of", "members"]
+__all__ = ["Kind", "check_kind", "dataclass_in", "holds_path", "is_plain", "kind_of", "members", "misfit"]
 
 Kind = Literal["task", "stage", "model"]
 
@@ -46,6 +46,28 @@ def kind_of(cls: type) -> Kind | None:
     if any("__call__" in vars(base) for base in cls.__mro__):
         return "model" if hasattr(cls, "identity") else "stage"
     return None
+
+
+def misfit(cls: type, hint: Any) -> str:
+    """Why an object of the class cannot stand where the hint asks for a function of a protocol; empty where it can.
+
+    Told by what the two give, so that a finder of faces is no detector; where that is not declared, it may fit.
+    """
+    asked = {each.__name__: _given_by(each) for each in members(hint) if getattr(each, "_is_protocol", False)}
+    given = _given_by(cls)
+    if not asked or given is None or any(wanted is None or issubclass(given, wanted) for wanted in asked.values()):
+        return ""
+    wanted = " or ".join(f"a {name}, which gives {each.__name__}," for name, each in asked.items() if each)
+    return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
+
+
+def _given_by(cls: type) -> type | None:
+    """The class of what calling an object of `cls` gives, where it is declared and a class."""
+    try:
+        given = get_type_hints(cls.__call__).get("return")
+    except (NameError, AttributeError):
+        return None
+    return given if isinstance(given, type) else None
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Protocol
@@ -203,3 +204,14 @@ def request_key(identity: str, messages: Messages, draw: int, want: Want) -> str
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces; refuses NaN and anything that is not plain JSON."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def endless(value: Any) -> tuple[str, float] | None:
+    """The first number that is infinite or none at all, which `canonical` refuses, with its dotted place."""
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for name, held in inner:
+        if isinstance(held, float) and not math.isfinite(held):
+            return str(name), held
+        if found := endless(held):
+            return f"{name}.{found[0]}", found[1]
+    return None

@@ -95,6 +95,11 @@ def test_shards_are_merged(study: Path) -> None:
     assert "6" in done("score", "runs/whole")
 
 
+def test_check_says_that_there_are_no_faults_once_the_tasks_have_given_a_sample(study: Path) -> None:
+    result = CliRunner().invoke(app, ["check", str(study), "task.subset.n=0"])
+    assert result.exit_code != 0 and "leaves no question" in result.output and "no faults" not in result.output
+
+
 def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     place = "contestants.thinking.stages.think"
     said = done("check", study, f"{place}.before=null", f"{place}.after=ask", "--out", "views")

@@ -250,6 +250,16 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("", ["stages.mark={use: eval.photos.Photos, kind: depth}"], "a stage belongs here, and Photos makes a task"),
         ("", ["model={use: prompting.turns.Ask}"], "a model belongs here, and Ask makes a stage"),
         ("", ["read={use: eval.photos.Photos, kind: depth}"], "read.use: a stage belongs here"),
+        (
+            "",
+            ["stages.mark={use: prompting.zoom.ZoomOnDetections, detector: {use: specialists.faces.FaceRecognition}}"],
+            "stages.mark.detector.use: expected a Detector, which gives Boxes, and FaceRecognition gives Faces",
+        ),
+        (
+            "",
+            ["stages.mark={use: prompting.zoom.ZoomOnDetections, detector: {use: prompting.markers.Circles}}"],
+            "stages.mark.detector.use: expected a Detector, which gives Boxes, and Circles gives State",
+        ),
         ("", ["stages.mark={}"], ""),
         ("", ["stages.ask=null"], "no stage asks"),
     ],
