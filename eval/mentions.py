@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
 
-from looktwice.eval.words import AGREED, DENIED, LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
+from looktwice.eval.words import AGREED, DENIED, ELSEWHERE, LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
 
 __all__ = ["MENTION", "Named", "letters_in", "named", "sign"]
 
@@ -42,7 +42,7 @@ _VERB = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the|it is)\b|[\u3000-\ud7af]|'s\b)"
+    r"|for|the|it is)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
 _LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
 _ALONE = (
@@ -145,6 +145,8 @@ def named(choices: tuple[str, ...]) -> Named:
     found = [(letter, pattern) for letter, text in zip(ascii_uppercase, choices, strict=False) for pattern in _of(text)]
     found.sort(key=lambda pair: -len(pair[1].pattern))
     ordinal = any(re.match(rf"(?:the\s+)?(?:{_ORDINAL})\b", text, re.I) for text in choices)
+    if ordinal:
+        found.append((ascii_uppercase[len(choices) - 1], re.compile(rf"\bthe last {_IMAGE}\b", re.I)))
     return Named(ascii_uppercase[: len(choices)], tuple(found), ordinal)
 
 
@@ -194,3 +196,5 @@ def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
     short = f"{number}(?:st|nd|rd|th)"
     yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
     yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", re.I)
+    if number in ELSEWHERE:
+        yield re.compile(rf"\b(?:(?:la|a|das) )?(?:{ELSEWHERE[number]})\b", re.I)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 __all__ = [
-    "AGREED", "DENIED", "FALSE", "LEFT", "NO", "NUMBERS", "ORDINALS", "REFUSED", "RIGHT", "TRUE", "YES", "either",
+    "AGREED", "DENIED", "ELSEWHERE", "FALSE", "LEFT", "NO", "NUMBERS", "ORDINALS", "REFUSED", "RIGHT", "TRUE", "YES",
+    "either",
 ]  # fmt: skip
 
 _UNITS = (
@@ -25,6 +26,13 @@ NUMBERS |= {
 """Number words in English from zero to ninety-nine, as digits."""
 ORDINALS = {word: number for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)}
 """Ordinals as numbers from 1."""
+ELSEWHERE = {
+    1: r"primera imagen|premi[èe]re image|erste bild|prima immagine|primeira imagem",
+    2: r"segunda imagen|(?:deuxi[èe]m|second)e image|zweite bild|seconda immagine|segunda imagem",
+    3: r"tercera imagen|troisi[èe]me image|dritte bild|terza immagine|terceira imagem",
+    4: r"cuarta imagen|quatri[èe]me image|vierte bild|quarta immagine|quarta imagem",
+}
+"""Ordinals with their image in languages whose letters are ours, by number."""
 YES = (
     "yes", "yeah", "yep", "ja", "oui", "sí", "sì", "sim", "da", "tak", "evet", "да", "\u03bd\u03b1\u03b9", "نعم", "हाँ",
     "(?<!不)是的", "(?<!不)是", "(?<!不)对", "(?<!不)正确", "はい", "예", "네",
