@@ -34,6 +34,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # boxes would take longer to import than all the rest
 )
 
 
@@ -44,7 +45,10 @@ def check(
     plugin: Plugins = None,
     out: Annotated[Path | None, typer.Option(help="Write the views after each stage into this folder.")] = None,
 ) -> None:
-    """Print all faults, then send one sample of each task through the stages with a scripted model."""
+    """Print all faults, then try one sample of each task.
+
+    It goes through the stages with a scripted model: nothing is asked.
+    """
     with faults():
         from looktwice.eval.check import checked
         from looktwice.pipelines.points import plan
@@ -69,7 +73,10 @@ def run(
     keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not ask FAILED samples again.")] = False,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
 ) -> None:
-    """Run every point of a configuration, go on where it was stopped, and write the report."""
+    """Run a configuration and write its report.
+
+    A run that was stopped goes on where it was.
+    """
     with faults():
         from looktwice.eval.run import Options
         from looktwice.eval.study import Study
@@ -111,7 +118,10 @@ def judge(
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Ask no server.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Ask a model about replies that no rule can read or grade; scores and reports then use what it said."""
+    """Ask a model to grade what no rule can read.
+
+    Scores and reports then use what it said.
+    """
     with faults():
         from looktwice.eval.judge import Judging
         from looktwice.eval.judge_model import judge_model
@@ -137,7 +147,7 @@ def report(
     by: By = None,
     judge: Judged = "",
 ) -> None:
-    """Write report.html, report.md and report.csv of one or several runs."""
+    """Write report.html, .md and .csv of some runs."""
     with faults():
         from looktwice.eval.report import write_report
 
@@ -153,7 +163,10 @@ def show(
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Show one sample: the views after each stage, the words, the reply, for every contestant."""
+    """Show one sample: views, words, reply.
+
+    For every contestant, with the views after each stage.
+    """
     with faults():
         from looktwice.eval.show import shown
 
@@ -172,7 +185,7 @@ def replies(
     disagreements: Annotated[Path | None, typer.Option(help="List here where reader and label differ.")] = None,
     export: Exports = None,
 ) -> None:
-    """Score recorded replies: by their recorded labels, or read again."""
+    """Score recorded replies by their labels or a reader."""
     with faults():
         from looktwice.eval.replies import replies_lines
 
@@ -186,7 +199,10 @@ def make(
     out: Annotated[Path, typer.Option(help="The folder of the made sets.")] = Path("made"),
     split: Annotated[str, typer.Option(help="The first word of the questions' names.")] = "val", plugin: Plugins = None,
 ) -> None:  # fmt: skip
-    """Make questions of your own files; each task is saved as a folder task and as BLINK's parquet."""
+    """Make questions of your own files.
+
+    Each task is saved as a folder task and as BLINK's parquet.
+    """
     with faults():
         from looktwice.eval.make import made
 
@@ -209,7 +225,10 @@ def replay(
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Go through a whole run again with its recorded replies and no model, and compare it bit for bit."""
+    """Go through a run again and compare it bit for bit.
+
+    The replies are the recorded ones; no model is asked.
+    """
     with faults():
         from looktwice.eval.replayed import replay_lines, replayed
 
@@ -228,7 +247,10 @@ def trajectories(
     whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
     reader: Reader = None,
 ) -> None:
-    """Write the conversations of a run, tools and images included, as JSONL for fine-tuning."""
+    """Write conversations as JSONL for fine-tuning.
+
+    Tools and images are included.
+    """
     with faults():
         from looktwice.eval.trajectories import trajectory_lines
 
