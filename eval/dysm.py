@@ -15,7 +15,7 @@ from looktwice.eval.archives import Files, opened, picture, sha256
 from looktwice.eval.dysm_score import SweepScorer, standard
 from looktwice.eval.dysm_subtasks import SUBTASKS, Subtask, controls
 from looktwice.eval.left_out import LeftOut
-from looktwice.eval.rows import nearest
+from looktwice.eval.rows import among
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.spec import spec
@@ -51,8 +51,7 @@ class DoYouSeeMe:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
         known = SUBTASKS[self.kind]
         if self.name not in known:
-            hint = f"{nearest(self.name, known)} There are {', '.join(known)}"
-            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{hint}")
+            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{among(self.name, known)}")
 
     @property
     def subtask(self) -> Subtask:

@@ -20,7 +20,7 @@ from looktwice.eval import (
 )
 from looktwice.eval.dysm_score import SweepScorer
 from looktwice.eval.photographs import dealt, dice
-from looktwice.eval.rows import nearest
+from looktwice.eval.rows import among, nearest
 from looktwice.eval.scene_kind import Draw, Kind, Level, Scene
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.pipelines.picture import Picture
@@ -74,9 +74,7 @@ class GeneratedDoYouSeeMe:
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
-            raise TaskError(
-                f"no subtask is named {self.name!r}{nearest(self.name, KINDS)} There are {', '.join(KINDS)}"
-            )
+            raise TaskError(f"no subtask is named {self.name!r}{among(self.name, KINDS)}")
         if self.n < 1:
             raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
         known = {control.name: control for control in self.kind.controls}

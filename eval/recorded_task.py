@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from looktwice.eval.blink_score import BlinkScorer
 from looktwice.eval.recorded import CHOICES, load_key
-from looktwice.eval.rows import nearest
+from looktwice.eval.rows import among
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Item, Sample
@@ -42,8 +42,7 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            hint = f"{nearest(self.name, CHOICES)} There are {', '.join(CHOICES)}"
-            raise TaskError(f"no task of BLINK is named {self.name!r}{hint}")
+            raise TaskError(f"no task of BLINK is named {self.name!r}{among(self.name, CHOICES)}")
 
     @property
     def facts(self) -> Facts:

@@ -22,7 +22,8 @@ _LIST = re.compile(
     rf"[^\w\u2705\u2713\u2714\u2611]*(?:{MENTION}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+", re.I
 )
 _VERDICT = re.compile(
-    rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{MENTION}[^\n\u27e6]*?(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
+    rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{MENTION}[^\n\u27e6]*?"
+    r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
     re.I | re.M,
 )
 _LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from looktwice.eval.task import TaskError
 
-__all__ = ["Faults", "nearest"]
+__all__ = ["Faults", "among", "nearest"]
 
 MOST = 20  # more lines than this say nothing new about a file
 
@@ -39,6 +39,11 @@ class Faults:
             more = [f"... and {len(self.found) - MOST} more"] if len(self.found) > MOST else []
             count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
             raise TaskError("\n  ".join([f"{self.file}: {count}", *self.found[:MOST], *more]))
+
+
+def among(word: str, known: Iterable[str]) -> str:
+    """The end of a sentence: the known word that is most alike, if one is, and all of them."""
+    return f"{nearest(word, names := tuple(known))} There are {', '.join(names)}"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from looktwice.eval.archives import Files, FolderFiles, opened, picture, sha256
 from looktwice.eval.hub import Place, located
 from looktwice.eval.left_out import LeftOut
-from looktwice.eval.rows import nearest
+from looktwice.eval.rows import among
 from looktwice.eval.scorer import Scorer
 from looktwice.eval.task import Facts, Subset, TaskError
 from looktwice.eval.video import Frames
@@ -70,8 +70,7 @@ class Vlm2Bench:
 
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
-            hint = f"{nearest(self.name, SUBTASKS)} There are {', '.join(SUBTASKS)}"
-            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{hint}")
+            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{among(self.name, SUBTASKS)}")
         if (self.frames is None) == (self.fps is None):
             raise TaskError("a video is sampled by `frames` or by `fps`: set one of them, and the other to null")
         if (self.frames is not None and self.frames < 1) or (self.fps is not None and self.fps <= 0):

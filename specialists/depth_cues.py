@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap
+from looktwice.specialists.working_size import several_colors
 
 __all__ = ["Brightness", "Haze", "LocalContrast", "Saturation", "Sharpness", "TextureSize", "VerticalPosition"]
 
@@ -46,7 +46,7 @@ class Haze:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The share of light that comes through the air, 0..1. Raises NoEvidence for one colour."""
-        _several_colors(image)
+        several_colors(image)
         side = _side(image, self.window)
         kernel = np.ones((side, side), np.uint8)
         dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
@@ -67,7 +67,7 @@ class LocalContrast:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The standard deviation of grey in each window, 0..1. Raises NoEvidence for one colour."""
-        _several_colors(image)
+        several_colors(image)
         gray, side = _gray(image), _side(image, self.window)
         mean, square = _mean(gray, side), _mean(gray**2, side)
         return DepthMap(np.sqrt(np.maximum(square - mean**2, 0)), larger_is_nearer=True)
@@ -84,7 +84,7 @@ class Saturation:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for one colour."""
-        _several_colors(image)
+        several_colors(image)
         saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
         return DepthMap(_mean(saturation, _side(image, self.window)), larger_is_nearer=True)
 
@@ -100,7 +100,7 @@ class Brightness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean grey in each window, 0..1. Raises NoEvidence for one colour."""
-        _several_colors(image)
+        several_colors(image)
         return DepthMap(_mean(_gray(image), _side(image, self.window)), larger_is_nearer=True)
 
 
@@ -122,7 +122,7 @@ class Sharpness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """How many times steeper edges are than when blurred again; 1 where there are none. Raises NoEvidence."""
-        _several_colors(image)
+        several_colors(image)
         gray, side = _gray(image), _side(image, self.window)
         first, second = (_mean(_steepness(each), side) for each in (gray, _blurred(gray, self.sigma)))
         return DepthMap((first + 1e-3) / (second + 1e-3), larger_is_nearer=True)
@@ -146,7 +146,7 @@ class TextureSize:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean number of the band, 0 for the finest, NaN where there is no texture. Raises NoEvidence."""
-        _several_colors(image)
+        several_colors(image)
         gray, side = _gray(image), _side(image, self.window)
         blurs = [gray, *(_blurred(gray, 2.0**band) for band in range(self.bands))]
         held = np.stack([_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
@@ -158,11 +158,6 @@ class TextureSize:
 def _check(window: float) -> None:
     if not 0 < window <= 1:
         raise ValueError(f"window is a share of the longer side, above 0 and up to 1, found {window}")
-
-
-def _several_colors(image: Pixels) -> None:
-    if (image == image[0, 0]).all():
-        raise NoEvidence("the image is of one colour, and nothing in it tells near from far")
 
 
 def _side(image: Pixels, share: float) -> int:

@@ -13,7 +13,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, WeightsError, import_torch, weights_file, weights_hash
 from looktwice.specialists.checkpoints import read_tensors
 from looktwice.specialists.networks import Network
-from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.working_size import large_enough, several_colors
 
 __all__ = ["DIRE", "Probability"]
 
@@ -49,11 +49,8 @@ class DIRE(Network[tuple[Pixels], Probability]):
 
     def __call__(self, pixels: Pixels, /) -> float:
         """The probability. Raises NoEvidence for pictures under 32 pixels or of one colour, WeightsError."""
-        height, width = pixels.shape[:2]
-        if min(height, width) < LEAST:
-            raise NoEvidence(f"a picture of {width} x {height} pixels is too small, {LEAST} x {LEAST} are needed")
-        if (pixels == pixels[0, 0]).all():
-            raise NoEvidence("the picture is of one colour, and shows no trace of how it was made")
+        large_enough(pixels, LEAST)
+        several_colors(pixels)
         return self.ask((pixels,)).value
 
     def open_network(self, place: Place) -> Tensors:

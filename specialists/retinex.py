@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.protocols import NoEvidence
-from looktwice.specialists.working_size import WorkingSize
+from looktwice.specialists.working_size import WorkingSize, several_colors
 
 __all__ = ["AsSeen", "ColorRetinex"]
 
@@ -41,8 +40,7 @@ class ColorRetinex:
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for pictures of one colour."""
-        if (pixels == pixels[0, 0]).all():
-            raise NoEvidence("the picture is of one colour, and shows no surface apart from its light")
+        several_colors(pixels)
         size = WorkingSize.of(pixels, self.longest, 1)
         small = self._light(np.maximum(linear(size.resized(pixels)), DARKEST))
         light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)

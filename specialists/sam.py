@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.weights import Place, import_torch
 from looktwice.specialists.networks import Network
-from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.sam_network import SamNetwork, Size, open_sam
+from looktwice.specialists.working_size import several_colors
 
 __all__ = ["SAM", "SegmentEverything", "Worth"]
 
@@ -101,8 +101,7 @@ class SAM(Network[Item, Masks]):
         return None
 
     def _ask(self, pixels: Pixels, prompts: Floats, worth: Worth | None) -> Masks:
-        if (pixels == pixels[0, 0]).all():
-            raise NoEvidence("the image is of one colour, so nothing in it can be told from the rest")
+        several_colors(pixels)
         if not len(prompts):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
         return self.ask((pixels, prompts, worth))

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.transforms import turned_size
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
 from looktwice.specialists.working_size import one_color
@@ -51,8 +52,7 @@ class Turned:
 
 def _turn(width: int, height: int, degrees: float) -> tuple[NDArray[np.float64], tuple[int, int]]:
     """The map from an image to the whole of it turned, 2x3 in pixel centres, and that one's (width, height)."""
-    matrix = cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0)
-    across, along = np.abs(matrix[0, :2])
-    wide, high = round(width * across + height * along), round(width * along + height * across)
-    matrix[:, 2] += (wide - width) / 2, (high - height) / 2
-    return np.asarray(matrix, np.float64), (wide, high)
+    matrix = np.asarray(cv2.getRotationMatrix2D(((width - 1) / 2, (height - 1) / 2), degrees, 1.0), np.float64)
+    wide, high = turned_size((width, height), degrees)
+    matrix[:, 2] += np.array([wide - width, high - height]) / 2
+    return matrix, (wide, high)
