@@ -1,7 +1,8 @@
-"""From a node of a configuration to an object and back: `use` is where the class lies, the rest are its fields.
+"""From a node of a configuration to an object: `use` names the class, the other keys are its fields.
 
-`use: prompting.markers.Circles` is the class `Circles` in `prompting/markers.py`. Only public classes that are
-defined in their module, under our own folders or under packages that the caller named, can be reached.
+`use: prompting.markers.Circles` is the class that `from looktwice.prompting.markers import Circles` gives: folder, room
+and class. A room is a module or a package directly under a folder; which of its files defines the class is private.
+Only public classes defined in a room, under our own folders or under packages that the caller named, can be reached.
 """
 
 from __future__ import annotations
@@ -77,15 +78,16 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     parts = use.removeprefix("looktwice.").split(".")
     if len(parts) < 2 or not all(WORD.fullmatch(part) for part in parts):
         raise ValueError(f"{use!r} is not the path of a public class, such as prompting.markers.Circles")
-    module_name = _own_module(parts, use) if parts[0] in FOLDERS else _plugin_module(parts, use, plugins)
+    ours, name = parts[0] in FOLDERS, parts[-1]
+    room = _own_room(parts, use) if ours else _plugin_module(parts, use, plugins)
     try:
-        module = importlib.import_module(module_name)
+        module = importlib.import_module(room)
     except ImportError as exc:
-        raise ValueError(f"{use!r}: {module_name} cannot be imported ({exc})") from exc
-    name, ours = parts[-1], parts[0] in FOLDERS
-    public = [n for n in getattr(module, "__all__", () if ours else vars(module)) if _is_class(module, n)]
-    if name not in public:
-        raise ValueError(f"no public class {name!r} in {module_name}{_near(name, public)}")
+        raise ValueError(f"{use!r}: {room} cannot be imported ({exc})") from exc
+    public = getattr(module, "__all__", () if ours else vars(module))
+    if name not in public or not _is_class(module, name):
+        known = [n for n in public if _is_class(module, n)]
+        raise ValueError(f"no public class {name!r} in {room}{_near(name, known)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
@@ -132,7 +134,7 @@ class Binder:
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
-            return self.fault(place, f"expected a node with `use: folder.module.Class`, found {node!r}")
+            return self.fault(place, f"expected a node with `use: folder.room.Class`, found {node!r}")
         if no_number := endless(node):
             return self.fault(f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}")
         try:
@@ -239,12 +241,23 @@ def build(node: Mapping[str, Any], scope: Scope | None = None) -> Any:
     return made
 
 
-def _own_module(parts: Sequence[str], use: str) -> str:
-    folder = f"looktwice.{parts[0]}"
-    known = [found.name for found in pkgutil.iter_modules(importlib.import_module(folder).__path__)]
-    if len(parts) != 3 or parts[1] not in known:
-        raise ValueError(f"no module {'.'.join(parts[:-1])!r} (from {use!r}){_near(parts[1], known)}")
-    return f"{folder}.{parts[1]}"
+def _own_room(parts: Sequence[str], use: str) -> str:
+    """The module of the room that a path of ours names. Raises ValueError with the right path where there is one."""
+    rooms = {found.name: found.ispkg for found in _rooms(parts[0])}
+    if len(parts) == 3 and parts[1] in rooms:
+        return f"looktwice.{parts[0]}.{parts[1]}"
+    packages = ((folder, found.name) for folder in FOLDERS for found in _rooms(folder) if found.ispkg)
+    right = [f"{folder}.{room}.{parts[-1]}" for folder, room in packages if _holds(folder, room, parts[-1])]
+    meant = f"; did you mean {right[0]!r}?" if right else _near(parts[1], rooms)
+    raise ValueError(f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by folder.room.Class){meant}")
+
+
+def _rooms(folder: str) -> list[pkgutil.ModuleInfo]:
+    return list(pkgutil.iter_modules(importlib.import_module(f"looktwice.{folder}").__path__))
+
+
+def _holds(folder: str, room: str, name: str) -> bool:
+    return name in importlib.import_module(f"looktwice.{folder}.{room}").__all__
 
 
 def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
@@ -258,8 +271,11 @@ def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> st
 
 
 def _is_class(module: Any, name: str) -> bool:
+    """Whether the module, or a file of the room that it is, defines a public class of this name."""
     found = getattr(module, name, None)
-    return isinstance(found, type) and not name.startswith("_") and found.__module__ == module.__name__
+    if not isinstance(found, type) or name.startswith("_"):
+        return False
+    return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
 
 
 def _near(word: str, words: Any) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from looktwice.pipelines.model import canonical
 
-__all__ = ["asks", "digest", "function_name", "identity", "settings", "spec"]
+__all__ = ["asks", "digest", "function_name", "identity", "public_path", "settings", "spec"]
 
 
 def spec(thing: Any) -> Any:
@@ -26,7 +26,7 @@ def identity(thing: Any) -> Any:
     """
     said = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) and callable(thing) else None
     if isinstance(said, str):
-        return {"use": _use(thing), "identity": said}
+        return {"use": public_path(type(thing)), "identity": said}
     return settings(thing)
 
 
@@ -50,13 +50,16 @@ def asks(stage: Any) -> bool:
     return bool(said) if said is not None else not type(stage).__module__.startswith("looktwice.specialists.")
 
 
-def _use(thing: Any) -> str:
-    return f"{type(thing).__module__.removeprefix('looktwice.')}.{type(thing).__qualname__}"
+def public_path(thing: Any) -> str:
+    """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep their module."""
+    parts = str(thing.__module__).split(".")
+    own = parts[1:3] if parts[0] == "looktwice" else parts
+    return ".".join([*own, thing.__qualname__])
 
 
 def function_name(function: Any) -> str:
-    """Where a function lies, and a digest of its code, because every lambda has the same name."""
-    name, code = f"{function.__module__}.{function.__qualname__}", getattr(function, "__code__", None)
+    """The public path of a function, and a digest of its code, because every lambda has the same name."""
+    name, code = public_path(function), getattr(function, "__code__", None)
     return f"{name} {_code_digest(code)}" if code is not None else name
 
 
@@ -67,7 +70,7 @@ def _code_digest(code: Any) -> str:
 
 def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any], bool]) -> Any:
     if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
-        node = {"use": _use(thing)}
+        node = {"use": public_path(type(thing))}
         chosen = ((f, getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.init)
         return node | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
     if isinstance(thing, Path):
