@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.weights import close_networks
-from looktwice.specialists.depth_anything import DepthAnything
-from looktwice.specialists.grounding_dino import GroundingDINO
-from looktwice.specialists.loftr import LoFTR
+from looktwice.pipelines.runtime import close_networks
+from looktwice.specialists.detection import GroundingDINO
+from looktwice.specialists.maps import DepthAnything
+from looktwice.specialists.matching import LoFTR
 from looktwice.specialists.networks import Network
-from looktwice.specialists.sam import SAM
+from looktwice.specialists.segmentation import SAM
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -12,7 +12,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.recover import RecoverMarks
+from looktwice.prompting.burnt_in import RecoverMarks
 from tests.burnt_in import BurntIn, made
 
 MARKED, BARE = 2000, 500

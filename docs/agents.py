@@ -16,19 +16,19 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
+from looktwice.eval.analysis.agent_looks import looks_grid, steps
 from looktwice.eval.records import RunFolder
-from looktwice.eval.run import Options
-from looktwice.eval.score import score_run
-from looktwice.eval.steps import looks_grid, steps
-from looktwice.eval.study import Study
-from looktwice.pipelines.looks import looks_in
+from looktwice.eval.runs import Options, Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.pipelines.config import Plan, plan
+from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.pipeline import Pipeline
-from looktwice.pipelines.points import Plan, Point, plan
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting import tool_controls, tool_looks, tool_stages
-from looktwice.prompting.tool_calls import Native, Plain, Tagged
+from looktwice.prompting import agent
+from looktwice.prompting.agent import Native, Plain, Tagged, specialist_tools, view_tools
+from looktwice.prompting.agent.record import looks_in
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE.parent / "configs" / "agent_near_sighted.yaml"
@@ -55,22 +55,22 @@ use: prompting.agent.Agent
 reader: {use: eval.readers.Robust}
 coordinates: 0-1000
 tools:
-  zoom: {use: prompting.tool_looks.Zoom}
-  magnify: {use: prompting.tool_looks.Magnify}
-  mark: {use: prompting.tool_looks.DrawPoint}
-  grid: {use: prompting.tool_looks.ShowGrid, grid: {use: prompting.grids.RuledGrid, rows: 3, columns: 3}}
-  measure: {use: prompting.tool_looks.Measure}
-  faces: {use: prompting.tool_stages.ZoomOnFaces, detector: {use: specialists.faces.FaceCascade}}
-  segment: {use: prompting.tool_stages.ShowSegments, segmenter: {use: specialists.superpixels.Felzenszwalb}}
-  match: {use: prompting.tool_stages.ShowMatches, matcher: {use: specialists.sift.SIFT}}
-  depth: {use: prompting.tool_stages.ShowDepth, depth: {use: specialists.sgbm.SGBM}}
-  undo: {use: prompting.tool_looks.Undo}
-  answer: {use: prompting.tool_looks.Answer}
+  zoom: {use: prompting.agent.Zoom}
+  magnify: {use: prompting.agent.Magnify}
+  mark: {use: prompting.agent.DrawPoint}
+  grid: {use: prompting.agent.ShowGrid, grid: {use: prompting.grids.RuledGrid, rows: 3, columns: 3}}
+  measure: {use: prompting.agent.Measure}
+  faces: {use: prompting.agent.ZoomOnFaces, detector: {use: specialists.detection.FaceCascade}}
+  segment: {use: prompting.agent.ShowSegments, segmenter: {use: specialists.segmentation.Felzenszwalb}}
+  match: {use: prompting.agent.ShowMatches, matcher: {use: specialists.matching.SIFT}}
+  depth: {use: prompting.agent.ShowDepth, depth: {use: specialists.maps.SGBM}}
+  undo: {use: prompting.agent.Undo}
+  answer: {use: prompting.agent.Answer}
 """
 OWN = """
 A tool of your own is one small frozen dataclass in a file of your own, named by `--plugin FILE.py`: a `description`,
-the `arguments` as a pydantic model, and `__call__(state, arguments) -> ToolResult`. `prompting/tools.py` begins with
-one.
+the `arguments` as a pydantic model, and `__call__(state, arguments) -> ToolResult`. `prompting/agent/tool.py` begins
+with one.
 
 Places are told in `coordinates`: `pixels`, `0-1` or `0-1000`, of the image as the model was shown it. `fit` sizes
 every image before it is sent, and tools cut from the whole one, so that a zoom shows what the smaller image had lost.
@@ -94,7 +94,7 @@ sample. The same call is not run twice.
 TRACE = """\
 ## One sample, step by step
 
-The model here is `pipelines.near_sighted.NearSighted`. It decodes the very bytes that it is sent and reads letters
+The model here is `eval.tasks.NearSighted`. It decodes the very bytes that it is sent and reads letters
 only where they are 20 pixels high or more, and it says nothing about language models: it is there so that one knows
 what looking again must be worth. The image has 1200 x 900 pixels, and 480 of them at its longest side are sent.
 
@@ -109,8 +109,8 @@ Every look is a note in the record, from which the metrics are computed:
 {notes}
 ```
 
-**Controls.** The same first call, answered by the placebo (`prompting.tool_controls.RandomZoom`: a crop of the same
-size elsewhere) and by the oracle (`prompting.tool_controls.TrueZoom`: the marked region, whatever was asked for). To
+**Controls.** The same first call, answered by the placebo (`prompting.agent.RandomZoom`: a crop of the same
+size elsewhere) and by the oracle (`prompting.agent.TrueZoom`: the marked region, whatever was asked for). To
 the model both look like `zoom`.
 
 {controls}
@@ -136,17 +136,17 @@ as chat templates take them, for fine-tuning.
 """
 
 
-def points(found: Plan) -> dict[str, Point]:
+def points(found: Plan) -> dict[str, Arm]:
     """The point of each contestant that may look three times."""
     return {p.contestant: p for p in found.points if p.changes.get("stages.agent.bounds.steps") == 3}
 
 
-def sample_of(point: Point) -> Sample:
+def sample_of(point: Arm) -> Sample:
     """The sample of the trace."""
     return next(item.sample for item in point.task if item.sample.id == SAMPLE)
 
 
-def traced(point: Point) -> State:
+def traced(point: Arm) -> State:
     """The sample through the stages."""
     return Pipeline(point.stages)(State.start(sample_of(point)), point.model)
 
@@ -172,7 +172,7 @@ def picture(view: View, name: str, title: str, folder: Path) -> str:
     return f"![{title}, {view.size[0]} x {view.size[1]} pixels]({folder.name}/{name}.webp)"
 
 
-def controls(found: dict[str, Point], folder: Path) -> str:
+def controls(found: dict[str, Arm], folder: Path) -> str:
     """What placebo and oracle show at the first call."""
     lines = []
     for name in ("placebo", "oracle"):
@@ -184,10 +184,10 @@ def controls(found: dict[str, Point], folder: Path) -> str:
 def tools() -> str:
     """A line for each tool, in its own words."""
     lines = []
-    for module in (tool_looks, tool_stages, tool_controls):
-        for name in module.__all__:
-            told = (getattr(module, name).__doc__ or "").strip().splitlines()[0]
-            lines.append(f"| `prompting.{module.__name__.rpartition('.')[2]}.{name}` | {told} |")
+    for module in (view_tools, specialist_tools):
+        for name in sorted(name for name in agent.__all__ if getattr(agent, name).__module__ == module.__name__):
+            told = (getattr(agent, name).__doc__ or "").strip().splitlines()[0]
+            lines.append(f"| `prompting.agent.{name}` | {told} |")
     example = f"\nWith specialists, as they stand under `stages:` in a slot:\n\n```yaml\n{EVERY}```\n"
     return TOOLS + "\n".join(lines) + "\n" + example + OWN
 
@@ -201,7 +201,7 @@ def forms() -> str:
         Plain: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
     }
     parts = [
-        f"`prompting.tool_calls.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
+        f"`prompting.agent.call_formats.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
         for form, words in shown.items()
     ]
     return FORMS + "\n" + "\n".join(parts)

@@ -19,10 +19,9 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.dysm import DoYouSeeMe
-from looktwice.eval.dysm_subtasks import SUBTASKS
-from looktwice.eval.generated import GeneratedDoYouSeeMe
-from looktwice.pipelines.build import build
+from looktwice.eval.tasks import DoYouSeeMe, GeneratedDoYouSeeMe
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.pipelines.config import build
 from looktwice.pipelines.picture import Picture, Pixels
 
 HERE = Path(__file__).resolve().parent
@@ -32,12 +31,12 @@ COUNTED = 300  # questions behind a share in the table of shortcuts
 HEAD = """\
 # Do You See Me, generated
 
-`eval.generated.GeneratedDoYouSeeMe` makes the benchmark's seven 2D subtasks, and the two studies of its Appendix O,
+`eval.tasks.GeneratedDoYouSeeMe` makes the benchmark's seven 2D subtasks, and the two studies of its Appendix O,
 from our own code: seeded, without end, at the paper's control parameters or any other.
 
     tasks:
       shapes:
-        use: eval.generated.GeneratedDoYouSeeMe
+        use: eval.tasks.GeneratedDoYouSeeMe
         name: shape_discrimination
         n: 200
         seed: 0

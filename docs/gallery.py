@@ -18,15 +18,15 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from looktwice.eval.photographs import photograph
-from looktwice.pipelines.build import Scope, build, load_plugin
+from looktwice.eval.tasks.photographs import photograph
+from looktwice.pipelines.config import Scope, build, load_plugin
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.presets import BlinkReleased
+from looktwice.prompting.markers.presets import BlinkReleasedStyle
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "gallery.yaml"
@@ -136,7 +136,7 @@ def _stereo() -> Sample:
 
 def _burnt() -> Sample:
     """The coffee as BLINK would publish it: its circles are pixels of a JPEG file, and no mark tells of them."""
-    (view,) = BlinkReleased()(State.start(_points()), NoModel()).views
+    (view,) = BlinkReleasedStyle()(State.start(_points()), NoModel()).views
     file = io.BytesIO()
     Image.fromarray(view.pixels).save(file, "JPEG", quality=92)
     return Sample("burnt", "Which point is closer?", (Picture.encoded(file.getvalue()),), ("Point A", "Point B"))

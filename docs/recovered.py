@@ -13,19 +13,18 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from looktwice.eval.blink import Blink
+from looktwice.eval.tasks import Blink
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import State
-from looktwice.prompting.erase import EraseMarks
-from looktwice.prompting.presets import BlinkReleased
-from looktwice.prompting.recover import RecoverMarks
+from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
+from looktwice.prompting.markers.presets import BlinkReleasedStyle
 
 AROUND = 45  # pixels on each side of a point
 SCALE = 3
 COLUMNS = 4
-STAGES = (RecoverMarks(), EraseMarks(), BlinkReleased())
+STAGES = (RecoverMarks(), EraseMarks(), BlinkReleasedStyle())
 
 
 def around(state: State, point: Point) -> Pixels:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from looktwice.eval.terminal import (
+from looktwice.eval.cli_options import (
     By,
     ConfigPath,
     Exports,
@@ -50,12 +50,12 @@ def check(
     It goes through the stages with a scripted model: nothing is asked.
     """
     with faults():
-        from looktwice.eval.check import checked
-        from looktwice.pipelines.points import plan
+        from looktwice.eval.runs.check import check
+        from looktwice.pipelines.config.plan import plan
 
         found = plan(config, overrides or (), plugins_of(plugin))
         left_out(found.left_out)
-        for line in checked(found, out):
+        for line in check(found, out):
             say(line)
 
 
@@ -78,9 +78,9 @@ def run(
     A run that was stopped goes on where it was.
     """
     with faults():
-        from looktwice.eval.run import Options
-        from looktwice.eval.study import Study
-        from looktwice.pipelines.points import plan
+        from looktwice.eval.runs.predict import Options
+        from looktwice.eval.runs.study import Study
+        from looktwice.pipelines.config.plan import plan
 
         found = plan(config, overrides or (), plugins_of(plugin))
         left_out(found.left_out)
@@ -99,7 +99,7 @@ def run(
 def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
     """Read and score runs again; no model is called."""
     with faults():
-        from looktwice.eval.table import table
+        from looktwice.eval.display.table import table
 
         shown(table(runs, reader_of(reader), by or (), judge))
 
@@ -123,8 +123,8 @@ def judge(
     Scores and reports then use what it said.
     """
     with faults():
-        from looktwice.eval.judge import Judging
-        from looktwice.eval.judge_model import judge_model
+        from looktwice.eval.judging.command import Judging
+        from looktwice.eval.judging.model import judge_model
 
         found = judge_model(run, model, config, overrides or (), plugins_of(plugin))
         columns = dict(pair(text) for text in column or ())
@@ -168,7 +168,7 @@ def show(
     For every contestant, with the views after each stage.
     """
     with faults():
-        from looktwice.eval.show import shown
+        from looktwice.eval.runs.show import shown
 
         for line in shown(run, sample, out, plugins_of(plugin), cache):
             say(line)
@@ -187,7 +187,7 @@ def replies(
 ) -> None:
     """Score recorded replies by their labels or a reader."""
     with faults():
-        from looktwice.eval.replies import replies_lines
+        from looktwice.eval.replies.command import replies_lines
 
         for line in replies_lines(files, reader, key, disagreements, export or ()):
             say(line)
@@ -204,7 +204,7 @@ def make(
     Each task is saved as a folder task and as BLINK's parquet.
     """
     with faults():
-        from looktwice.eval.make import made
+        from looktwice.eval.make.command import made
 
         for line in made(config, overrides or (), plugins_of(plugin), out, split):
             say(line)
@@ -214,9 +214,9 @@ def make(
 def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
     """Put the shards of one run together."""
     with faults():
-        from looktwice.eval.merge import merged
+        from looktwice.eval.runs.merge import merge
 
-        say(merged(runs, out))
+        say(merge(runs, out))
 
 
 @app.command()
@@ -230,7 +230,7 @@ def replay(
     The replies are the recorded ones; no model is asked.
     """
     with faults():
-        from looktwice.eval.replayed import replay_lines, replayed
+        from looktwice.eval.runs.replay import replay_lines, replayed
 
         found = replayed(run, plugins_of(plugin), cache)
         for line in replay_lines(found):
@@ -252,7 +252,7 @@ def trajectories(
     Tools and images are included.
     """
     with faults():
-        from looktwice.eval.trajectories import trajectory_lines
+        from looktwice.eval.runs.trajectories import trajectory_lines
 
         for line in trajectory_lines(run, out, only or (), reader_of(reader), whole):
             say(line)

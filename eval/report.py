@@ -10,22 +10,21 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.agreement import agreement_grid, disagreements
-from looktwice.eval.curves import Curve, curves
-from looktwice.eval.gap import gap_grid
-from looktwice.eval.guesses import guesses
-from looktwice.eval.judge_table import agreement, judge_grid
-from looktwice.eval.overlap import overlap
-from looktwice.eval.printed import Grid, failures, overview, own_grid, reasons, task_grid, tokens
-from looktwice.eval.published import published_grid
-from looktwice.eval.score import RunScores
-from looktwice.eval.sheets import Images, sheets
-from looktwice.eval.spread import spread
-from looktwice.eval.steps import length_grid, looks_grid, steps
-from looktwice.eval.table import Table, ordered, table
+from looktwice.eval.analysis.agent_looks import length_grid, looks_grid, steps
+from looktwice.eval.analysis.baselines import guesses, published_grid
+from looktwice.eval.analysis.complementarity import agreement_grid, disagreements
+from looktwice.eval.analysis.factors import gap_grid
+from looktwice.eval.analysis.shared_errors import overlap
+from looktwice.eval.analysis.spread import spread
+from looktwice.eval.display.contact_sheets import Images, sheets
+from looktwice.eval.display.curves import Curve, curves
+from looktwice.eval.display.grids import TextGrid, failures, ordered, overview, own_grid, reasons, task_grid, tokens
+from looktwice.eval.display.table import Table, table
+from looktwice.eval.judging.summary import agreement, judge_grid
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.state import Stage
 
-__all__ = ["Images", "score_table", "write_report"]
+__all__ = ["score_table", "write_report"]
 
 METHOD = (
     "accuracy is right/n: what is wrong, unreadable, failed or missing counts as not right. "
@@ -88,7 +87,7 @@ class Section:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    grid: Grid
+    grid: TextGrid
     curves: tuple[Curve, ...] = ()
 
 
@@ -129,7 +128,7 @@ def _context(scored: Table) -> dict[str, Any]:
     means = [row for row in scored.rows if several and not row.name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
-        "overview": overview(scored),
+        "overview": overview(scored.rows),
         "means": task_grid(ordered(means), full=True),
         "sections": _sections(scored, drawn),
         "gap": gap_grid(scored),
@@ -146,7 +145,7 @@ def _context(scored: Table) -> dict[str, Any]:
         "pairs": agreement_grid(scored.scores),
         "published": published_grid(scored.scores),
         "guesses": guesses(scored.scores),
-        "tokens": tokens(scored),
+        "tokens": tokens(scored.rows),
         "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
@@ -217,6 +216,6 @@ def _markdown(facts: dict[str, Any]) -> str:
 def _template() -> Any:
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    loader = PackageLoader("looktwice.eval", "")
+    loader = PackageLoader("looktwice.eval", "templates")
     env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return env.get_template("report.html.j2")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, holds, intersect, rectangle
 
-__all__ = ["Box", "Mark", "Mask", "Point", "mark_from_dict"]
+__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box", "mark_from_dict"]
 
 LARGEST = 2**28  # pixels of a mask; a larger one is a slip of the file
 
@@ -147,3 +147,13 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
             f"{LARGEST}), found size {size} and {len(lengths)} counts of {sum(lengths)} pixels"
         )
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
+
+
+def bounding_box(mark: Mark) -> tuple[float, float, float, float]:
+    """The box around a mark in edge coordinates (x0, y0, x1, y1), half-open; a point is its pixel."""
+    if isinstance(mark, Mask):
+        ys, xs = np.nonzero(mark.pixels)
+        return float(xs.min()), float(ys.min()), float(xs.max()) + 1, float(ys.max()) + 1
+    if isinstance(mark, Box):
+        return mark.xyxy
+    return mark.x, mark.y, mark.x + 1, mark.y + 1

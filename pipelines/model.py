@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from looktwice.pipelines.view import View
 
 __all__ = [
+    "CallOptions",
     "Message",
     "Messages",
     "Model",
@@ -21,7 +22,6 @@ __all__ = [
     "Tool",
     "ToolCall",
     "Usage",
-    "Want",
     "message_json",
     "request_json",
     "request_key",
@@ -76,7 +76,7 @@ Messages = Sequence[Message]
 
 
 @dataclass(frozen=True)
-class Want:
+class CallOptions:
     """What one call asks for beyond the model's own settings; None leaves a setting to the model.
 
     `schema` is a JSON schema that the reply must follow, `choices` the only texts allowed, `logprobs` the number
@@ -159,7 +159,7 @@ class Model(Protocol):
     @property
     def identity(self) -> str: ...
 
-    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply: ...
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply: ...
 
 
 class ModelError(Exception):
@@ -190,15 +190,20 @@ def message_json(message: Message) -> dict[str, Any]:
     return plain
 
 
-def request_json(identity: str, messages: Messages, draw: int, want: Want) -> str:
+def request_json(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
     """Everything that decides a reply, as canonical JSON: the text behind `request_key`."""
-    whole = {"model": identity, "messages": [message_json(m) for m in messages], "draw": draw, "want": want.given()}
+    whole = {
+        "model": identity,
+        "messages": [message_json(m) for m in messages],
+        "draw": draw,
+        "options": options.given(),
+    }
     return canonical(whole)
 
 
-def request_key(identity: str, messages: Messages, draw: int, want: Want) -> str:
+def request_key(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
     """The sha256 under which the reply to this very request is cached."""
-    return hashlib.sha256(request_json(identity, messages, draw, want).encode()).hexdigest()
+    return hashlib.sha256(request_json(identity, messages, draw, options).encode()).hexdigest()
 
 
 def canonical(value: Any) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 from html import escape
+from typing import Any
 
 import cv2
 
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.state import State
 
 __all__ = ["state_html", "thumbnail"]
 
@@ -25,8 +25,8 @@ def thumbnail(picture: Picture, longest: int = 320, quality: int = 85) -> str:
     return "data:image/jpeg;base64," + base64.b64encode(data.tobytes()).decode()
 
 
-def state_html(state: State, longest: int = 320) -> str:
-    """The views side by side, then the prompt, every turn, and the answer."""
+def state_html(state: Any, longest: int = 320) -> str:
+    """The views of a `State` side by side, then its prompt, every turn, and the answer."""
     views = "".join(
         _figure(f"view {i + 1}, {v.size[0]}x{v.size[1]}", v.picture, longest) for i, v in enumerate(state.views)
     )

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
-from looktwice.pipelines.model import Messages, Model, ModelError, Reply, Want
-from looktwice.pipelines.remarks import listening
-from looktwice.pipelines.state import Call, Stage, State, Step
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
+from looktwice.pipelines.state import Call, Stage, State, Step, listening
 
-__all__ = ["Door", "NoModel", "Pipeline", "SideDoor", "StageFailed", "cause_of", "step", "with_models"]
+__all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
 
 
 @runtime_checkable
@@ -32,12 +31,12 @@ class NoModel:
         """The name of nothing."""
         return "none"
 
-    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Raises ModelError."""
         raise ModelError(self.why)
 
 
-class Door:
+class RecordingModel:
     """The model as the stages of one sample reach it: it keeps every call and stops at the run's word.
 
     `check` is called before each call and between stages and may raise Stopped. `around` gives a stage's second
@@ -60,35 +59,35 @@ class Door:
         """The identity of the model behind the door."""
         return self.model.identity
 
-    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask the model behind the door, and keep what was sent and what came back, also where it failed."""
-        return self.ask(self.model, messages, draw, want)
+        return self.ask(self.model, messages, draw, options)
 
-    def ask(self, model: Model, messages: Messages, draw: int, want: Want) -> Reply:
+    def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
         """Ask this or a second model; the call of a second one is kept with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
         try:
-            reply = model(sent, draw, want)
+            reply = model(sent, draw, options)
         except Exception as exc:
-            self.calls.append(Call(sent, draw, want, None, f"{type(exc).__name__}: {exc}", name))
+            self.calls.append(Call(sent, draw, options, None, f"{type(exc).__name__}: {exc}", name))
             raise
-        self.calls.append(Call(sent, draw, want, reply, "", name))
+        self.calls.append(Call(sent, draw, options, reply, "", name))
         return reply
 
     def beside(self, model: Model) -> Model:
         """A stage's second model, reached through this door: wrapped, stopped and kept like the first."""
-        return SideDoor(self, self._of_sample(self.around(model)))
+        return SecondModel(self, self._of_sample(self.around(model)))
 
     def _of_sample(self, model: Model) -> Model:
         return model.of(self.sample) if isinstance(model, BySample) else model
 
 
 @dataclass(frozen=True)
-class SideDoor:
+class SecondModel:
     """A second model behind the door of a sample."""
 
-    door: Door
+    door: RecordingModel
     model: Model
 
     @property
@@ -96,14 +95,14 @@ class SideDoor:
         """That of the second model."""
         return self.model.identity
 
-    def __call__(self, messages: Messages, draw: int = 0, want: Want = Want()) -> Reply:
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask it through the door."""
-        return self.door.ask(self.model, messages, draw, want)
+        return self.door.ask(self.model, messages, draw, options)
 
 
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     """The same stage with every model among its settings changed, however deep; itself where it holds none."""
-    if isinstance(thing, type | Door | SideDoor):
+    if isinstance(thing, type | RecordingModel | SecondModel):
         return thing
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):  # a stage may hold another identity
         return change(thing)
@@ -135,7 +134,7 @@ def cause_of(failed: StageFailed) -> BaseException:
     return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
-def step(slot: str, stage: Stage, state: State, door: Door) -> State:
+def step(slot: str, stage: Stage, state: State, door: RecordingModel) -> State:
     """Run one stage and write into the trace what it did. Raises StageFailed from the stage's own exception."""
     door.check()
     heard, start = len(door.calls), time.perf_counter()
@@ -168,7 +167,7 @@ class Pipeline:
 
     def __call__(self, state: State, model: Model | None = None) -> State:
         """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps the calls made."""
-        door = model if isinstance(model, Door) else Door(model or NoModel(), state.sample.id)
+        door = model if isinstance(model, RecordingModel) else RecordingModel(model or NoModel(), state.sample.id)
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:
                 state = step(slot, stage, state, door)

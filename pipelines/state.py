@@ -1,19 +1,41 @@
-"""Where one sample stands between two stages, and the socket that every stage fits."""
+"""Where one sample stands between two stages, the socket that every stage fits, and the notes made on the way."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
-from looktwice.pipelines.model import Message, Messages, Model, Reply, Want
+from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step"]
+__all__ = ["Call", "Stage", "State", "Step", "listening", "remark"]
+
+_HEARD: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
+
+
+def remark(sentence: str) -> None:
+    """Say that something was done otherwise than usual; heard by the innermost `listening` of this thread."""
+    heard = _HEARD.get()
+    if heard is not None:
+        heard.append(sentence)
+
+
+@contextmanager
+def listening() -> Iterator[list[str]]:
+    """Gather in a list what is remarked inside."""
+    heard: list[str] = []
+    token = _HEARD.set(heard)
+    try:
+        yield heard
+    finally:
+        _HEARD.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +44,7 @@ class Call:
 
     messages: Messages
     draw: int
-    want: Want
+    options: CallOptions
     reply: Reply | None
     error: str = ""
     model: str = ""

@@ -36,7 +36,7 @@ class _Rows:
                 array = array.reshape(0, *(size or 0 for size in shape))
             count = len(array) if count is None and array.ndim else count
             fits = array.ndim == len(shape) + 1 and all(
-                want in (None, got) for want, got in zip(shape, array.shape[1:], strict=True)
+                options in (None, got) for options, got in zip(shape, array.shape[1:], strict=True)
             )
             if not fits or len(array) != count:
                 wanted = ", ".join(str(size) if size is not None else "any" for size in (count, *shape))

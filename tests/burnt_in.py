@@ -10,16 +10,15 @@ import cv2
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.photographs import PHOTOGRAPHS, photograph
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, photograph
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.labels import Label
-from looktwice.prompting.lettering import glyphs
-from looktwice.prompting.markers import Circles
-from looktwice.prompting.presets import BlinkPaper, BlinkReleased
+from looktwice.prompting.drawing.text import render_text
+from looktwice.prompting.markers import Circles, Label
+from looktwice.prompting.markers.presets import BlinkPaperStyle, BlinkReleasedStyle
 
 APART = 40  # pixels between two points
 COLORS = {"red": (255, 0, 0), "white": (255, 255, 255)}
@@ -89,7 +88,11 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
         return f"pen, {color}, radius {radius:.0f}", _with_pen(rng, ground, points, COLORS[color], round(radius))
     label = Label(font_size=float(rng.uniform(12, 20)))
     circles = Circles(color=color, radius=radius, thickness=float(rng.uniform(2, 4)), label=label)
-    stages: dict[str, Circles] = {"circles": circles, "paper": BlinkPaper(), "released": BlinkReleased(color=color)}
+    stages: dict[str, Circles] = {
+        "circles": circles,
+        "paper": BlinkPaperStyle(),
+        "released": BlinkReleasedStyle(color=color),
+    }
     try:
         stage = stages[hand]
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
@@ -105,7 +108,7 @@ def as_released(ground: Pixels, points: Sequence[Point], color: tuple[int, int, 
     for point in points:
         x, y = round(point.x) + 40, round(point.y) + 40
         cv2.circle(canvas, (x, y), 5, color, 2)
-        ink = glyphs(point.label, 15, "blink")
+        ink = render_text(point.label, 15, "blink")
         wide = ink.shape[1] + 4
         plate = np.zeros((15, wide, 3), np.uint8)
         plate[(15 - ink.shape[0]) // 2 :, 2:-2][: ink.shape[0]] = ink[..., None]

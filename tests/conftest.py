@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-DATA = Path(os.environ.get("LOOKTWICE_DATA") or Path(__file__).parents[2] / "shared" / "data")
+from tests.paths import DATA
 
 # A model hub that is asked by name would only meet the closed network below, after its own retries.
 os.environ["HF_HUB_OFFLINE"] = "1"

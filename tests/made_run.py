@@ -10,9 +10,10 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.records import PointRow, Record, RunFolder, SampleRow
-from looktwice.pipelines.blobs import Blobs
+from looktwice.eval.records import Record, RunFolder
+from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.pipelines.model import canonical
+from looktwice.pipelines.runtime import Blobs
 
 CHOICE = {"use": "eval.readers.Choice"}
 

@@ -14,29 +14,29 @@ import pytest
 from PIL import Image
 
 import looktwice.prompting
-from looktwice.pipelines.build import load_plugin
+from looktwice.pipelines.config import load_plugin
+from tests.paths import DOCS
 
-DOCS = Path(__file__).parents[1] / "docs"
 PAGE = DOCS / "gallery.md"
 WORDS = {  # stages that leave the views as they are: they say, ask or read something
     "prompting.agent.Agent",
-    "prompting.captions.CaptionThenAnswer",
-    "prompting.chosen.ChosenMark",
-    "prompting.examples.FewShot",
-    "prompting.grid_words.GridWords",
-    "prompting.outputs.AnswerLine",
-    "prompting.outputs.JsonAnswer",
-    "prompting.permute.PermuteChoices",
-    "prompting.redraw.RedrawThenAnswer",
-    "prompting.reperceive.Reperceive",
-    "prompting.template.Template",
-    "prompting.toolkit_prompts.LmmsEvalPrompt",
-    "prompting.toolkit_prompts.OfficialPrompt",
-    "prompting.toolkit_prompts.VlmevalkitPrompt",
+    "prompting.turns.CaptionThenAnswer",
+    "prompting.markers.ChosenMark",
+    "prompting.turns.FewShot",
+    "prompting.grids.GridWords",
+    "prompting.wording.AnswerLine",
+    "prompting.wording.JsonAnswer",
+    "prompting.controls.PermuteChoices",
+    "prompting.turns.RedrawThenAnswer",
+    "prompting.turns.Reperceive",
+    "prompting.wording.Template",
+    "prompting.wording.LmmsEvalPrompt",
+    "prompting.wording.OfficialPrompt",
+    "prompting.wording.VlmevalkitPrompt",
     "prompting.turns.Ask",
-    "prompting.verify.Verify",
-    "prompting.verify.ZoomOnClaim",
-    "prompting.votes.Vote",
+    "prompting.turns.Verify",
+    "prompting.turns.ZoomOnClaim",
+    "prompting.turns.Vote",
     "prompting.wording.ChainOfThought",
     "prompting.wording.Letters",
     "prompting.wording.MarksAsText",
@@ -61,12 +61,12 @@ def entries(gallery: Any) -> dict[str, Any]:
 
 
 def stages() -> Iterator[str]:
-    """The public stages of our own modules, as a configuration names them."""
+    """The public stages of our own rooms, as a configuration names them."""
     for found in pkgutil.iter_modules(looktwice.prompting.__path__):
-        module = importlib.import_module(f"looktwice.prompting.{found.name}")
-        for name in getattr(module, "__all__", ()):
-            cls = getattr(module, name)
-            if inspect.isclass(cls) and cls.__module__ == module.__name__ and is_stage(cls):
+        room = importlib.import_module(f"looktwice.prompting.{found.name}")
+        for name in room.__all__:
+            cls = getattr(room, name)
+            if inspect.isclass(cls) and is_stage(cls):
                 yield f"prompting.{found.name}.{name}"
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.paths import ROOT
+
 FOLDERS = ("pipelines", "prompting", "specialists", "eval", "configs")
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
@@ -22,7 +23,7 @@ def is_ours(path: Path) -> bool:
 
 def in_the_tree() -> set[str]:
     own = {"looktwice/__init__.py", "looktwice/py.typed"}
-    return own | {f"looktwice/{f}/{p.name}" for f in FOLDERS for p in (ROOT / f).iterdir() if is_ours(p)}
+    return own | {f"looktwice/{p.relative_to(ROOT)}" for f in FOLDERS for p in (ROOT / f).rglob("*") if is_ours(p)}
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +53,11 @@ def test_the_wheel_holds_the_command_and_the_licence(wheel: Path) -> None:
     assert "licenses/LICENSE" in inside
 
 
-def test_the_map_names_every_folder_and_the_folders_are_flat() -> None:
+def test_the_list_of_packages_names_every_room() -> None:
     built = SETTINGS["tool"]["setuptools"]
-    expected = {"looktwice": "typings/looktwice", **{f"looktwice.{f}": f for f in FOLDERS}}
-    assert built["package-dir"] == expected
-    assert set(built["packages"]) == set(expected)
-    deep = [str(p.relative_to(ROOT)) for f in FOLDERS for p in (ROOT / f).iterdir() if p.is_dir()]
-    assert [p for p in deep if not p.endswith("__pycache__")] == []
+    assert built["package-dir"] == {"looktwice": "typings/looktwice", **{f"looktwice.{f}": f for f in FOLDERS}}
+    packages = {path.parent.relative_to(ROOT) for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")}
+    assert built["packages"] == ["looktwice", *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages)]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

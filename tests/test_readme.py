@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
-from looktwice import specialists
 from looktwice.eval.cli import app
-from looktwice.pipelines.build import Binder, Scope
-from looktwice.pipelines.config import load
-from looktwice.pipelines.expand import Expansion
+from looktwice.pipelines.config import Scope
+from looktwice.pipelines.config.build import Binder
+from looktwice.pipelines.config.expand import Expansion
+from looktwice.pipelines.config.load import load
 from looktwice.specialists import protocols
+from tests.paths import ROOT
 
-README = Path(__file__).parents[1] / "README.md"
+README = ROOT / "README.md"
 
 
 SPECIALISTS = README.parent / "docs" / "specialists.md"
@@ -58,8 +60,9 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
 def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
     named = set(re.findall(r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Helpers")[2]))
     apart = {"AttentionShare", "VisionAttention"}  # they tell where a model looks, and answer nothing
-    assert set(specialists.__all__) - apart <= named
-    assert named - set(specialists.__all__) <= set(protocols.__all__)
+    public = set(import_module("looktwice.specialists").__dict__["__all__"])
+    assert public - apart <= named
+    assert named - public <= set(protocols.__all__)
 
 
 def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +73,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
     assert rows[0].n == 8 and rows[0].value > 0.5
     (text,) = blocks("yaml", SPECIALISTS)
-    stages = "stages: {answer: {use: specialists.chance.Chance}}\ntask: {use: eval.photos.Photos, kind: depth, n: 2}\n"
+    stages = "stages: {answer: {use: specialists.answers.Chance}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
     (tmp_path / "study.yaml").write_text(stages + text)
     expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
     (node,) = expansion.points()
@@ -85,11 +88,17 @@ def test_the_commands_exist() -> None:
     assert named == known
 
 
-def test_every_file_in_the_tree_is_there() -> None:
-    tree = README.read_text().partition("## What lies where")[2]
-    folder = ""
-    for line in tree.splitlines():
-        if match := re.match(r"    (\w+)/ ", line):
-            folder = match.group(1)
-        for name in re.findall(r"\b(\w+\.py)\b", line):
-            assert (README.parent / folder / name).exists(), f"{folder}/{name}"
+def test_every_room_stands_in_the_readme_and_is_there() -> None:
+    told = README.read_text().partition("## What lies where")[2]
+    named: dict[str, set[str]] = {}
+    for indent, name in re.findall(r"^( {4}| {6})([a-z]\w*(?:/|\.py)) ", told, re.MULTILINE):
+        if indent == "    ":
+            folder = name.rstrip("/")
+            named[folder] = set()
+        else:
+            named[folder].add(name.rstrip("/"))
+    for folder in ("pipelines", "specialists", "prompting", "eval"):
+        there = {
+            path.name for path in (ROOT / folder).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
+        }
+        assert named[folder] == there - {"__init__.py"}

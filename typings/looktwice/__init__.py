@@ -1,6 +1,16 @@
-"""The name above the five folders: it tells the version, and holds links to the folders for type checkers."""
+"""The name above the five folders: tells the version, and in a checkout finds the folders at the root.
+
+The links beside this file serve type checkers alone; where a checkout has none, imports and tests work all the same.
+"""
+
+from pathlib import Path
 
 __all__ = ["__version__"]
+
+if (
+    Path(__file__).parent.parent.name == "typings"
+):  # a checkout; in an installed package the folders lie beside this file
+    __path__.insert(0, str(Path(__file__).parents[2]))
 
 __version__: str
 

@@ -1,0 +1,29 @@
+from .make import (
+    Correspondence as Correspondence,
+    Jigsaw as Jigsaw,
+    Localization as Localization,
+    RelativeDepth as RelativeDepth,
+    Sequences as Sequences,
+)
+from .readers import Robust as Robust
+from .records import RunFolder as RunFolder
+from .replies import RecordedQuestions as RecordedQuestions
+from .report import score_table as score_table, write_report as write_report
+from .runs import evaluate as evaluate
+from .tasks import (
+    Blink as Blink,
+    BlinkTwice as BlinkTwice,
+    Columns as Columns,
+    DoYouSeeMe as DoYouSeeMe,
+    Facts as Facts,
+    Folder as Folder,
+    GeneratedDoYouSeeMe as GeneratedDoYouSeeMe,
+    JointQuestions as JointQuestions,
+    LettersAndShapes as LettersAndShapes,
+    Photos as Photos,
+    Subset as Subset,
+    Task as Task,
+    TaskError as TaskError,
+    Tsv as Tsv,
+    Vlm2Bench as Vlm2Bench,
+)

@@ -1,0 +1,59 @@
+"""Numbers to set beside those of a run: how often a baseline guessed, and what others published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from looktwice.eval.display.grids import TextGrid, percent
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+
+NOTE = "guessed: "
+"""How the notes begin that `specialists.answers.Guess` leaves in a record."""
+
+
+def guesses(runs: Sequence[RunScores]) -> TextGrid:
+    """A line for each point that guessed: its records, how many are guesses, and accuracy without and among them."""
+    header = ("contestant", "task", "n", "guessed", "not\nguessed", "right of\nthese %", "right of\nguesses %")
+    lines = []
+    for run in runs:
+        lots = {
+            (r.point, r.sample, r.draw)
+            for r in run.folder.records().values()
+            if any(note.startswith(NOTE) for note in r.notes)
+        }
+        lines += [line for scores in run.points if (line := _line(scores, lots))]
+    return TextGrid(header, tuple(lines), words=2)
+
+
+def _line(scores: PointScores, lots: set[tuple[str, str, int]]) -> tuple[str, ...]:
+    by_lot = [(scores.point.recorded_as, s.sample, s.draw) in lots for s in scores.all]
+    if not any(by_lot):
+        return ()
+    right = [s.verdict is Verdict.RIGHT for s in scores.all]
+    told, drawn = ([hit for hit, lot in zip(right, by_lot, strict=True) if lot is of] for of in (False, True))
+    shares = (percent(sum(held) / len(held)) if held else "" for held in (told, drawn))
+    return (scores.contestant, scores.task, str(len(right)), str(len(drawn)), str(len(told)), *shares)
+
+
+def published_grid(runs: Sequence[RunScores]) -> TextGrid:
+    """A line for each row of `published:` in the runs' configurations, in percent as published, with its source.
+
+    A row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the runs
+    that some row has, then any further entry, such as `macro`. A task with errata is flagged in its header.
+    """
+    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in runs:
+        config = run.folder.facts.get("config") or {}
+        for name, row in (config.get("published") or {}).items():
+            rows[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
+    given = dict.fromkeys(task for held in rows.values() for task in held)
+    asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
+    tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
+    titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
+    lines = ((name, source, *(_percent(held.get(task)) for task in tasks)) for (name, source), held in rows.items())
+    return TextGrid(("published, not run", "source", *titles), tuple(lines), words=2)
+
+
+def _percent(value: Any) -> str:
+    return "" if value is None else f"{float(value):.2f}"

@@ -1,0 +1,131 @@
+"""Specialists beside MLLMs on the same samples: who is right where the other is not, and what both could do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from looktwice.eval.analysis.shared_errors import right
+from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
+from looktwice.eval.display.grids import TextGrid, percent
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+LOTS = ("specialists.answers.Chance", "specialists.answers.Guess")
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A specialist and an MLLM on the keyed samples of one task that neither failed; of several draws the first.
+
+    What is unreadable or abstained is not right. The four names hold the samples, in the task's order.
+    """
+
+    specialist: PointScores
+    mllm: PointScores
+
+    @cached_property
+    def hits(self) -> Mapping[str, tuple[bool, bool]]:
+        """Sample -> whether the specialist and whether the MLLM is right."""
+        mine, theirs = right(self.specialist), right(self.mllm)
+        return {name: (mine[name], theirs[name]) for name in mine if name in theirs}
+
+    def where(self, specialist: bool, mllm: bool) -> list[str]:
+        """The samples on which they are right and wrong like this."""
+        return [name for name, hit in self.hits.items() if hit == (specialist, mllm)]
+
+    @property
+    def n(self) -> int:
+        """How many samples both have."""
+        return len(self.hits)
+
+    @property
+    def shares(self) -> tuple[float, float, float]:
+        """Of these samples the shares that the specialist, the MLLM, and either of them (the oracle) have right."""
+        mine, theirs = ([hit[side] for hit in self.hits.values()] for side in (0, 1))
+        either = sum(map(any, self.hits.values()))
+        return sum(mine) / self.n, sum(theirs) / self.n, either / self.n
+
+    @property
+    def fell_out(self) -> int:
+        """Keyed samples of the task that one of them failed or was not asked."""
+        return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
+
+
+def agreements(run: RunScores) -> Iterator[Agreement]:
+    """Every specialist with every MLLM that was asked the same task, task by task."""
+    for one in run.points:
+        if is_specialist(one):
+            for other in run.points:
+                if other.point.task_id == one.point.task_id and other.point.spec.get("model"):
+                    found = Agreement(one, other)
+                    if found.n:
+                        yield found
+
+
+def is_specialist(scores: PointScores) -> bool:
+    """Whether the point answers without any model, and never by lot."""
+    spec = scores.point.spec
+    return bool(spec) and not spec.get("model") and not any(use in LOTS for use in _uses(spec.get("stages")))
+
+
+def agreement_grid(runs: Sequence[RunScores]) -> TextGrid:
+    """A line for each pair of specialist and MLLM: the four counts, the three shares, and what the oracle gains.
+
+    "By chance" is the share that either would have right if their hits fell independently of one another.
+    """
+    header = (
+        "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
+        "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "fell\nout",
+    )  # fmt: skip
+    return TextGrid(header, tuple(_line(pair) for run in runs for pair in agreements(run)), words=3)
+
+
+def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> list[tuple[str, Sheet]]:
+    """For the best specialist and the best MLLM of each task, with pictures: samples that one alone has right."""
+    titles, parts = [], []
+    for run in runs:
+        for pair in _best(run):
+            names = pair.specialist.contestant, pair.mllm.contestant
+            for title, held in zip(names, (pair.where(True, False), pair.where(False, True)), strict=True):
+                if held:
+                    titles.append(f"{pair.specialist.task}: only {title} of {' and '.join(names)} is right")
+                    points = tuple(scores.only(set(held)) for scores in (pair.specialist, pair.mllm))
+                    parts.append(replace(run, points=points))
+    return list(zip(titles, sheets(parts, images), strict=True))
+
+
+def _best(run: RunScores) -> list[Agreement]:
+    """The pair of each task whose two shares are highest together."""
+    best: dict[str, Agreement] = {}
+    for pair in agreements(run):
+        rival = best.get(pair.specialist.point.task_id)
+        if rival is None or sum(pair.shares[:2]) > sum(rival.shares[:2]):
+            best[pair.specialist.point.task_id] = pair
+    return list(best.values())
+
+
+def _line(pair: Agreement) -> tuple[str, ...]:
+    mine, theirs, either = pair.shares
+    low, high = wilson(either * pair.n, pair.n)
+    counts = (len(pair.where(*sides)) for sides in ((True, True), (True, False), (False, True), (False, False)))
+    return (
+        pair.specialist.task, pair.specialist.contestant, pair.mllm.contestant, str(pair.n), *map(str, counts),
+        percent(mine), percent(theirs), f"{percent(either)}\n{percent(low)}–{percent(high)}",
+        percent(either - max(mine, theirs), sign=True), percent(1 - (1 - mine) * (1 - theirs)),
+        str(pair.fell_out) if pair.fell_out else "",
+    )  # fmt: skip
+
+
+def _uses(node: Any) -> Iterator[str]:
+    """Every `use` in a spec, however deep."""
+    if isinstance(node, Mapping):
+        if "use" in node:
+            yield str(node["use"])
+        for inner in node.values():
+            yield from _uses(inner)
+    elif isinstance(node, list | tuple):
+        for inner in node:
+            yield from _uses(inner)

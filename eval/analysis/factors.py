@@ -1,0 +1,228 @@
+"""Why two contestants' numbers differ: what each factor between them is worth alone, on the same samples."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import sqrt
+from statistics import NormalDist, fmean, stdev
+
+from looktwice.eval.display.grids import TextGrid, percent, shown_p
+from looktwice.eval.display.table import Table
+from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.labels import own_changes
+from looktwice.eval.scoring.metrics import comparable
+from looktwice.eval.scoring.stats import Interval, paired, wilson
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+Values = Mapping[str, float]
+TOGETHER, WHOLE = "together", "the whole gap"
+
+
+@dataclass(frozen=True)
+class Share:
+    """One line: on the `n` units that all arms have, a factor moves the metric from `before` to `after`.
+
+    Behind the factors come `together`, the gap less the sum of their shares, and `the whole gap`. Levels lie in 0..1,
+    shares and limits in -1..1 and beyond for `together`. `of_gap` is the share over the gap, where the gap's interval
+    leaves out zero.
+    """
+
+    task: str
+    metric: str
+    factor: str
+    value: float
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    p: float | None = None
+    n: int = 0
+    of_gap: float | None = None
+
+
+def shares(run: RunScores) -> list[Share]:
+    """The shares of a run whose configuration says `gap: {from: ..., to: ...}`; none where it does not.
+
+    For every task and each of its metrics that is a mean over units, then over all tasks: `macro` is the mean of the
+    tasks' shares, `micro` is of all their units as one set.
+    """
+    config = run.folder.facts.get("config")
+    gap = config.get("gap") if isinstance(config, dict) else None
+    if not isinstance(gap, dict):
+        return []
+    found: list[Share] = []
+    arms = [_Arms.of(held, gap) for held in _by_task(run.points)]
+    tables = [(one.task, _measured(one)) for one in arms if one is not None]
+    for task, metrics in tables:
+        for metric, table in metrics.items():
+            found += _lines(task, metric, table)
+    return found + (_over_tasks([metrics["accuracy"] for _, metrics in tables]) if len(tables) > 1 else [])
+
+
+def gap_grid(table: Table) -> TextGrid:
+    """What each factor is worth in percentage points, with its paired interval and test, where a run asks."""
+    header = ("task", "metric", "factor", "from", "with", "share", "p", "of gap", "n")
+    lines = []
+    for run in table.scores:
+        for line in shares(run):
+            wide = "" if line.low is None or line.high is None else f"\n{_signed(line.low)} to {_signed(line.high)}"
+            part = "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %"
+            levels = percent(line.before), percent(line.after)
+            test = f"{_signed(line.value)}{wide}", shown_p(line.p), part
+            lines.append((line.task, line.metric, line.factor, *levels, *test, str(line.n or "")))
+    return TextGrid(header, tuple(lines), words=3)
+
+
+@dataclass(frozen=True)
+class _Arms:
+    """The points of one task: both ends, and those with one factor of the second by the factor's name."""
+
+    task: str
+    start: PointScores
+    end: PointScores
+    between: Mapping[str, PointScores]
+
+    @classmethod
+    def of(cls, held: Sequence[PointScores], gap: Mapping[str, str]) -> _Arms | None:
+        plain = {s.point.contestant: s for s in held if not own_changes(s.point)}
+        start, end = plain.get(gap["from"]), plain.get(gap["to"])
+        if start is None or end is None:
+            return None
+        between = {}
+        for scores in held:
+            changes = own_changes(scores.point)
+            if scores.point.contestant == gap["from"] and len(changes) == 1:
+                (place,) = changes
+                if _at(scores, place) == _at(end, place) != _at(start, place):
+                    between[f"{place.removeprefix('stages.')}: {_told(changes[place])}"] = scores
+        return cls(start.task, start, end, between)
+
+    @property
+    def all(self) -> dict[str, PointScores]:
+        """Every arm, the two ends first."""
+        return {"from": self.start, "to": self.end, **self.between}
+
+
+def _by_task(points: Sequence[PointScores]) -> list[list[PointScores]]:
+    tasks: dict[str, list[PointScores]] = {}
+    for scores in points:
+        tasks.setdefault(scores.point.task_id, []).append(scores)
+    return list(tasks.values())
+
+
+def _at(scores: PointScores, place: str) -> object:
+    """What a point was built with at a dotted place; None where it has nothing there."""
+    if place == "read":
+        return scores.point.read
+    found: object = scores.point.spec
+    for part in place.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _told(value: object) -> str:
+    return "none" if value is None else str(value)
+
+
+def _measured(arms: _Arms) -> dict[str, dict[str, Values]]:
+    """For each metric the values of every arm, by unit; only metrics that every arm has."""
+    tables: dict[str, dict[str, Values]] = {}
+    for name, scores in arms.all.items():
+        for metric, values in _metrics(scores).items():
+            tables.setdefault(metric, {})[name] = values
+    return {metric: table for metric, table in tables.items() if len(table) == len(arms.all)}
+
+
+def _metrics(scores: PointScores) -> dict[str, Values]:
+    """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
+    found: dict[str, Values] = {"accuracy": comparable(scores)}
+    scorer = scorer_of(scores.point.facts)
+    for figure in scorer.figures(scores) if scorer is not None else ():
+        if figure.value is None and figure.p is None and not figure.slice:
+            found[figure.metric] = {n: v for n, v in figure.units.items() if n not in figure.failed}
+    return found
+
+
+def _lines(task: str, metric: str, table: Mapping[str, Values]) -> list[Share]:
+    """A line per factor, what is left of the gap, and the gap; none where no unit has every arm."""
+    units = sorted(set.intersection(*(set(values) for values in table.values())))
+    if not units:
+        return []
+    rows = {name: [values[unit] for unit in units] for name, values in table.items()}
+    start, end = rows.pop("from"), rows.pop("to")
+    whole = _share(task, metric, WHOLE, start, end)
+    found = [_share(task, metric, factor, start, values) for factor, values in rows.items()]
+    moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
+    left = [end[i] - start[i] - moved[i] for i in range(len(units))]
+    rest = Share(task, metric, TOGETHER, fmean(left), n=len(units))
+    if len(left) > 1:
+        half = NormalDist().inv_cdf(0.975) * stdev(left) / sqrt(len(left))
+        rest = replace(rest, low=rest.value - half, high=rest.value + half)
+    return _with_parts([*found, *([rest] if rows else []), whole])
+
+
+def _share(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> Share:
+    low, high = difference(values, start)
+    test = paired(values, start)
+    return Share(task, metric, factor, test.delta, fmean(start), fmean(values), low, high, test.p, len(start))
+
+
+def _with_parts(lines: Sequence[Share]) -> list[Share]:
+    """The lines with their parts of the gap, which is the last of them, where that can be told from none."""
+    whole = lines[-1]
+    told = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
+    return [replace(line, of_gap=line.value / whole.value) if told else line for line in lines]
+
+
+def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[Share]:
+    """The mean of the tasks' shares, and the shares over all samples together; factors that every task has."""
+    names = [name for name in tables[0] if all(name in table for table in tables)]
+    shared = [{name: table[name] for name in names} for table in tables]
+    single = [_lines("", "accuracy", table) for table in shared]
+    held = [lines for lines in single if lines]
+    macro = _with_parts([_mean([lines[i] for lines in held]) for i in range(len(held[0]))]) if held else []
+    pooled = {
+        name: {f"{number} {unit}": value for number, table in enumerate(shared) for unit, value in table[name].items()}
+        for name in names
+    }
+    return macro + _lines("micro", "accuracy", pooled)
+
+
+def _mean(lines: Sequence[Share]) -> Share:
+    """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
+    value = fmean(line.value for line in lines)
+    below = sqrt(sum((line.value - (line.low if line.low is not None else line.value)) ** 2 for line in lines))
+    above = sqrt(sum(((line.high if line.high is not None else line.value) - line.value) ** 2 for line in lines))
+    before, after = [line.before for line in lines], [line.after for line in lines]
+    return Share(
+        "macro", lines[0].metric, lines[0].factor, value,
+        None if None in before else fmean(x for x in before if x is not None),
+        None if None in after else fmean(x for x in after if x is not None),
+        value - below / len(lines), value + above / len(lines), None, sum(line.n for line in lines),
+    )  # fmt: skip
+
+
+def difference(values: Sequence[float], others: Sequence[float], level: float = 0.95) -> Interval:
+    """The interval of the mean paired difference: Wilson's limits of both means joined with their correlation.
+
+    Newcombe's method 10 (1998) without continuity correction, as Zou and Donner (2008) write it; also for graded
+    values, where Wilson's limits are conservative. Lengths are equal and above 0.
+    """
+    n, mine, theirs = len(values), fmean(values), fmean(others)
+    (low, high), (low2, high2) = wilson(sum(values), n, level), wilson(sum(others), n, level)
+    r = _correlation(values, others)
+    below = (mine - low) ** 2 - 2 * r * (mine - low) * (high2 - theirs) + (high2 - theirs) ** 2
+    above = (high - mine) ** 2 - 2 * r * (high - mine) * (theirs - low2) + (theirs - low2) ** 2
+    return mine - theirs - sqrt(max(0.0, below)), mine - theirs + sqrt(max(0.0, above))
+
+
+def _correlation(values: Sequence[float], others: Sequence[float]) -> float:
+    mine, theirs = fmean(values), fmean(others)
+    joint = sum((a - mine) * (b - theirs) for a, b in zip(values, others, strict=True))
+    spread = sqrt(sum((a - mine) ** 2 for a in values) * sum((b - theirs) ** 2 for b in others))
+    return joint / spread if spread > 0 else 0.0
+
+
+def _signed(value: float) -> str:
+    return percent(value, sign=True)

@@ -1,0 +1,72 @@
+"""Who errs on the same questions: for every two contestants, how many mistakes they have in common."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from looktwice.eval.display.grids import TextGrid
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+
+MOST = 12  # contestants that one table still shows well
+
+Asked = frozenset[tuple[str, str]]
+"""Questions by task and sample."""
+
+
+@dataclass(frozen=True)
+class Mistakes:
+    """The keyed questions that a contestant was asked, and those of them that it did not answer right.
+
+    What is unreadable counts as a mistake, as in BLINK's own comparison of models (App. C.2); what FAILED says
+    nothing of the contestant and counts as not asked.
+    """
+
+    asked: Asked
+    wrong: Asked
+
+    def common(self, other: Mistakes) -> tuple[int, int, int]:
+        """Mistakes of both, of this one and of the other, over the questions that both were asked."""
+        both = self.asked & other.asked
+        return len(self.wrong & other.wrong), len(self.wrong & both), len(other.wrong & both)
+
+
+def mistakes(run: RunScores) -> dict[str, Mistakes]:
+    """The mistakes of every contestant of a run, in the run's order; of several draws the first is looked at."""
+    asked: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    wrong: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for scores in run.points:
+        found = right(scores)
+        asked[scores.contestant] |= {(scores.point.task_id, name) for name in found}
+        wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in found.items() if not hit}
+    return {name: Mistakes(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
+
+
+def right(scores: PointScores) -> Mapping[str, bool]:
+    """Whether the first draw of each keyed sample is right; samples that FAILED or are missing are not in it."""
+    firsts = {name: scores.draws(name)[0] for name, row in scores.samples.items() if row.answer is not None}
+    return {
+        name: first.verdict is Verdict.RIGHT
+        for name, first in firsts.items()
+        if first is not None and first.verdict is not Verdict.FAILED
+    }
+
+
+def overlap(runs: Sequence[RunScores]) -> TextGrid:
+    """A line and a column per contestant: common mistakes, and their share of the line's own; the own on the diagonal.
+
+    Of one run alone; empty where fewer than two contestants made mistakes, or too many for a table.
+    """
+    held = {name: found for name, found in mistakes(runs[0]).items() if found.wrong} if len(runs) == 1 else {}
+    if not 2 <= len(held) <= MOST:
+        return TextGrid(("mistakes of",), ())
+    lines = ((name, *(_cell(mine, other) for other in held.values())) for name, mine in held.items())
+    return TextGrid(("mistakes of", *held), tuple(lines))
+
+
+def _cell(mine: Mistakes, other: Mistakes) -> str:
+    common, own, _ = mine.common(other)
+    if mine is other:
+        return f"{own}\nof {len(mine.asked)}"
+    return f"{common}\n{100 * common / own:.1f} %" if own else ""

@@ -1,0 +1,55 @@
+"""How far a contestant's accuracy moves when only its own settings change: the robustness of an answer to style."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from looktwice.eval.display.grids import TextGrid, percent
+from looktwice.eval.display.table import Table
+from looktwice.eval.scoring.metrics import Row
+
+LEAST = 3  # variants from which a spread says something
+
+
+def spread(table: Table) -> TextGrid:
+    """A line per contestant and task with at least three variants: mean, worst, best, and best minus worst.
+
+    Variants are the points of one contestant that differ in its stages, model or draws, on the same samples.
+    """
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in table.where(metric="accuracy", slice="").rows:
+        if row.point and row.name and row.value is not None:
+            groups.setdefault((row.run, row.contestant.partition(" [")[0], row.task), []).append(row)
+    many = len({run for run, _, _ in groups}) > 1
+    lines = [
+        (f"{name} ({run})" if many else name, task, *_cells(rows))
+        for (run, name, task), rows in groups.items()
+        if len(rows) >= LEAST
+    ]
+    header = (
+        "contestant",
+        "task",
+        "variants",
+        "mean %",
+        "worst %",
+        "worst variant",
+        "best %",
+        "best variant",
+        "spread",
+    )
+    return TextGrid(header, tuple(lines), words=2)
+
+
+def _cells(rows: Sequence[Row]) -> tuple[str, ...]:
+    ranked = sorted(rows, key=lambda row: row.value or 0.0)
+    worst, best = ranked[0], ranked[-1]
+    mean = sum(row.value or 0.0 for row in rows) / len(rows)
+    difference = (best.value or 0.0) - (worst.value or 0.0)
+    return (
+        str(len(rows)), percent(mean), percent(worst.value), _changes(worst), percent(best.value), _changes(best),
+        percent(difference),
+    )  # fmt: skip
+
+
+def _changes(row: Row) -> str:
+    return row.contestant.partition(" [")[2].removesuffix("]") or "as it is"

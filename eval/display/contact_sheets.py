@@ -1,0 +1,195 @@
+"""Contact sheets: some samples of each task with their pictures, the key, and what every contestant answered."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import Any
+
+from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Scored, Verdict
+from looktwice.pipelines.marks import Box, Mark, Mask, mark_from_dict
+from looktwice.pipelines.notebook import thumbnail
+from looktwice.pipelines.picture import Picture, PictureError
+
+Images = Callable[[str, str], tuple[Picture, ...]]
+"""(task id, sample id) -> the sample's own images, empty where they are gone."""
+
+PER_TASK, PER_VARIANT, MOST_PICTURES, MOST_SENT = 8, 2, 240, 4
+LONGEST, MOST_WORDS = 224, 600
+SIGNS = {"right": "✓", "wrong": "✗", "unreadable": "?", "failed": "!", "hidden": "·", "missing": "–"}
+
+
+@dataclass(frozen=True)
+class SheetAnswer:
+    """What one contestant made of a sample; `words` are its last reply or the error, cut to a readable length."""
+
+    contestant: str
+    verdict: str
+    answer: str
+    reason: str = ""
+    words: str = ""
+
+    @property
+    def sign(self) -> str:
+        """A sign for the verdict, so that it is not told by colour alone."""
+        return SIGNS[self.verdict]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One sample: `figures` are HTML of its pictures, `choices` its lettered texts."""
+
+    sample: str
+    question: str
+    key: str
+    choices: tuple[str, ...]
+    figures: tuple[str, ...]
+    answers: tuple[SheetAnswer, ...]
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """The cards of one task, and how many samples the task has."""
+
+    run: str
+    task: str
+    total: int
+    cards: tuple[Card, ...]
+
+
+@dataclass
+class _Room:
+    """How many pictures may still go onto the page."""
+
+    left: int = MOST_PICTURES
+    seen: dict[tuple[str, str], str] = field(default_factory=dict)
+
+
+def sheets(runs: Sequence[RunScores], images: Images | None = None) -> list[Sheet]:
+    """A sheet for each task of each run; samples on which contestants disagree come first."""
+    room = _Room()
+    return [sheet for run in runs for sheet in _sheets(run, images, room)]
+
+
+def _sheets(run: RunScores, images: Images | None, room: _Room) -> Iterator[Sheet]:
+    tasks: dict[str, list[PointScores]] = {}
+    for scores in run.points:
+        tasks.setdefault(scores.point.task_id, []).append(scores)
+    variants = Counter(held[0].point.task for held in tasks.values())
+    order = {name: number for number, name in enumerate(variants)}
+    records = {(r.point, r.sample): r for r in run.folder.records().values() if r.draw == 0}
+    for task_id, held in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
+        rows, most = held[0].samples, max(PER_VARIANT, PER_TASK // variants[held[0].point.task])
+        names = _chosen(held, rows, most)
+        pages = _Pages(run, task_id, held, records, images, room)
+        yield Sheet(run.name, held[0].task, len(rows), tuple(pages(rows[name]) for name in names))
+
+
+def _chosen(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: int) -> list[str]:
+    """The samples that split the contestants most evenly, then those that the better ones miss, in the task's order."""
+    better = [sum(s.verdict is Verdict.RIGHT for s in scores.all) / max(1, len(scores.all)) for scores in held]
+
+    def split(name: str) -> tuple[float, float]:
+        first = [scores.draws(name)[0] for scores in held]
+        right = [s is not None and s.verdict is Verdict.RIGHT for s in first]
+        missed = sum(share for share, hit in zip(better, right, strict=True) if not hit)
+        return -min(sum(right), len(right) - sum(right)), -missed
+
+    order = {name: number for number, name in enumerate(rows)}
+    best = sorted(rows, key=lambda name: (*split(name), order[name]))[:most]
+    return sorted(best, key=order.__getitem__)
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """Makes the cards of one task."""
+
+    run: RunScores
+    task_id: str
+    held: Sequence[PointScores]
+    records: Mapping[tuple[str, str], Record]
+    images: Images | None
+    room: _Room
+
+    def __call__(self, row: SampleRow) -> Card:
+        choices = [c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"]]
+        lettered = tuple(f"({chr(ord('A') + i)}) {text}" for i, text in enumerate(choices))
+        key = row.answer if row.answer is not None else "hidden"
+        answers = tuple(self._answer(scores, row.id) for scores in self.held)
+        return Card(row.id, row.sample["question"], key, lettered, tuple(self._figures(row)), answers)
+
+    def _answer(self, scores: PointScores, name: str) -> SheetAnswer:
+        label, scored = scores.contestant, scores.draws(name)[0]
+        if scored is None:
+            return SheetAnswer(label, "missing", "", "not asked")
+        record = self.records.get((scores.point.recorded_as, name))
+        words = record.replies[-1].text if record and record.replies else ""
+        failed = scored.verdict is Verdict.FAILED
+        words = scored.detail if failed else words
+        return SheetAnswer(label, scored.verdict.value, scored.answer or "", _why(scored, failed), _cut(words))
+
+    def _figures(self, row: SampleRow) -> Iterator[str]:
+        """The sample's own images with its marks laid over them, then what was sent where that is another picture."""
+        own = self.images(self.task_id, row.id) if self.images else ()
+        marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
+        for number, picture in enumerate(own):
+            yield self._figure(picture, f"image {number + 1}", [mark for mark in marks if mark.image == number])
+        sent = [(sha, label) for sha, label in self._sent(row.id).items() if not own or sha not in row.sample["images"]]
+        for sha, label in sent[:MOST_SENT]:
+            yield self._figure(_kept(self.run, sha), f"sent to {label}", ())
+        if not own and not sent:
+            yield '<p class="note">no picture of this sample was kept, and its data is not at hand</p>'
+
+    def _sent(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for scores in self.held:
+            record = self.records.get((scores.point.recorded_as, name))
+            for sha in record.pictures if record else ():
+                found.setdefault(sha, scores.contestant)
+        return found
+
+    def _figure(self, picture: Picture, caption: str, marks: Sequence[Mark]) -> str:
+        if self.room.left <= 0:
+            return '<p class="note">a picture is left out: the page has enough</p>'
+        self.room.left -= 1
+        try:
+            source, size = thumbnail(picture, LONGEST, 80), picture.size
+        except (PictureError, OSError) as exc:
+            return f'<p class="note">{escape(caption)} cannot be shown: {escape(str(exc))}</p>'
+        over = "".join(_overlay(mark, size) for mark in marks)
+        return (
+            f'<figure><div class="pic"><img loading="lazy" alt="{escape(caption)}" src="{source}">{over}</div>'
+            f"<figcaption>{escape(caption)}</figcaption></figure>"
+        )
+
+
+def _overlay(mark: Mark, size: tuple[int, int]) -> str:
+    """A mark laid over a thumbnail by percentages; a mask shows its centre."""
+    width, height = size
+    if isinstance(mark, Box):
+        sides = (mark.x0 / width, mark.y0 / height, (mark.x1 - mark.x0) / width, (mark.y1 - mark.y0) / height)
+        left, top, across, down = (f"{100 * side:.2f}%" for side in sides)
+        style = f"left:{left};top:{top};width:{across};height:{down}"
+        return f'<i class="box" style="{style}"><b>{escape(mark.label)}</b></i>'
+    x, y = mark.center
+    kind = "dot area" if isinstance(mark, Mask) else "dot"
+    style = f"left:{100 * (x + 0.5) / width:.2f}%;top:{100 * (y + 0.5) / height:.2f}%"
+    return f'<i class="{kind}" style="{style}"><b>{escape(mark.label)}</b></i>'
+
+
+def _kept(run: RunScores, sha: str) -> Picture:
+    blobs: Any = run.folder.blobs
+    return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
+
+
+def _why(scored: Scored, failed: bool) -> str:
+    if failed:
+        return (scored.detail.strip().splitlines() or [""])[0][:160]
+    return scored.reason if scored.reason in ("", "unread") or not scored.detail else _cut(scored.detail, 160)
+
+
+def _cut(words: str, most: int = MOST_WORDS) -> str:
+    return words if len(words) <= most else words[: most - 1] + "…"

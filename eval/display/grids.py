@@ -1,0 +1,250 @@
+"""The printed tables of a report as grids of text, which Markdown, HTML and notebooks show alike."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from looktwice.eval.scoring.metrics import Row
+from looktwice.eval.scoring.rows import is_own
+from looktwice.eval.scoring.verdict import RunScores, Verdict
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+
+@dataclass(frozen=True)
+class TextGrid:
+    """A table of texts: the first `words` columns are words, the others numbers. A second line follows a newline."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    words: int = 1
+
+    @property
+    def markdown(self) -> str:
+        """A GitHub table; what Markdown or HTML would read as its own is escaped."""
+        rule = ["---" if i < self.words else "---:" for i in range(len(self.header))]
+        return "\n".join(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
+
+    @property
+    def html(self) -> str:
+        """A plain HTML table."""
+        head = "".join(_cell(f"th{self._number(i)}", cell) for i, cell in enumerate(self.header))
+        body = "".join(f"<tr>{self._html_cells(row)}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def console(self, title: str, blocks: int = 0) -> RichTable:
+        """The same for a terminal; the first `blocks` columns become titles above their lines."""
+        from rich import box
+        from rich.table import Table as RichTable
+        from rich.text import Text
+
+        out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+        for number, name in enumerate(self.header[blocks:], blocks):
+            words = number < self.words
+            out.add_column(Text(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+        before: tuple[str, ...] = ()
+        for row in self.rows:
+            if row[:blocks] != before:
+                before = row[:blocks]
+                out.add_row(Text(", ".join(before), style="bold"))
+            out.add_row(
+                Text(("  " if blocks else "") + row[blocks]), *(Text(_one_line(cell)) for cell in row[blocks + 1 :])
+            )
+        return out
+
+    def without_empty(self) -> TextGrid:
+        """The grid without the columns of numbers that hold nothing."""
+        kept = [i for i in range(len(self.header)) if i < self.words or any(row[i] for row in self.rows)]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return TextGrid(tuple(self.header[i] for i in kept), rows, self.words)
+
+    def without(self, column: int) -> TextGrid:
+        """The grid without one of its columns of words."""
+        rows = tuple((*row[:column], *row[column + 1 :]) for row in self.rows)
+        return TextGrid((*self.header[:column], *self.header[column + 1 :]), rows, self.words - 1)
+
+    def _html_cells(self, row: Sequence[str]) -> str:
+        tags = ("th scope=row" if i == 0 else f"td{self._number(i)}" for i in range(len(row)))
+        return "".join(_cell(tag, cell) for tag, cell in zip(tags, row, strict=True))
+
+    def _number(self, column: int) -> str:
+        return "" if column < self.words else " class=n"
+
+
+def overview(rows: Sequence[Row]) -> TextGrid:
+    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first."""
+    rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
+    tasks = list(dict.fromkeys(row.task for row in ordered(rows)))
+    tasks = [*tasks[-2:], *tasks[:-2]]
+    cells = {(row.run, row.contestant, row.task): row for row in rows}
+    many = len({row.run for row in rows}) > 1
+    whole = len({row.name for row in rows} - {""})
+    lines = []
+    for run, contestant in dict.fromkeys((row.run, row.contestant) for row in rows):
+        found = [cells.get((run, contestant, task)) for task in tasks]
+        part = len({row.name for row in found if row is not None} - {""})
+        name = f"{contestant} ({run})" if many else contestant
+        name += f"\n{part} of {whole} tasks" if part < whole else ""
+        lines.append((name, *(_overview_cell(row) for row in found)))
+    return TextGrid(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
+
+
+def task_grid(rows: Sequence[Row], full: bool = False) -> TextGrid:
+    """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline.
+
+    `full` is for the rows of several tasks: it names the task, where else its variant is enough.
+    """
+    header = (
+        "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
+        "missing", "key hidden", "groups", "answered\nonly %", "coverage\n%", "delta", "p", "p\n(Holm)",
+        "differ", "fell\nout",
+    )  # fmt: skip
+    others = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
+    many = len({row.run for row in rows}) > 1
+    lines = []
+    for row in without_repeats([row for row in rows if row.metric == "accuracy"]):
+        near = {name: others.get((row.run, row.contestant, row.task, row.slice, name)) for name in _BESIDE}
+        names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
+        lines.append((*names, *_numbers(row, near)))
+    several = len({line[1] for line in lines}) > 1
+    grid = TextGrid(header, tuple(lines), words=2).without_empty()
+    return grid if several else grid.without(1)
+
+
+_BESIDE = ("accuracy_answered", "coverage")
+
+
+def own_grid(rows: Sequence[Row]) -> TextGrid:
+    """The benchmarks' own metrics: a line per task, metric and contestant, with what each metric counts."""
+    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "fell\nout")
+    many = len({row.run for row in rows}) > 1
+    lines = []
+    for row in (row for row in rows if is_own(row)):
+        name = f"{row.contestant} ({row.run})" if many else row.contestant
+        value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
+        levels = _count(row.n_groups) if row.unit == "sample" else ""
+        test = (percent(row.delta, sign=True), shown_p(row.p), _count(row.fell_out))
+        lines.append((row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, *test))
+    order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
+    lines.sort(key=lambda line: order[line[0], line[1]])
+    whole = TextGrid(header, tuple(lines), words=4).without_empty()
+    return whole if any(line[2] for line in lines) else whole.without(2)
+
+
+def reasons(runs: Sequence[RunScores]) -> TextGrid:
+    """Why answers are unreadable or missing: a line per point that has any."""
+    kinds, lines = ("unread", "refused", "empty", "cut_off", "filtered", "abstained"), []
+    for run in runs:
+        for scores in run.points:
+            counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
+            if counts:
+                cells = [str(counts[kind]) if counts[kind] else "" for kind in kinds]
+                lines.append((scores.contestant, scores.task, *cells))
+    return TextGrid(("contestant", "task", *kinds), tuple(lines), words=2).without_empty()
+
+
+def failures(runs: Sequence[RunScores], most: int = 12) -> TextGrid:
+    """What failed: the first line of each error with how often it came and an example, most frequent first."""
+    counts: Counter[tuple[str, str, str]] = Counter()
+    example: dict[tuple[str, str, str], str] = {}
+    for run in runs:
+        for scores in run.points:
+            for scored in (s for s in scores.all if s.verdict is Verdict.FAILED):
+                first = (scored.detail.strip().splitlines() or ["no message"])[0][:200]
+                key = (scores.contestant, scores.task, first)
+                counts[key] += 1
+                example.setdefault(key, scored.sample)
+    lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(most))
+    return TextGrid(("contestant", "task", "error", "for example", "samples"), lines, words=4)
+
+
+def tokens(rows: Sequence[Row]) -> TextGrid:
+    """Tokens of every contestant, as the server counted them, replies from the cache included."""
+    rows = [r for r in rows if r.metric == "accuracy" and r.task == "micro" and not r.slice and r.tokens_in]
+    lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}") for row in rows)
+    return TextGrid(("contestant", "tokens in", "tokens out"), lines)
+
+
+def ordered(rows: Sequence[Row]) -> list[Row]:
+    """The tasks in their order, the variants of each together, macro and micro at the end."""
+    names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in rows))}
+    tasks = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
+    last = {"macro": 1, "micro": 2}
+    return sorted(rows, key=lambda row: (0 if row.name else last[row.task], names[row.name], tasks[row.task]))
+
+
+def without_repeats(rows: Sequence[Row]) -> list[Row]:
+    """Majority and chance once for each task: variants of one task mostly have the same keys."""
+    seen: set[tuple[Any, ...]] = set()
+    kept = []
+    for row in rows:
+        what = (row.run, row.contestant, row.name or row.task, row.slice, row.value, row.n)
+        if row.point or what not in seen:
+            kept.append(row)
+        seen.add(what)
+    return kept
+
+
+def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
+    """A share as a percentage, empty for None."""
+    return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
+
+
+def shown_p(p: float | None) -> str:
+    """A p-value to the precision that one reads."""
+    return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
+
+
+def interval(row: Row) -> str:
+    """The interval in percent."""
+    return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
+
+
+def _one_line(cell: str) -> str:
+    first, _, second = cell.partition("\n")
+    return f"{first} [{second}]" if second else first
+
+
+def _cell(tag: str, text: str) -> str:
+    first, _, second = text.partition("\n")
+    return f"<{tag}>{escape(first)}{f' <small>{escape(second)}</small>' if second else ''}</{tag[:2]}>"
+
+
+def _variant(row: Row, full: bool) -> str:
+    short = row.task if full or not row.name else row.task.removeprefix(row.name).strip(" []")
+    return ", ".join(part for part in (short, row.slice) if part)
+
+
+def _numbers(row: Row, near: dict[str, Row | None]) -> tuple[str, ...]:
+    counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
+    rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
+    beside = [percent(found.value) if found else "" for found in near.values()]
+    test = [percent(row.delta, sign=True), shown_p(row.p), shown_p(row.p_holm), _count(row.discordant)]
+    value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
+    value += f"\n{interval(row)}" if row.low is not None else ""
+    return value, str(row.n), *counts, *rest, *beside, *test, _count(row.fell_out)
+
+
+def _overview_cell(row: Row | None) -> str:
+    if row is None:
+        return ""
+    if row.value is None:
+        return "key hidden" if row.hidden else "no samples"
+    below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else ""]
+    return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _escaped(cell: str) -> str:
+    plain = escape(cell, quote=False).replace("\\", "\\\\")
+    for sign in ("|", "*", "`", "]("):
+        plain = plain.replace(sign, sign[:-1] + "\\" + sign[-1])
+    return plain.replace("\n", "<br>") if cell != "---" else cell

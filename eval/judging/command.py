@@ -1,0 +1,205 @@
+"""What `looktwice judge` does: asks a named model about the replies of a run, once each, and keeps what it says.
+
+The only place of loop 2 that calls a model. Verdicts are appended to `judged.jsonl` in the run folder, one line each as
+they come; scoring and reports use them afterwards without any call. A judge's tokens are counted apart from those of
+the models under test.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+from rich.console import Console
+
+from looktwice.eval.display.progress import Display
+from looktwice.eval.judging.annotations import Notes
+from looktwice.eval.judging.passes import PASSES, Case, JudgeVerdict, Pass
+from looktwice.eval.judging.summary import agreement, summary
+from looktwice.eval.readers.clean import after_thought
+from looktwice.eval.records.judgements import Judgement, append, judgements, words_of
+from looktwice.eval.records.records import Record, RunError, RunFolder
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import PointScores, unanswered
+from looktwice.pipelines.model import Model, ModelError, Stopped
+from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.http_client import background
+from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.pipeline import RecordingModel
+from looktwice.pipelines.state import Stage
+
+BATCH = 2048  # replies that wait at a time
+REPORTED = "judged"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One reply to be judged in one pass."""
+
+    judging: Pass
+    case: Case
+    record: Record
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Judges the replies of a run folder with a model that is called `name` in every table.
+
+    `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which replies are
+    unreadable, where it is not the run's own. `columns` names the columns of BLINK-Twice's file that hold the clues
+    and the truth. `cache` is the folder of the reply store (None: beside the run, as for runs). What was judged
+    before, with these very words, is not asked again; a call that failed is. Raises RunError.
+    """
+
+    run: Path
+    name: str
+    model: Model
+    passes: Sequence[str] = ()
+    reader: Stage | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    workers: int = 16
+    cache: Path | None = None
+    only_cached: bool = False
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    def __call__(self, say: Callable[[str], None]) -> int:
+        """Ask, then say what was judged, what it cost, and how far judges agree; gives how many calls failed.
+
+        Raises RunError, CacheError.
+        """
+        folder = RunFolder(self.run)
+        folder.points  # noqa: B018  a folder that is no run must be one sentence before anything is written
+        if unknown := [name for name in self.passes if name not in PASSES]:
+            raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
+        lock = FileLock(self.run / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(f"{self.run} is being written by another process; wait for it") from None
+        try:
+            self._refuse_namesake()
+            notes = Notes(self.columns)
+            jobs = list(self._jobs(folder, notes))
+            failed = self._judged(jobs) if jobs else 0
+        finally:
+            lock.release()
+        lines = judgements(self.run).lines
+        said = [*notes.sentences, *([] if jobs else ["nothing is left to judge"])]
+        for sentence in (*said, *summary(lines, self.name), *agreement(lines)):
+            say(sentence)
+        return failed
+
+    @property
+    def identity(self) -> str:
+        """A digest of everything that decides what the judge says."""
+        return hashlib.sha256(self.model.identity.encode()).hexdigest()[:16]
+
+    def _refuse_namesake(self) -> None:
+        held = {line.identity for line in judgements(self.run).lines if line.judge == self.name}
+        if held - {self.identity}:
+            raise RunError(
+                f"{self.run} was judged by another model, or other settings, under the name {self.name!r}; "
+                "give this one another name under `models:`, so that tables can tell the two apart"
+            )
+
+    def _jobs(self, folder: RunFolder, notes: Notes) -> Iterator[_Job]:
+        """Every reply that a pass wants and that this judge has not yet judged."""
+        done = {line.key for line in judgements(self.run).lines if not line.error}
+        records = folder.records()
+        seen = set(done)
+        for scores in score_run(folder, self.reader, judge="none").points:
+            for judging in PASSES.values():
+                if judging.concerns(scores.point) and (not self.passes or judging.name in self.passes):
+                    for job in self._of(folder, scores, records, judging, notes):
+                        key = self._line(job, JudgeVerdict()).key
+                        if key not in seen:
+                            seen.add(key)
+                            yield job
+
+    def _of(
+        self, folder: RunFolder, scores: PointScores, records: Mapping[Any, Record], judging: Pass, notes: Notes
+    ) -> Iterator[_Job]:
+        for entry in scores.all:
+            record = records[scores.point.recorded_as, entry.sample, entry.draw]
+            row, replies = scores.samples[entry.sample], record.replies
+            if record.error or record.answer is not None or unanswered(record, replies) is not None:
+                continue
+            sample = row.without_pixels(folder.blobs, record.choices)
+            case = Case(sample, row.answer or "", replies[-1].text, entry)
+            case = notes(case, scores.point) if judging.name == "cot" else case
+            if judging.wants(case):
+                yield _Job(judging, case, record)
+
+    def _judged(self, jobs: Sequence[_Job]) -> int:
+        """Ask for every job from several threads, and write each verdict as it comes; gives how many calls failed."""
+        failed, stop, counts = 0, threading.Event(), [0, 0]
+        model = self._wrap(stop)
+        display = Display(self.console, len(jobs), lambda: (counts[0], counts[1]))
+        pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
+        try:
+            with display:
+                for line in self._answers(pool, model, jobs):
+                    append(self.run, line)
+                    failed += bool(line.error)
+                    paid = not line.cached
+                    counts[:] = counts[0] + paid * line.tokens_in, counts[1] + paid * line.tokens_out
+                    display.add(REPORTED)
+        except KeyboardInterrupt:  # no new call begins, and what is in flight must not hold the command
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            background().cancel()
+            raise
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            close_model(model)
+        return failed
+
+    def _answers(self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]) -> Iterator[Judgement]:
+        for start in range(0, len(jobs), BATCH):
+            futures: list[Future[Judgement]] = [
+                pool.submit(self._ask, model, job) for job in jobs[start : start + BATCH]
+            ]
+            for future in as_completed(futures):
+                yield future.result()
+
+    def _ask(self, model: Model, job: _Job) -> Judgement:
+        """One verdict, or the reason why there is none."""
+        door = RecordingModel(model, job.record.sample)
+        try:
+            reply = door((job.judging.question(job.case),))
+        except (ModelError, PictureError) as exc:
+            return self._line(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
+        except Stopped:
+            return self._line(job, JudgeVerdict(), error="stopped")
+        said = after_thought(reply.text)
+        found = job.judging.read(said, job.case) if said.strip() else JudgeVerdict(reason=f"no words ({reply.finish})")
+        used = 0 if reply.cached else 1
+        return self._line(
+            job, found, said=said, cached=not used, tokens_in=reply.usage.tokens_in, tokens_out=reply.usage.tokens_out
+        )
+
+    def _line(self, job: _Job, found: JudgeVerdict, **more: Any) -> Judgement:
+        record = job.record
+        names = job.judging.name, record.point, record.sample, record.draw, self.name, self.identity, words_of(record)
+        verdict = found.answer, found.scores, found.none, found.reason
+        return Judgement(*names, job.judging.version, *verdict, **more)
+
+    def _wrap(self, stop: threading.Event) -> Model:
+        """Cache, retries and limits around a model that is asked over a network."""
+        if not getattr(self.model, "remote", False):
+            return self.model
+        try:
+            self.model.check()  # type: ignore[attr-defined]
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store = Store(self.cache or self.run.parent / ".cache", "--cache")
+        len(store)  # a store that cannot be read must be one sentence before the first call
+        return wrap(self.model, store, stop, only_cached=self.only_cached)

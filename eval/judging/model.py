@@ -1,0 +1,60 @@
+"""The model that a name stands for: among the models of a run's own configuration, or of another one."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.records.records import RunFolder
+from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.load import Overlay, load, nested, override, resolved
+from looktwice.pipelines.model import Model
+
+
+def judge_model(
+    run: Path, name: str, config: Path | None = None, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+) -> Model:
+    """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after the overrides.
+
+    `models.judge={use: ..., model: ...}` among the overrides adds one. Paths of its settings count from the folder of
+    `config`, else from the working folder. Raises ConfigError with every fault, RunError.
+    """
+    folder = RunFolder(run)
+    folder.points  # noqa: B018  a folder that is no run is the first thing to say
+    node: Any = load(config) if config is not None else folder.facts.get("config") or {}
+    faults: list[str] = []
+    pairs = [override(text) for text in overrides]
+    for place, value in pairs:
+        layer = Overlay()
+        node = layer(node, nested(place, value))
+        faults += layer.faults
+    if strange := [place for place, _ in pairs if not place.startswith("models.")]:
+        faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
+    node = resolved({"models": node.get("models") or {}, **_plain(node)}, faults)
+    models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
+    if name not in models:
+        faults.append(_unknown(name, models))
+        raise ConfigError(faults)
+    given = tuple(str(value) for _, value in pairs if isinstance(value, str) and Path(value).exists())
+    scope = Scope(config.resolve().parent if config is not None else Path.cwd(), given, tuple(plugins))
+    binder = Binder(scope, models, faults)
+    made: Model = binder.node(models[name], f"models.{name}", "model")
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    return made
+
+
+def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The other entries, which a model's settings may refer to."""
+    return {key: value for key, value in node.items() if key != "models"}
+
+
+def _unknown(name: str, models: Mapping[str, Any]) -> str:
+    near = difflib.get_close_matches(name, list(models), 1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return (
+        f"--model {name}: there is no such model under `models:` ({', '.join(models) or 'none'}){hint}; name one, add "
+        f"one with 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give --config FILE"
+    )

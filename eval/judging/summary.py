@@ -1,0 +1,96 @@
+"""Who judged how much, at what cost, and how far two judges agree."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from statistics import fmean
+
+from looktwice.eval.display.grids import TextGrid
+from looktwice.eval.records.judgements import Judgement
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+
+def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
+    """A line per pass of one judge: how many it judged, why it did not, its calls and its tokens."""
+    mine = [line for line in lines if line.judge == judge]
+    for kind in dict.fromkeys(line.kind for line in mine):
+        held = [line for line in mine if line.kind == kind]
+        given = sum(line.given for line in held)
+        none = sum(line.none for line in held)
+        said = [f"{given} of {len(held)} replies judged" + (f", {none} of them to choose nothing" if none else "")]
+        why = Counter(line.reason for line in held if line.reason)
+        said += [f"{count} without a verdict ({reason})" for reason, count in why.most_common(3)]
+        failed = sum(bool(line.error) for line in held)
+        said += [f"{failed} failed, such as: {next(line.error for line in held if line.error)}"] if failed else []
+        calls = [line for line in held if not line.error]
+        paid = [line for line in calls if not line.cached]
+        tokens = f"{sum(line.tokens_in for line in paid)} tokens in, {sum(line.tokens_out for line in paid)} out"
+        said.append(f"{len(paid)} calls and {len(calls) - len(paid)} from the cache, {tokens}")
+        yield f"judge {judge}, {kind}: {'; '.join(said)}"
+
+
+def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
+    """For each pass and two judges: on how many replies that both judged they say the same, with Cohen's kappa.
+
+    Of marks, how far they lie apart on average instead.
+    """
+    held: dict[str, dict[str, dict[tuple[object, ...], Judgement]]] = {}
+    for line in lines:
+        if line.given:
+            place = line.point, line.sample, line.draw, line.words
+            held.setdefault(line.kind, {}).setdefault(line.judge, {})[place] = line
+    for kind, judges in held.items():
+        for one, other in combinations(judges, 2):
+            pairs = [(judges[one][place], judges[other][place]) for place in judges[one] if place in judges[other]]
+            if pairs:
+                yield f"agreement on {kind}, {one} and {other}: {_agreed(pairs)}"
+
+
+def _agreed(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
+    same = sum(a.verdict == b.verdict for a, b in pairs)
+    said = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
+    marks = [abs(a.scores[name] - b.scores[name]) for a, b in pairs for name in a.scores if name in b.scores]
+    if marks:
+        return f"{said}, marks {fmean(marks):.3f} apart on average"
+    return f"{said}, kappa {_kappa([(a.verdict, b.verdict) for a, b in pairs]):.3f}"
+
+
+def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
+    """Cohen's kappa (1960): agreement beyond what two independent judges would have; 1 where there is one verdict."""
+    n = len(pairs)
+    seen = sum(a == b for a, b in pairs) / n
+    first, second = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
+    chance = sum(first[name] * second[name] for name in first) / n**2
+    return 1.0 if chance == 1 else (seen - chance) / (1 - chance)
+
+
+def judge_grid(runs: Sequence[RunScores]) -> TextGrid:
+    """A line per judge, pass, contestant and task; tokens are the judge's own, and no part of the contestants'."""
+    header = (
+        "judge", "pass", "contestant", "task", "judged", "chose\nnothing", "no\nverdict", "failed", "calls",
+        "from\ncache", "tokens in", "tokens out",
+    )  # fmt: skip
+    rows: list[tuple[str, ...]] = []
+    for run in runs:
+        names: Mapping[str, PointScores] = {s.point.id: s for s in run.points}
+        held: dict[tuple[str, str, str], list[Judgement]] = {}
+        for line in run.judged.lines:
+            held.setdefault((line.judge, line.kind, line.point), []).append(line)
+        for (judge, kind, point), lines in held.items():
+            shown = f"{judge} (counts)" if judge == run.judged.counts else judge
+            where = (names[point].contestant, names[point].task) if point in names else (point, "")
+            rows.append((shown, kind, *where, *_counts(lines)))
+    return TextGrid(header, tuple(rows), words=4)
+
+
+def _counts(lines: Sequence[Judgement]) -> tuple[str, ...]:
+    paid = [line for line in lines if not line.cached and not line.error]
+    counts = (
+        sum(line.given for line in lines), sum(line.none for line in lines),
+        sum(bool(line.reason) for line in lines),
+        sum(bool(line.error) for line in lines), len(paid), sum(line.cached for line in lines),
+        sum(line.tokens_in for line in paid), sum(line.tokens_out for line in paid),
+    )  # fmt: skip
+    return tuple(str(count) for count in counts)

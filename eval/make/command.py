@@ -1,0 +1,60 @@
+"""The command `make`: every task of a configuration, saved as questions of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.make.save import Saved, save
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.load import Node, Overlay, load, nested, override, resolved
+
+
+def made(
+    config: Path,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    out: Path = Path("made"),
+    split: str = "val",
+) -> Iterator[str]:
+    """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError, TaskError, PictureError."""
+    if not split.isalnum():
+        raise TaskError(f"--split {split}: it begins every question's name, so it is letters and digits alone")
+    for name, task in tasks_of(config, overrides, plugins).items():
+        saved = save(task, name, out, split)
+        yield from _told(name, saved)
+        yield from (f"  {line}" for line in task.facts.left_out)
+
+
+def tasks_of(config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> dict[str, Any]:
+    """The tasks of a configuration, built; its other entries are not looked at. Raises ConfigError."""
+    node, faults, given = load(config), list[str](), []
+    for place, value in map(override, overrides):
+        layer = Overlay()
+        node = layer(node, nested(place, value))
+        faults += layer.faults
+        given += [value] if isinstance(value, str) and value not in ("", ".") and Path(value).exists() else []
+    node = resolved(node, faults)
+    binder = Binder(Scope(Path(config).resolve().parent, tuple(given), tuple(plugins)), faults=faults)
+    built = {name: binder.node(task, f"tasks.{name}", "task") for name, task in _named(node, config).items()}
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    return built
+
+
+def _named(node: Node, config: Path) -> dict[str, Any]:
+    tasks = {str(name): task for name, task in (node.get("tasks") or {}).items() if task is not None}
+    if node.get("task") is not None:
+        tasks = {Path(config).stem.removeprefix("make_"): node["task"], **tasks}
+    if not tasks:
+        raise ConfigError(["tasks: there is none to make; name one, such as `Jigsaw: {use: eval.make.Jigsaw, ...}`"])
+    return tasks
+
+
+def _told(name: str, saved: Saved) -> Iterator[str]:
+    files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
+    yield f"{name}: {saved.questions} questions, {len(saved.images)} images in {saved.folder} ({files})"
+    if saved.no_parquet:
+        yield f"  no parquet: {saved.no_parquet}"

@@ -1,0 +1,96 @@
+"""Jigsaw questions from any folder of images, as BLINK makes them: which piece is the missing quarter?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from looktwice.eval.make.files import Skipped, folder, images_in, made_facts, question, readable
+from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.photographs import Drawn, dealt, dice
+from looktwice.eval.tasks.photos.jigsaw import cut_jigsaw
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item
+
+WORDS = "The lower right quarter of the first image is missing. Which image shows the missing piece?"
+CHOICES = ("the second image", "the third image")
+
+
+@dataclass(frozen=True)
+class Jigsaw:
+    """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and files).
+
+    The image is cut into 3x3 pieces of 200 px width; the first picture is the upper left 2x2 with its last piece
+    black, and that piece stands beside one of the five that are not shown. With `whole` the image is cut as it is;
+    without it each question has a random crop at the aspect of BLINK's files, so one image gives any number. An
+    image whose pieces are flat or alike is left out and counted. Raises TaskError.
+    """
+
+    path: Path
+    n: int | None = None
+    seed: int = 0
+    whole: bool = True
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.n is not None and self.n < 1:
+            raise TaskError(f"n is how many questions are made, 1 or more, or null for one an image; found {self.n}")
+
+    @property
+    def facts(self) -> Facts:
+        """What was made, and of which images none could be."""
+        used = self._used
+        return made_facts(f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used))
+
+    def __len__(self) -> int:
+        return self.n if self.n is not None and not self.whole else len(self._used)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The questions in their order; each is cut when it is asked for."""
+        for number in range(len(self)):
+            file = self._used[number % len(self._used)]
+            answer = dealt(number, "AB", "letter", "jigsaw", self.seed)
+            drawn = self._cut(file, number, answer)
+            meta = {"subtask": "Jigsaw", "source": file.name, **drawn.meta}
+            yield question(f"jigsaw_{number:04}", WORDS, drawn.images, CHOICES, answer, **meta)
+
+    def _cut(self, file: Path, number: int, answer: str) -> Drawn:
+        rng = dice("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
+        return cut_jigsaw(rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole)
+
+    @cached_property
+    def _skipped(self) -> Skipped:
+        return Skipped("images")
+
+    @cached_property
+    def _files(self) -> list[Path]:
+        found = readable(images_in(folder(self.path, "images")), self._skipped)
+        if not found:
+            raise self._skipped.nothing(Path(self.path), "there is no image that can be read")
+        return found
+
+    @cached_property
+    def _used(self) -> list[Path]:
+        """The images that give a question: in turn, as many as are wanted."""
+        used: list[Path] = []
+        for file in self._files:
+            if self.n is not None and len(used) == self.n:
+                break
+            try:
+                self._cut(file, 0, "A")
+            except (TaskError, PictureError) as exc:
+                self._skipped.add(file.name, str(exc))
+            else:
+                used.append(file)
+        if not used:
+            raise self._skipped.nothing(Path(self.path), "no image gives a question")
+        if self.n is not None and self.whole and len(used) < self.n:
+            raise TaskError(
+                f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say `whole: false` "
+                "for several crops of each"
+            )
+        return used

@@ -1,0 +1,196 @@
+"""Object localisation questions from boxes in COCO's or LVIS's format: which of two boxes fits the object?"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+from numpy.random import Generator
+
+from looktwice.eval.make.files import Skipped, made_facts, question, size_of
+from looktwice.eval.tasks.base import Facts, TaskError
+from looktwice.eval.tasks.folder import inside
+from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.sample import Item
+
+CHOICES = ("Box A", "Box B")
+TRIES = 200
+SLACK = 1.0  # pixels that a box may stick out of its image
+
+XYXY = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Localization:
+    """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
+
+    As the paper does on LVIS: one random object of an image, its true box, and the same box with Gaussian noise on its
+    edges. The paper gives no sigma: `noise` is sigma as a share of the box's width and height, and the noisy box is
+    drawn again until its intersection over union with the true one lies in `iou`, so that it is neither the
+    same box nor another object's. Objects are at least `smallest` px wide and high; crowds are left out.
+
+    `path` is the JSON file with images, annotations and categories; image files lie in `images` (default: beside
+    it), also below the folder that LVIS's addresses name. What is missing there is left out and counted. Boxes are
+    the marks A and B, nothing is drawn. Raises TaskError.
+    """
+
+    path: Path
+    images: Path | None = None
+    n: int | None = None
+    seed: int = 0
+    noise: float = 0.15
+    iou: tuple[float, float] = (0.4, 0.8)
+    smallest: float = 32.0
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if (self.n is not None and self.n < 1) or self.noise <= 0 or not 0 <= self.iou[0] < self.iou[1] < 1:
+            raise TaskError(
+                "n is 1 or more (null: one an image), noise above 0 and iou two rising shares below 1, "
+                f"found n={self.n}, noise={self.noise}, iou={self.iou}"
+            )
+
+    @property
+    def facts(self) -> Facts:
+        """What was made, and which images could not be used."""
+        self._items  # noqa: B018  what is left out is known only then
+        sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
+        note = f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
+        return made_facts(note, self._skipped, sources)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The questions in their order; the images are read when they are looked at."""
+        return iter(self._items)
+
+    @cached_property
+    def _skipped(self) -> Skipped:
+        return Skipped("images")
+
+    @cached_property
+    def _json(self) -> Mapping[str, Any]:
+        try:
+            data = json.loads(Path(self.path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as exc:
+            raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
+        wanted = ("images", "annotations", "categories")
+        if not isinstance(data, dict) or any(not isinstance(data.get(name), list) for name in wanted):
+            found = ", ".join(sorted(data)) if isinstance(data, dict) else type(data).__name__
+            raise TaskError(f"{self.path}: COCO's JSON has the lists {', '.join(wanted)}; found {found}")
+        return data
+
+    @cached_property
+    def _boxes(self) -> dict[Any, list[tuple[str, XYXY]]]:
+        """The usable objects by image: what each is called, and its box."""
+        names = {row.get("id"): _plain(str(row.get("name", "object"))) for row in self._json["categories"]}
+        rows = [row for row in self._json["annotations"] if isinstance(row, dict)]
+        held = [row for row in rows if _is_box(row.get("bbox"))]
+        if not held:
+            raise TaskError(
+                f"{self.path}: none of its {len(rows)} annotations has a box; `bbox` is [left, top, width, height]"
+            )
+        boxes: dict[Any, list[tuple[str, XYXY]]] = defaultdict(list)
+        for row in held:
+            left, top, width, height = map(float, row["bbox"])
+            if not row.get("iscrowd") and min(width, height) >= self.smallest:
+                name = names.get(row.get("category_id"), "object")
+                boxes[row.get("image_id")].append((name, (left, top, left + width, top + height)))
+        return boxes
+
+    @cached_property
+    def _items(self) -> list[Item]:
+        self._skipped.found.clear()
+        items: list[Item] = []
+        for row in self._json["images"]:
+            if self.n is not None and len(items) == self.n:
+                break
+            objects = self._boxes.get(row.get("id"))
+            item = self._item(len(items), row, objects) if objects else None
+            items += [item] if item is not None else []
+        if not items:
+            wanted = f"no image has both its file and a box of {self.smallest:g} px or more"
+            raise self._skipped.nothing(Path(self.path), wanted)
+        return items
+
+    def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, XYXY]]) -> Item | None:
+        file = self._file(row)
+        rng = dice("localization", self.seed, str(row.get("id")))
+        name, true = objects[int(rng.integers(len(objects)))]
+        try:
+            size = size_of(file)
+            others = [box for other, box in objects if other == name and box != true]
+            wrong = self._noisy(rng, _clipped(true, size), size, others)
+        except (PictureError, TaskError) as exc:
+            self._skipped.add(file.name, str(exc))
+            return None
+        letter = dealt(number, "AB", "letter", "localization", self.seed)
+        pair = (_clipped(true, size), wrong) if letter == "A" else (wrong, _clipped(true, size))
+        marked = tuple(Box(label, *box) for label, box in zip("AB", pair, strict=True))
+        words = f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its outermost pixels?"
+        meta = {"subtask": "Object_Localization", "source": file.name, "object": name, "iou": round(_iou(*pair), 2)}
+        return question(f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta)
+
+    def _noisy(self, rng: Generator, true: XYXY, size: tuple[int, int], others: list[XYXY]) -> XYXY:
+        """The true box with noise on its edges; not so that it fits another object of the same kind."""
+        sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])] * 2
+        for _ in range(TRIES):
+            moved = [edge + float(rng.normal(0, spread)) for edge, spread in zip(true, sigma, strict=True)]
+            x0, y0, x1, y1 = (round(edge, 1) for edge in moved)
+            if x0 < 0 or y0 < 0 or x1 > size[0] or y1 > size[1] or x1 - x0 < 2 or y1 - y0 < 2:
+                continue
+            box = (x0, y0, x1, y1)
+            if self.iou[0] <= _iou(box, true) <= self.iou[1] and all(_iou(box, other) < 0.5 for other in others):
+                return box
+        raise TaskError(
+            f"no noisy box with an intersection over union in {self.iou} stays inside; the object may fill its image"
+        )
+
+    def _file(self, row: Mapping[str, Any]) -> Path:
+        """Where an image lies: by its file name, or by the end of LVIS's address."""
+        root = Path(self.images) if self.images is not None else Path(self.path).parent
+        address = str(row.get("coco_url", "")).rstrip("/").split("/")
+        names = [str(row["file_name"])] if row.get("file_name") else []
+        names += ["/".join(address[-2:]), address[-1]] if address[-1] else []
+        if not names:
+            raise TaskError(f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url")
+        found = (inside(root, name) for name in names)
+        return next((file for file in found if file.is_file()), inside(root, names[0]))
+
+
+def _is_box(found: Any) -> bool:
+    if not isinstance(found, list) or len(found) != 4:
+        return False
+    numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in found)
+    return numbers and found[2] > 0 and found[3] > 0
+
+
+def _plain(name: str) -> str:
+    """LVIS's `bus_(vehicle)` as words."""
+    return name.replace("_", " ")
+
+
+def _clipped(box: XYXY, size: tuple[int, int]) -> XYXY:
+    width, height = size
+    if min(box[:2]) < -SLACK or box[2] > width + SLACK or box[3] > height + SLACK:
+        raise TaskError(f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images")
+    return max(0.0, box[0]), max(0.0, box[1]), min(float(width), box[2]), min(float(height), box[3])
+
+
+def _iou(one: XYXY, other: XYXY) -> float:
+    """Intersection over union."""
+    width = min(one[2], other[2]) - max(one[0], other[0])
+    height = min(one[3], other[3]) - max(one[1], other[1])
+    both = max(0.0, width) * max(0.0, height)
+    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
+    return both / (sum(areas) - both)

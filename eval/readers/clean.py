@@ -1,0 +1,86 @@
+"""Removes from a reply what is not its answer: thoughts, end tokens, markup, and echoes of the question."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from string import ascii_uppercase
+
+_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
+_BRACKETED = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
+_OPENED = re.compile(r"<(?:think|thinking|thought|reasoning)>.*", re.S | re.I)
+_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
+_TOKENS = re.compile(
+    r"</?s>|<\|[\w ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]", re.I
+)
+_TAGGED = re.compile(r"<(answer|final_answer|choice|option)>(.*?)</\1>", re.S | re.I)
+_HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", re.I)
+_LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
+_TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")
+_BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
+_MARKS = re.compile(
+    r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
+)
+_QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
+_ASIAN = str.maketrans(
+    {
+        "\u3010": "[",
+        "\u3011": "]",
+        "\u300c": '"',
+        "\u300d": '"',
+        "\u3002": ". ",
+        "\u3001": ", ",
+        "\u27e6": "[",
+        "\u27e7": "]",
+    }
+)
+
+
+def after_thought(reply: str) -> str:
+    """The reply without what stands in <think> or its like; a thought that was never closed has no answer after it."""
+    reply = _BRACKETED.sub(r"<\1>", reply)
+    if "</" in reply:  # else every one of endless openings would be followed to the end
+        reply = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
+    return _OPENED.sub("", reply)
+
+
+def plain(reply: str) -> str:
+    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; signs as ASCII has them; \boxed{B} as "Answer: B"."""
+    text = unicodedata.normalize("NFKC", _TOKENS.sub(" ", after_thought(reply)).translate(_ASIAN)).translate(_QUOTES)
+    text = _HTML.sub(" ", _LINK.sub(" ", _TAGGED.sub(r"\nAnswer: \2\n", text)))
+    text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
+    return re.sub(r"[ \t]+", " ", _MARKS.sub("", text)).strip()
+
+
+_QUESTION = re.compile(r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I)
+_HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
+_PAIR = re.compile(
+    r"(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
+    r"[^,.:;\n]{0,40}, (?=\w)",
+    re.I | re.M,
+)
+
+
+def without_echo(text: str, choices: tuple[str, ...]) -> str:
+    """The plain words of a reply from where it says something of its own; nothing of one that is a list of choices.
+
+    "Between A and B, " at the beginning of a sentence repeats the question as well.
+    """
+    if question := _QUESTION.match(text):
+        text = text[question.end() :]
+    if (listed := _listed(choices)) and (found := listed.match(text)):
+        text = text[found.end() :]
+    return _PAIR.sub("", text)
+
+
+@lru_cache(maxsize=4096)
+def _listed(choices: tuple[str, ...]) -> re.Pattern[str] | None:
+    """All choices in turn with their letters, as a question lists them; None where a choice has no text."""
+    if len(choices) < 2 or not all(choices):
+        return None
+    items = [
+        rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
+        for letter, text in zip(ascii_uppercase, choices, strict=False)
+    ]
+    return re.compile(_HEADING + r"[\s,;.]+".join(items) + r"(?!\w)[\s,;.]*", re.I)

@@ -1,0 +1,198 @@
+"""Finds where a reply names a choice, and writes each such place as one sign, so that rules can speak of choices.
+
+"(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become the sign of the choice B.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from string import ascii_uppercase
+
+from looktwice.eval.readers.vocabulary import AGREED, DENIED, ELSEWHERE, LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
+
+MENTION = "\u27e6([A-Z])\u27e7"
+_ORDINAL = "|".join(ORDINALS)
+_CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
+FARTHEST = 3  # letters this far beyond the choices are still a choice that is not there; others are words
+_IMAGE = r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?|shots?|ones?)"
+_NOUN = (
+    r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
+    r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
+)
+_NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
+_TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
+_CHAIN = re.compile(
+    rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
+    rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
+    re.I,
+)
+_PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
+_COUNTED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
+_MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
+_LABELED = (
+    rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with|by))?(?:\s+the)?"
+    r"(?:\s+(?:letter|label|point|option))?)?"
+)
+_VERB = (
+    r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
+    r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
+    r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
+    r"|for|the|it is)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
+)
+_LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
+_ALONE = (
+    rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
+    r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
+)
+_GENERAL = (
+    re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
+    re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
+    re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
+    re.compile(
+        r"(?i:\b(?:option|choice|point|box)\s|\banswer\s*(?:is\s*:?\s|[:=]|\s)|\bans\b\.?\s*[:=]?)\s*"
+        r"[\"'(]?([a-z])[\"')]?(?=\s*(?:[.,;:!)]|$))"
+    ),
+    re.compile(r"\b(?i:point|box)\s([a-h])(?=\s+(?:is|has|appears|seems|looks)\b)"),
+    re.compile(r"\b(?i:the)\s+([A-H])\s+(?:point|box|circle|marker|dot)\b"),
+    re.compile(r"[\"']\s*([A-Z])\s*[\"']"),
+    re.compile(r"(?m:^\s*[-\u2022]?\s*)([A-Z])[).:](?=\s|$)"),
+    re.compile(r"(?<![\w.'(+=*/-])([B-H])\)"),
+    re.compile(r"\A([A-H])(?= \()"),
+    re.compile(_ALONE.format("[B-H]")),
+    re.compile(_ALONE.format("A") + _VERB),  # elsewhere it is the article
+)
+_ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
+_IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
+_SAME = re.compile(
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
+    r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
+    r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
+    r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
+    r"|\bsimilar in (?:brightness|darkness|colou?r|reflectance)\b"
+    r"|\b(?:(?:about|roughly|approximately|essentially|nearly|basically|almost|likely) )?(?:the same|equal|identical)\b"
+    r"(?! (?:image|point|wall|surface(?! colou?r)|material|object|type|piece|part|area))",
+    re.I,
+)
+_BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
+_AGAIN = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
+_OTHER = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
+
+
+def sign(letter: str) -> str:
+    """The sign that stands for a choice in a text that `Named` has written."""
+    return f"\u27e6{letter}\u27e7"
+
+
+def letters_in(text: str) -> list[str]:
+    """The choices that a written text names, in order, each as often as it is named."""
+    return re.findall(MENTION, text)
+
+
+@dataclass(frozen=True)
+class Named:
+    """Writes a plain reply with signs for its choices. `letters` are those of the choices, such as "ABCD"."""
+
+    letters: str
+    texts: tuple[tuple[str, re.Pattern[str]], ...]
+    ordinal: bool = False
+
+    def __call__(self, text: str) -> str:
+        """The text with one sign per mention; letters a little beyond the choices are signs too.
+
+        Small letters in the signs are choices that are named by their texts, until those are joined with the others.
+        """
+        if self.ordinal:
+            text = _CHAIN.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
+            text = _COUNTED.sub(lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text)
+        for letter, pattern in self.texts:
+            text = pattern.sub(sign(letter.lower()), text)
+        for pattern in _GENERAL:
+            text = pattern.sub(self._signed, text)
+        return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), self._merged(text))
+
+    def _signed(self, match: re.Match[str]) -> str:
+        known = ord(match[1].upper()) < ord("A") + len(self.letters) + FARTHEST
+        before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
+        return (before[0] if before else "") + sign(match[1].upper()) if known else match[0]
+
+    def _merged(self, text: str) -> str:
+        """Neighbouring signs of one choice become one; a letter is heard before the text beside it, if it is known."""
+        return _AGAIN.sub(_once, _OTHER.sub(self._heard, _AGAIN.sub(_once, text)))
+
+    def _heard(self, match: re.Match[str]) -> str:
+        first, between, second = match.groups()
+        if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
+            return match[0]
+        letter, text = (second, first) if first.islower() else (first, second)
+        return sign(letter if letter in self.letters else text)
+
+
+def _once(match: re.Match[str]) -> str:
+    """Nothing for a sign that the same one follows, but not from line to line or, within a line, after a full stop."""
+    lead, letter, between = match.groups()
+    parted = "\n" in between or ((lead is None or letter.islower()) and re.search(r"\.\s", between))
+    return match[0] if parted else lead or ""
+
+
+@lru_cache(maxsize=4096)
+def named(choices: tuple[str, ...]) -> Named:
+    """The writer for these choices' texts, empty where a choice has none."""
+    found = [(letter, pattern) for letter, text in zip(ascii_uppercase, choices, strict=False) for pattern in _of(text)]
+    found.sort(key=lambda pair: -len(pair[1].pattern))
+    ordinal = any(re.match(rf"(?:the\s+)?(?:{_ORDINAL})\b", text, re.I) for text in choices)
+    if ordinal:
+        found.append((ascii_uppercase[len(choices) - 1], re.compile(rf"\bthe last {_IMAGE}\b", re.I)))
+    return Named(ascii_uppercase[: len(choices)], tuple(found), ordinal)
+
+
+def _of(text: str) -> Iterator[re.Pattern[str]]:
+    """The patterns by which a reply names a choice of this text, beside its letter."""
+    folded = " ".join(text.casefold().split()).strip(" .")
+    ordinal = re.fullmatch(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}", folded)
+    if ordinal:
+        yield from _ordinal(ordinal[1])
+    elif folded in ("yes", "no"):
+        word, first = (either(YES), AGREED) if folded == "yes" else (either(NO), DENIED)
+        yield re.compile(rf"\A\W*{either(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
+        yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))", re.I)
+    elif folded in ("left", "right"):
+        here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
+        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{either(there)}{_TO}(?={either(here)}))?"
+        yield re.compile(rf"{way}{either(here)}(?!{_TO}{either(there)}){_NO_JUDGEMENT}", re.I)
+    elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
+        yield from _number(NUMBERS.get(folded, folded))
+    elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
+        yield re.compile(
+            rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
+        )
+    elif folded in ("about the same", "the same", "same", "equal"):
+        yield _SAME
+    elif folded and not re.fullmatch(rf"{_NOUN}\s+[a-z]|[a-z]", folded):
+        bare = re.sub(r"^(?:the|an?)\s+(?=\w\w)", "", folded)
+        yield re.compile(rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+"), re.I)
+
+
+def _number(digits: str) -> Iterator[re.Pattern[str]]:
+    words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
+    yield re.compile(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?", re.I)
+    if digits == "0":
+        yield re.compile(
+            r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
+            r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z",
+            re.I,
+        )
+
+
+def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
+    number = ORDINALS[word]
+    yield re.compile(
+        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?"
+    )
+    short = f"{number}(?:st|nd|rd|th)"
+    yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
+    yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", re.I)
+    if number in ELSEWHERE:
+        yield re.compile(rf"\b(?:(?:la|a|das) )?(?:{ELSEWHERE[number]})\b", re.I)

@@ -1,0 +1,147 @@
+"""Our own reading of replies to questions without choices: yes or no, true or false, a whole number, letters, text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+from looktwice.eval.readers.clean import plain
+from looktwice.eval.readers.robust import Reading, nothing
+from looktwice.eval.readers.vocabulary import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, either
+
+_ASKS = {
+    "true_false": r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]",
+    "yes_no": r"\byes\b[^.]{0,8}\bno\b",
+    "letters": r"\bletters only\b|\b(?:which|what) letters\b|\bread the letters\b|\bletters (?:are|in)\b",
+    "integer": r"\bhow many\b|\bnumber of\b|\bcount\b|\bOption <|\bwhole number\b|\binteger\b|\bnumerical\b",
+    "yes_no asked": r"^\W*(?:is|are|was|were|does|do|did|has|have|can|could|will)\b[^?]*\?\s*$",
+}
+_NAMES = {"letter_disambiguation": "letters", "shape_discrimination": "integer", "joint_shape_color": "integer"}
+_CLAIM = (
+    r"(?:answer|choice|option|response|verdict|result|total|count|sum|conclusion|antwort|r[e\u00e9]ponse|respuesta)"
+)
+_LINK = (
+    r"\b(?:\s*(?:is|are|would be|should be|must be|of|=|:)\s*){0,2}[\s\"'(:]*(?:option|about|exactly|that)?"
+    r"\s*[\"'(]*"
+)
+_BE = r"\b(?:is|are|was|were)\s+(?:clearly |indeed |therefore |also )?"
+_NOT = r"(?P<not>\b(?:not|never|isn't|aren't|wasn't|weren't)\s+)?"
+_ISNT = r"\b(?=(?:isn't|aren't|wasn't|weren't)\s)"
+_DOUBTED = re.compile(
+    r"\b(?:(?:don't|do not|doesn't|does not|can't|cannot|couldn't)\s+(?:\w+\s+)?(?:think|believe|say|agree|appear|seem)"
+    r"|not the case)\b[^.!?;\n]*$",
+    re.I,
+)
+_EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
+_DIGITS = re.compile(r"(?<![A-Za-z0-9_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z0-9_]|[.,]\d)")
+_WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
+_ABSENT = re.compile(r"\bthere (?:is|are) no\b(?! (?:way|clear|enough|information))", re.I)
+_JOINT = r"(?:[\s,\-&]|\band\b)+"
+_QUOTED = r"(?![A-Za-z]|'[a-z])"
+_RUN = re.compile(
+    rf"(?<![A-Za-z])(?<![A-Za-z]')(?:[A-Z]{{2,}}|[A-Z](?:{_JOINT}[A-Z]{_QUOTED})+|[A-Z](?!\s+[a-z])){_QUOTED}"
+)
+_EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
+
+
+def kind_of(question: str, subtask: str = "") -> str:
+    """Which of KINDS a question asks for, by its words and the subtask's name; "text" where they do not say."""
+    if subtask in _NAMES:
+        return _NAMES[subtask]
+    found = next((kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text")
+    return found.removesuffix(" asked")
+
+
+def read_open(reply: str, kind: str) -> Reading:
+    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its whole text."""
+    text = plain(reply)
+    if not text:
+        return nothing(reply)
+    return KINDS[kind](text)
+
+
+def _two(text: str, words: Mapping[str, str]) -> Reading:
+    """One of two words: what is declared last, what the reply begins with, or the only one that it names."""
+    first, second = words
+    words_of_both = "|".join(words.values())
+    both = rf"(?P<word>{words_of_both})"
+    text = re.sub(
+        rf"(?:{words_of_both})\s*(?:or|/)\s*(?:{words_of_both})", " ", text, flags=re.I
+    )  # an offer, no answer
+    declared = [
+        match
+        for match in re.finditer(rf"(?:{_CLAIM}{_LINK}|{_BE}|{_ISNT}|\b(?:it|that)'s ){_NOT}{both}", text, re.I)
+        if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :])
+    ]
+    lead = re.match(rf"\W*{_NOT}{both}", text, re.I)
+    for match in (declared[-1] if declared else None, lead):
+        if match:
+            is_first = bool(re.fullmatch(words[first], match["word"], re.I))
+            against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))
+            return Reading(first if is_first != against else second)
+    said = {name for name, pattern in words.items() if re.search(pattern, text, re.I)}
+    return Reading(said.pop()) if len(said) == 1 else Reading(None, "unread: it names both answers or neither")
+
+
+def _yes_no(text: str) -> Reading:
+    text = re.sub(r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I)
+    for word, others in (("yes", AGREED), ("no", DENIED)):
+        text = re.sub(rf"\A\W*{either(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
+    return _two(text, {"yes": either(YES), "no": either(NO)})
+
+
+def _true_false(text: str) -> Reading:
+    return _two(text, {"T": either(TRUE), "F": either(FALSE)})
+
+
+def _integer(text: str) -> Reading:
+    """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
+    number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
+    total = (
+        rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
+        rf"|\bbut only ({number})|\bso ({number})\W*$"
+    )
+    for claims in (rf"\b{_CLAIM}{_LINK}({number})|{total}", rf"\bthere (?:is|are){_LINK}({number})"):
+        marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
+        if marked:
+            return Reading(_digits(marked[-1]))
+    whole = _numbers(text)
+    last = next((found for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text)) if (found := _numbers(line))), [])
+    for found in (whole, last):
+        if len(set(found)) == 1:
+            return Reading(found[0])
+    if not whole and _ABSENT.search(text):
+        return Reading("0")
+    return Reading(None, "unread: it names several numbers" if whole else "unread: it names no number")
+
+
+def _numbers(text: str) -> list[str]:
+    return [_digits(found) for found in (*_DIGITS.findall(text), *_WORDS.findall(text))]
+
+
+def _digits(word: str) -> str:
+    return NUMBERS.get(word.casefold(), word).replace(",", "").split(".")[0].lstrip("0") or "0"
+
+
+def _letters(text: str) -> Reading:
+    """The capitals after the last declaration, else the longest run of capitals, where no other is as long."""
+    if len(each := _EACH.findall(text)) > 1 and len(each) == len(text.splitlines()):
+        return Reading("".join(each))
+    after = re.split(r"\b(?:are|is|read|reads|spell|say)\b|:", text)[-1]
+    for part in (after, text):
+        runs = sorted({re.sub(r"[^A-Z]", "", run) for run in _RUN.findall(part)}, key=len, reverse=True)
+        if runs and (len(runs) == 1 or len(runs[0]) > len(runs[1])):
+            return Reading(runs[0])
+    bare = re.sub(r"[\s,.\-]", "", text)
+    spelt = bare.isascii() and bare.isalpha() and (len(text.split()) == 1 or max(map(len, text.split())) <= 2)
+    return Reading(bare.upper()) if spelt else Reading(None, "unread: it names no letters, or several words of them")
+
+
+KINDS: Mapping[str, Callable[[str], Reading]] = {
+    "yes_no": _yes_no,
+    "true_false": _true_false,
+    "integer": _integer,
+    "letters": _letters,
+    "text": lambda text: Reading(text),
+}
+"""How each kind of open answer is read, from plain text."""

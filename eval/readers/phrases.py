@@ -1,0 +1,181 @@
+"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over texts with signs in them."""
+
+from __future__ import annotations
+
+import re
+
+GAP = r"[^\u27e6\u27e7.?!;\n]"
+"""A character between two places of one clause."""
+NEAR = r"[^\u27e6\u27e7.,?!;\n]"
+SIGN = r"\u27e6(?P<letter>[A-Z])\u27e7"
+
+
+def _one(*words: str) -> str:
+    return f"(?:{'|'.join(words)})"
+
+
+def _compiled(*parts: str) -> re.Pattern[str]:
+    return re.compile("|".join(parts), re.I)
+
+
+_BE = _one(
+    "is", "are", "was", "be", "would be", "should be", "could be", "must be", "might be", "may be", "will be",
+    "seems to be", "appears to be", "becomes",
+)  # fmt: skip
+_ADVERB = _one(
+    "likely", "probably", r"\w+ly", "therefore", "thus", "indeed", "then", "in", "the", "that of", "option", "labeled",
+    "to be", "point", "at",
+)  # fmt: skip
+COPULA = (
+    rf"(?:\b{_BE}\b|\b(?:it|that|which|one|answer|point)'s\b|:|=)\s*"
+    rf"(?:{GAP}{{0,30}}?\b(?:is|be|in|with|by|to|that|at|as|the|of)\s+)?"
+    rf"(?:(?:most |very )?{_ADVERB}\s+)*[\"'(]*"
+)
+"""From a verb of being, or a colon, to the choice that follows it."""
+
+NOT = _compiled(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
+LESS = _compiled(r"\b(?:less|least)\b")
+NEGATED = _compiled(
+    r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead of|except|unlikely|without|lacks?"
+    r"|fails?|excluded?|eliminated?|rule out|ruled out|difficult|impossible|unclear|hard to)\b",
+    r"n't\b",
+)
+AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
+"""Right after a declared choice: "the answer is (A) is not correct"."""
+_ALL = _one(r"images?", r"options?", r"points?", r"pictures?", "choices", "boxes", r"photos\w*")
+NOBODY = _compiled(
+    r"\bnone of (?!the other)",
+    r"\bneither (?:of|image|option|point|box|choice|one|answer|is\b|the \u27e6|\u27e6)",
+    r"\bnot (?:among|listed|one of|any of)\b",
+    r"\bno (?:correct|matching|corresponding|suitable)\b",
+    rf"\b(?:all|both|any) (?:of )?(?:the )?(?:four |three |two |these )?{_ALL}?\b[^.]{{0,60}}"
+    r"\b(?:equally|could|have the|are likely|qualities|potential)",
+)
+"""No choice is the answer, or any of them may be."""
+
+_ANSWER = _one(
+    "answer", "ans", "choice", "option", "response", "conclusion", "assessment", "selection", "guess", "verdict",
+    "decision", "judge?ment", "prediction", "pick", "solution", "respuesta", "antwort", r"r[e\u00e9]ponse",
+    "risposta", "resposta",
+)  # fmt: skip
+_ANSWER_ELSEWHERE = _one(
+    "\u7b54\u6848", "\u7b54\u3048", "\u6b63\u89e3", "\u9009\u62e9?", "\u9078\u64c7?", "\u56de\u7b54", "\uc815\ub2f5",
+    "\u043e\u0442\u0432\u0435\u0442",
+)  # fmt: skip
+_GOOD = _one("correct", "right", "best", r"most \w+", "final", "ideal", "better", r"more \w+")
+DECLARES = (
+    _compiled(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{SIGN}"),
+    _compiled(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{SIGN}"),
+    _compiled(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{SIGN}"),
+    _compiled(
+        rf"{SIGN}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
+        r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|candidate|fit|solution)\b"
+    ),
+    _compiled(
+        rf"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*(?:it|that)(?:'s| is) (?:\w+ly )?{SIGN}\W*$"
+    ),
+    _compiled(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{SIGN}"),
+    _compiled(rf"\b(?:so|actually|no wait),? {SIGN}\W*$"),
+    _compiled(
+        r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
+        rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{SIGN}\W*$"
+    ),
+    _compiled(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {SIGN}"),
+    _compiled(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{SIGN}\W*$"),
+    _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
+    _compiled(
+        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously)"
+        rf"\s+{SIGN}\W*(?:$|,)"
+    ),
+    _compiled(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {SIGN}\W*$"),
+    _compiled(rf"{SIGN} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
+    _compiled(
+        rf"\bonly {SIGN} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"
+    ),
+)
+""" "The answer is X", in other languages, and "X is the correct choice"."""
+_MODAL = _one(
+    "i", "we", "i'd", "i'll", "one", "would", "will", "can", "could", "might", "may", "must", "to", "therefore", "thus",
+    "so", "should", ",",
+)  # fmt: skip
+_PICK = _one(
+    "choose", "select", "pick", "opt for", "go with", "vote for", "lean (?:more )?towards?", "settle on", "chose",
+    "selected", "choosing",
+)  # fmt: skip
+CHOOSE = _compiled(
+    rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
+    rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{SIGN}"
+)
+PREFER = _compiled(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{SIGN}")
+SAY = _compiled(
+    r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue|infer|suggest)\b"
+    rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{SIGN}"
+)
+WRONG = _compiled(
+    r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
+    r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
+    r"^\W*(?:(?:it|this|that)(?:'s| is) )?not"
+    r" (\u27e6[A-Z]\u27e7(?:(?:\s|,|and\b|or\b|nor\b|not\b)+\u27e6[A-Z]\u27e7)*)\W*$",
+    r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
+)
+"""Choices that are said to be wrong."""
+EQUAL = _compiled(
+    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to)\s+"
+    r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
+    rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){SIGN}"
+)
+MARKED = _compiled(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{SIGN}")
+
+CONCLUDES = _compiled(
+    r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a result"
+    r"|based on (?:this|these|the above|my))\b"
+)
+FORCED = _compiled(
+    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus)\b",
+    r"\bif forced\b",
+    r"\beducated guess\b",
+    r"\bif (?:a choice|one) (?:must|has to)\b",
+)
+"""A choice is made in spite of doubts: "if I had to choose"."""
+_CONSIDER = _one("determine", "compare", "find", "identify", "look", "consider", "analyze", "check")
+_PURPOSE = _one("determine", "find", "identify", "decide", "solve", "figure")
+NOT_YET = _compiled(
+    r"\?\s*$",
+    rf"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to )?{_CONSIDER}|to {_PURPOSE})\b",
+    r"\bif\b[^,]{3,140},\s*(?:then|the|it|we)\b",
+    r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
+)
+"""A question, a condition, a plan or a request claims nothing."""
+SUBORDINATE = _compiled(
+    r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
+    r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order to|when)\b[^,\u27e6]*),\s*"
+)
+_UNABLE = _one(
+    "cannot", "can't", "can not", "not possible to", "impossible to", "unable to", "difficult to", "hard to",
+    "challenging to", "couldn't", "could not",
+)  # fmt: skip
+_FIND = _one(
+    "determined?", "tell", "select", "choose", "say", "decide", "identify", "conclude", "provide", "make", "judge",
+    "know", "answer", "pinpoint",
+)  # fmt: skip
+UNDECIDED = _compiled(
+    rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
+    r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
+    r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b",
+    r"\b(?:do|can|could|would) you (?:think|choose|identify|select)\b",
+)
+"""The reply cannot tell, or hands the question back."""
+
+_AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
+WITH = _compiled(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
+JOINED = _compiled(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
+OBJECT = _compiled(
+    r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for |that |in )?(?:the )?$"
+)
+BARRED = _compiled(
+    r"\bwhich (?:of|one|image|point|box|option)\b",
+    r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
+    r"\bother (?:images?|points?|options?)\b",
+    r"\bit (?:is|has|was|also|appears|looks|seems)\b",
+)
+"""Between a choice and a predicate: the predicate is another's."""

@@ -1,0 +1,155 @@
+"""What makes a choice the answer, in the words of each subtask: closer, darker, most similar, corresponding ..."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Predicates:
+    """What makes a choice the answer: plainly (`strong`), perhaps (`weak`), or what makes it the `other` one.
+
+    Where the choice `follows` its words ("the camera moves to the left"), it is never their subject.
+    `equal` where a choice says that two others do not differ ("about the same"). What `claimed` finds as its `letter`
+    is the answer ("A is in front of B").
+    """
+
+    strong: re.Pattern[str]
+    weak: re.Pattern[str] | None = None
+    other: re.Pattern[str] | None = None
+    follows: bool = False
+    equal: bool = False
+    claimed: re.Pattern[str] | None = None
+
+
+def _any(*parts: str) -> re.Pattern[str]:
+    return re.compile("|".join(parts), re.I)
+
+
+_FIT = (
+    "likely|probable|appropriate|suitable|plausible|logical|accurate|similar|precise|fitting|consistent|closely"
+    "|reasonable|accurately|compatible|aligned|correct|precisely|appropriately|effectively|seamless(?:ly)?|logically"
+    "|visually|tightly|authentic|realistic|natural|candid|genuine|convincing|photorealistic|lifelike|believable"
+)
+_BEST = (
+    rf"\b(?:most|more)\s+(?:\w+ly\s+)?(?:{_FIT})\b",
+    r"\b(?:best|better|correct(?:ly)?|closest)\b",
+    r"\bright (?:answer|choice|one|match)\b",
+    r"\bhighest (?:likelihood|probability|chance)\b",
+)
+_VIEWER = r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b| you\b))"
+_POINT = "(?:the )?\u27e6"
+_MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
+_CORRESPONDENCE = Predicates(
+    _any(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
+    _any(
+        r"\bsame (?:\w+ )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
+        r"\b(?:similar|aligns?|equivalent|represents)\b",
+    ),
+    claimed=_any(
+        r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,40}\b(?:corresponds|matches)(?: to| with)?(?: the)?"
+        r" (?:\W?REF\b|reference\b)"
+    ),
+)
+_SUBTASKS: Mapping[str, Predicates] = {
+    "Relative_Depth": Predicates(
+        _any(rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}"),
+        _any(r"\bforeground\b"),
+        _any(
+            r"\b(?:farther|further|farthest|furthest|more distant|background"
+            r"|(?:greater|larger|longer) distance)\b",
+            rf"\bbehind(?= {_POINT})",
+        ),
+        claimed=_any(rf"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{{0,40}}\bin front of(?= {_POINT})"),
+    ),
+    "Relative_Reflectance": Predicates(
+        _any(r"\b(?:darker|darkest)\b"), other=_any(r"\b(?:lighter|lightest|brighter)\b"), equal=True
+    ),
+    "Object_Localization": Predicates(
+        _any(
+            *_BEST,
+            r"\b(?:more|most)\s+(?:\w+\s+)?(?:accurate|precise|tight|close)\w*",
+            r"\b(?:tighter|closer(?! to))\b",
+        ),
+        _any(
+            r"\baccurately\s+\w+",
+            r"\bperfectly\b",
+            r"\bfits? (?:closely|tightly)",
+            r"\b(?:tightly|fully|entirely|completely) (?:fits|encloses|covers|contains|includes|surrounds|captures)\b",
+        ),
+        _any(
+            r"\b(?:less|inaccurate(?:ly)?)\b|\btoo (?:large|big|small|loose|wide|narrow|tall|short)\b",
+            r"\b(?:misses|cuts off|cuts out|leaves out|excludes|only (?:a )?part)\b",
+            r"\b(?:does not|doesn't) (?:\w+ly )?(?:include|cover|contain|enclose|capture)\b",
+        ),
+    ),
+    "Art_Style": Predicates(
+        _any(
+            r"\b(?:shares?|sharing|has|have|in|of|with|exhibits?|follows?|matches)\s+(?:\w+\s+){0,2}?(?:the\s+)?"
+            r"(?:same|similar|closest)\s+(?:\w+\s+){0,3}?style\b",
+            r"\b(?:same|similar) (?:\w+ )?style\b",
+            r"\b(?:most|more) (?:closely|similar|likely|appropriate)\b",
+            r"\bclos(?:er|est)\b(?! to\b(?! the (?:reference|first|style)| it\b| that\b))",
+            r"\bbest match|\bcorrect\b|\bshares\b",
+        ),
+        _any(r"\b(?:aligns?|matches|similar|consistent|shares?)\b"),
+    ),
+    "Jigsaw": Predicates(
+        _any(
+            *_BEST,
+            r"\b(?:is|be) (?:the|likely the|probably the) missing (?:part|piece|section|portion|corner)",
+            r"\bshould be placed\b",
+        ),
+        _any(
+            r"\b(?:fits?|matches|missing|complet\w+|continu\w+|aligns?|suitable|appropriate|seamless(?:ly)?|corresponds?)\b"
+        ),
+    ),
+    "Visual_Similarity": Predicates(
+        _any(*_BEST, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
+        _any(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
+    ),
+    "Forensic_Detection": Predicates(
+        _any(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
+        _any(r"\b(?:real|genuine|authentic|actual|likely)\b"),
+        _any(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
+    ),
+    "IQ_Test": Predicates(
+        _any(
+            *_BEST,
+            r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
+            r"\bcan be (?:folded|obtained|formed)\b|\bcomplet\w+ the\b|\b(?:should|would) be (?:the )?next\b",
+            r"\bnext (?:picture|image|shape|figure|one|in the)",
+        ),
+        _any(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
+    ),
+    "Multi-view_Reasoning": Predicates(
+        _any(
+            rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOVES})\w*\b",
+            r"\b(?:moving|movement|direction)\b(?=[^.\u27e6]{0,60}\u27e6)",
+        ),
+        follows=True,
+    ),
+    "Counting": Predicates(
+        _any(
+            r"\+[^=.\n]{1,60}(?==)",
+            r"\bthere (?:is|are)\b",
+            r"\btotal (?:of|is)\b",
+            r"\btotal(?=\s*[:=])",
+            r"\bmak(?:es|ing)(?: it)?\b",
+            r"\bi (?:can )?(?:see|count)\b",
+        ),
+        follows=True,
+        claimed=_any(r"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{0,25} (?:in total|in all|altogether)\b"),
+    ),
+    "Functional_Correspondence": _CORRESPONDENCE,
+    "Semantic_Correspondence": _CORRESPONDENCE,
+    "Visual_Correspondence": _CORRESPONDENCE,
+}
+_GENERAL = Predicates(_any(*_BEST))
+
+
+def predicates(subtask: str) -> Predicates:
+    """The words of a subtask of BLINK, with spaces or underscores; others are read with general words."""
+    return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)

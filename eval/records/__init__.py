@@ -1,0 +1,7 @@
+"""Data at rest: the records of a run, how they are written and read, and judgements beside them.
+
+Not here: what makes them (`runs`) and what is computed from them (`scoring`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,86 @@
+"""From a state at the end of its stages, or from a failure, to the record that is kept of it."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterable
+from typing import Any
+
+from looktwice.eval.records.records import Record
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.model import canonical, message_json
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Call, State
+
+
+def recorded(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = "") -> Record:
+    """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
+
+    `given` is the sample as the task gave it: marks are recorded where a stage changed them.
+    """
+    calls = [call for entry in state.trace for call in entry.calls]
+    sent = {kept["sha"]: kept for kept in _pictures(calls, blobs)}
+    asked = state.sample
+    return Record(
+        point=point.id,
+        sample=state.sample.id,
+        sample_sha=sha,
+        draw=state.draw,
+        answer=None if error else state.answer,
+        reason=state.reason,
+        confidence=state.confidence,
+        error=error,
+        calls=tuple(_call(call, blobs) for call in calls),
+        pictures=tuple(sent),
+        marks=tuple(mark.to_dict() for mark in asked.marks) if asked.marks != given.marks else None,
+        notes=state.notes,
+        timings={
+            "total": round(sum(entry.seconds for entry in state.trace), 6),
+            "stages": {entry.slot: round(entry.seconds, 6) for entry in state.trace},
+            "calls": [{"seconds": c.reply.seconds, "cached": c.reply.cached} if c.reply else {} for c in calls],
+        },
+        sent=tuple(sent.values()),
+        choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
+        letters=dict(state.letters) or None,
+    )
+
+
+def failure(exc: BaseException) -> str:
+    """The traceback of a stage's own exception, its last line first, so that tables can show one line."""
+    lines = traceback.format_exception(exc)
+    return f"{type(exc).__name__}: {exc}\n{''.join(lines)}"
+
+
+def _call(call: Call, blobs: Blobs) -> dict[str, Any]:
+    entry: dict[str, Any] = {"messages": _kept(call, blobs), "draw": call.draw}
+    if options := call.options.given():
+        entry["options"] = options
+    if call.reply is not None:
+        reply = call.reply.to_dict()
+        entry["reply"] = {key: value for key, value in reply.items() if key not in ("seconds", "cached")}
+    if call.error:
+        entry["error"] = call.error
+    if call.model:
+        entry["model"] = call.model
+    return entry
+
+
+def _kept(call: Call, blobs: Blobs) -> list[str]:
+    try:
+        return [blobs.put(canonical(message_json(message)).encode()) for message in call.messages]
+    except PictureError:  # a picture that cannot be encoded is why this call failed; its error says so
+        return []
+
+
+def _pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, Any]]:
+    for call in calls:
+        for view in (view for message in call.messages for view in message.views):
+            try:
+                payload, (width, height) = view.picture.payload, view.size
+            except PictureError:
+                continue
+            sha = blobs.put(payload.data, payload.sha)
+            size = {"bytes": len(payload.data), "type": payload.media_type, "width": width, "height": height}
+            yield {"sha": sha, **size, **({"note": payload.note} if payload.note else {})}

@@ -1,0 +1,138 @@
+"""What judges said of a run's replies: `judged.jsonl` in the run folder, read by scoring, which asks nobody."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.records.records import Record, RunError
+
+VERSION = 1
+NOBODY = "none"
+"""The name of no judge, as `--judge` takes it."""
+
+JudgementKey = tuple[str, str, str, int, str, str, int]
+"""(pass, point, sample, draw, identity of the judge, judged words, version of the question): the last line counts."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One reply, judged in one pass. Of a record that was asked anew, and so has other words, it says nothing.
+
+    `judge` is the model's name, `identity` a digest of all its settings, `words` a digest of what was judged, `asked`
+    the version of the question put to it. The verdict is an `answer`, `scores` by criterion, or `none` (the reply
+    chooses nothing); else `reason` says why its words give no verdict, or `error` that it could not be asked.
+    `cached` says that no server was asked for it; tokens are those of the judge's call.
+    """
+
+    kind: str
+    point: str
+    sample: str
+    draw: int
+    judge: str
+    identity: str
+    words: str
+    asked: int = 1
+    answer: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    none: bool = False
+    reason: str = ""
+    error: str = ""
+    said: str = ""
+    tokens_in: int = 0
+    tokens_out: int = 0
+    cached: bool = False
+    v: int = VERSION
+
+    @property
+    def key(self) -> JudgementKey:
+        """What makes this line the successor of an earlier one."""
+        return self.kind, self.point, self.sample, self.draw, self.identity, self.words, self.asked
+
+    @property
+    def given(self) -> bool:
+        """Whether there is a verdict, also that the reply chooses nothing."""
+        return self.answer is not None or bool(self.scores) or self.none
+
+    @property
+    def verdict(self) -> str:
+        """The verdict as a text, for comparing two judges; empty where there is none."""
+        if self.scores:
+            return ", ".join(f"{name} {value:g}" for name, value in self.scores.items())
+        return "none" if self.none else self.answer or ""
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for none."""
+
+    lines: tuple[Judgement, ...] = ()
+    counts: str = ""
+
+    @property
+    def judges(self) -> list[str]:
+        """The judges by name, in the order in which they were first asked."""
+        return list(dict.fromkeys(line.judge for line in self.lines))
+
+    def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
+        """The verdicts that count, by (point, sample, draw, words) and pass."""
+        found: dict[tuple[str, str, int, str], dict[str, Judgement]] = {}
+        for line in self.lines:
+            if line.judge == self.counts and line.given:
+                found.setdefault((line.point, line.sample, line.draw, line.words), {})[line.kind] = line
+        return found
+
+
+def words_of(record: Record) -> str:
+    """A digest of the words of a record that a judge reads: its last reply; empty where it has none."""
+    replies = record.replies
+    return hashlib.sha256(replies[-1].text.encode()).hexdigest()[:16] if replies else ""
+
+
+def judgements(run: Path, judge: str = "") -> Judgements:
+    """The last line of every key. `judge` names whose verdicts count: "" the first that was asked, "none" nobody's.
+
+    Raises RunError for a damaged line, and for a judge that never judged this run.
+    """
+    found: dict[JudgementKey, Judgement] = {}
+    for number, line in enumerate(_whole(run / "judged.jsonl").splitlines(), 1):
+        try:
+            data = json.loads(line)
+            if data.get("v") != VERSION:
+                raise ValueError(f"version {data.get('v')!r}; this looktwice reads version {VERSION}")
+            one = Judgement(**data)
+        except (ValueError, TypeError, AttributeError) as exc:
+            raise RunError(f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc})") from exc
+        found[one.key] = one
+    kept = Judgements(tuple(found.values()))
+    if judge not in ("", NOBODY, *kept.judges):
+        known = ", ".join(kept.judges) or "nobody"
+        raise RunError(f"--judge {judge}: it did not judge {run} (so far: {known}); `looktwice judge` asks one")
+    return Judgements(kept.lines, "" if judge == NOBODY else judge or next(iter(kept.judges), ""))
+
+
+def append(run: Path, line: Judgement) -> None:
+    """Write one line behind the others; a torn last line, which a killed process leaves, is cut off first."""
+    path = run / "judged.jsonl"
+    data = json.dumps(_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    with path.open("ab") as file:
+        whole = len(_whole(path))
+        if file.tell() != whole:
+            os.truncate(path, whole)
+        file.write(data)
+
+
+def _whole(path: Path) -> bytes:
+    """The file up to its last line end; nothing where there is no file."""
+    data = path.read_bytes() if path.exists() else b""
+    return data[: data.rfind(b"\n") + 1]
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """Without what is empty, so that a line stays short."""
+    return {name: value for name, value in data.items() if value or name in ("draw", "v")}

@@ -1,0 +1,260 @@
+"""What one sample brought at one point, as a line of JSON, and the run folder that holds the lines."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import Message, Reply, ToolCall
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.view import View
+
+VERSION = 1
+
+Key = tuple[str, str, int]
+"""(point id, sample id, draw): the last record of a key counts."""
+
+
+class RunError(ValueError):
+    """A run folder that cannot be read or gone on with; the message says what was found and what to type."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
+
+    `calls` hold, per call, the messages (sha256 of their JSON in `blobs`), `draw`, `options`, and `reply` or `error`.
+    `pictures` are the sha256 of every picture sent, `sent` the same with bytes, media type, width, height and, where
+    they are not the source's own bytes, why. `marks` and `choices` are given where a stage changed them, `letters`
+    (a letter as it was asked -> the sample's own letter) where a stage permuted them: `answer` and the replies speak
+    of the letters as asked, and scoring maps them back.
+    `notes` are what the stages say they did otherwise than usual, such as that nothing was found to zoom on.
+    `timings` hold seconds (total, by stage) and, per call, its seconds and whether it came from the cache.
+    """
+
+    point: str
+    sample: str
+    sample_sha: str
+    draw: int = 0
+    answer: str | None = None
+    reason: str = ""
+    confidence: float | None = None
+    error: str = ""
+    calls: tuple[Mapping[str, Any], ...] = ()
+    pictures: tuple[str, ...] = ()
+    marks: tuple[Mapping[str, Any], ...] | None = None
+    notes: tuple[str, ...] = ()
+    timings: Mapping[str, Any] = field(default_factory=dict)
+    sent: tuple[Mapping[str, Any], ...] = ()
+    choices: tuple[Any, ...] | None = None
+    letters: Mapping[str, str] | None = None
+    v: int = VERSION
+
+    @property
+    def key(self) -> Key:
+        """What makes this record the successor of an earlier one."""
+        return self.point, self.sample, self.draw
+
+    def to_line(self) -> str:
+        """One line of JSON; numbers that JSON does not know become null."""
+        return json.dumps(_finite(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+
+    @classmethod
+    def from_line(cls, line: str | bytes) -> Record:
+        """The way back. Raises RunError for a version that this code does not know."""
+        data = json.loads(line)
+        if data.get("v") != VERSION:
+            raise RunError(f"a record of version {data.get('v')!r}; this looktwice reads version {VERSION}")
+        listed = ("calls", "pictures", "marks", "notes", "sent", "choices")
+        return cls(**data | {name: tuple(data[name]) for name in listed if data.get(name) is not None})
+
+    @property
+    def replies(self) -> list[Reply]:
+        """The replies of every call that brought one, in order."""
+        return [Reply.from_dict(call["reply"]) for call in self.calls if call.get("reply")]
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which scoring alone reads."""
+
+    task: str
+    sha: str
+    answer: str | None
+    sample: Mapping[str, Any]
+    truth: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The sample's id within its task."""
+        return str(self.sample["id"])
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The sample's meta fields, for slices and groups."""
+        return self.sample["meta"]  # type: ignore[no-any-return]
+
+    def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
+        """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
+
+        `asked` are the choices as a record holds them, where a stage changed them.
+        """
+        data = self.sample
+        said = data["choices"] if asked is None else asked
+        choices = tuple(c if isinstance(c, str) else _kept(blobs, c["picture"]) for c in said)
+        marks = tuple(mark_from_dict(mark) for mark in data["marks"])
+        images = tuple(_kept(blobs, sha) for sha in data["images"])
+        return Sample(self.id, data["question"], images, choices, marks, data["meta"])
+
+
+@dataclass(frozen=True)
+class PointRow:
+    """A point of points.yaml: who answered, on which task, and the full spec of what was built.
+
+    `changes` are the swept or single changes behind it, by dotted place; `task` is the task's name in the
+    configuration, `task_id` the identity of the task as built; `facts` are the task's split, label version,
+    errata and note; `baseline` marks the points of the baseline contestant. `replies_of` is empty, or the id of the
+    point whose records this one reads with another reader.
+    """
+
+    id: str
+    contestant: str
+    task: str
+    task_id: str
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    baseline: bool = False
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    read: Mapping[str, Any] = field(default_factory=dict)
+    draws: int = 1
+    seed: int = 0
+    replies_of: str = ""
+
+    @property
+    def recorded_as(self) -> str:
+        """The id under which its records stand."""
+        return self.replies_of or self.id
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """`points.yaml`, `samples.jsonl`, `records.jsonl` and `blobs/` of one run, for reading."""
+
+    path: Path
+
+    @property
+    def blobs(self) -> Blobs:
+        """Every picture sent and every message, by sha256."""
+        return Blobs(self.path / "blobs")
+
+    @cached_property
+    def points(self) -> dict[str, PointRow]:
+        """The points by id, in the order in which they were asked. Raises RunError."""
+        path = self.path / "points.yaml"
+        if not path.exists():
+            raise RunError(f"{self.path} is no run folder: it has no points.yaml; give the folder that `run` named")
+        try:
+            rows = (
+                yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
+            )
+            return {row["id"]: PointRow(**row) for row in rows}
+        except (yaml.YAMLError, TypeError, KeyError, ValueError) as exc:
+            raise RunError(
+                f"{path} is damaged ({exc}); remove it and run the configuration again: it is written anew, and what "
+                "was answered stays"
+            ) from exc
+
+    @cached_property
+    def samples(self) -> dict[tuple[str, str], SampleRow]:
+        """The samples by (task id, sample id); the last line counts."""
+        found: dict[tuple[str, str], SampleRow] = {}
+        for number, line in enumerate(_lines(self.path / "samples.jsonl"), 1):
+            try:
+                row = SampleRow(**json.loads(line))
+                found[row.task, row.id] = row
+            except (ValueError, TypeError, KeyError) as exc:
+                raise RunError(f"{self.path / 'samples.jsonl'} line {number}: not a sample ({exc})") from exc
+        return found
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """run.yaml: who was left out and why, versions, how many samples the tasks hold, whether the run finished."""
+        path = self.path / "run.yaml"
+        facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+        return facts if isinstance(facts, dict) else {}
+
+    @property
+    def unasked(self) -> list[str]:
+        """A sentence for every task of which only some samples were asked: a limit, a shard, a run that was stopped."""
+        names = {point.task_id: point.task for point in self.points.values()}
+        asked = Counter(task for task, _ in self.samples)
+        whole: Mapping[str, int] = self.facts.get("samples") or {}
+        return [
+            f"{names.get(task, task)}: {asked[task]} of {number} samples were asked"
+            for task, number in whole.items()
+            if asked[task] < number
+        ]
+
+    def records(self) -> dict[Key, Record]:
+        """The last record of every key, read afresh. Raises RunError with the line number of a damaged line."""
+        found: dict[Key, Record] = {}
+        for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
+            try:
+                record = Record.from_line(line)
+            except (ValueError, TypeError, KeyError) as exc:
+                raise RunError(
+                    f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
+                    "configuration again"
+                ) from exc
+            found.pop(record.key, None)
+            found[record.key] = record
+        return found
+
+    def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
+        """The conversation of one call, its reply included; pictures come from the kept bytes."""
+        if not record.calls:
+            return ()
+        entry = record.calls[call]
+        sent = tuple(_message(json.loads(self.blobs.get(sha)), self.blobs) for sha in entry["messages"])
+        return (*sent, Reply.from_dict(entry["reply"]).as_message()) if entry.get("reply") else sent
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """The whole lines of a JSONL file; a torn last line, which a killed writer leaves, is passed over."""
+    if not path.exists():
+        return
+    with path.open("rb") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def _kept(blobs: Blobs, sha: str) -> Picture:
+    return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
+
+
+def _message(data: Mapping[str, Any], blobs: Blobs) -> Message:
+    parts = tuple(p if isinstance(p, str) else View(_kept(blobs, p["picture"])) for p in data["parts"])
+    calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
+    return Message(data["role"], parts, calls, data.get("call_id", ""))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(inner) for inner in value]
+    return value

@@ -1,0 +1,137 @@
+"""The one writer of a run folder: whole lines, one thread, one process at a time."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import yaml
+from filelock import FileLock, Timeout
+
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.runtime.stores import Blobs
+
+BATCH = 256
+
+
+class RunWriter:
+    """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context manager.
+
+    Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last line that a
+    killed writer left. Leaving writes what is waiting. A failure to write is raised at the next call.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.blobs = path, Blobs(path / "blobs")
+        self._lock = FileLock(path / ".lock")
+        self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=4096)
+        self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
+        self._failure: OSError | None = None
+
+    def __enter__(self) -> RunWriter:
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock.acquire(timeout=0)
+        except Timeout:
+            raise RunError(
+                f"{self.path} is being written by another process; wait for it, or name another --out"
+            ) from None
+        for name in ("records.jsonl", "samples.jsonl"):
+            _cut_torn_tail(self.path / name)
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
+        self._waiting.put(None)
+        self._thread.join()
+        self._lock.release()
+        if self._failure and kind is None:
+            raise self._failure
+
+    def record(self, record: Record) -> None:
+        """Queue one record; its blobs must already be kept."""
+        self._put("records.jsonl", record.to_line().encode())
+
+    def sample(self, row: SampleRow) -> None:
+        """Queue one line of samples.jsonl."""
+        self._put("samples.jsonl", canonical(asdict(row)).encode() + b"\n")
+
+    @property
+    def known(self) -> Mapping[str, PointRow]:
+        """The points of `points.yaml`; none where it is not there. Raises RunError where it is damaged."""
+        return RunFolder(self.path).points if (self.path / "points.yaml").exists() else {}
+
+    def points(self, rows: Sequence[PointRow]) -> None:
+        """Add points to `points.yaml`; those that are there stay, and the new description of a point counts."""
+        merged = {**self.known, **{row.id: row for row in rows}}
+        self.yaml("points.yaml", [_plain(asdict(row)) for row in merged.values()])
+
+    def yaml(self, name: str, value: Any) -> None:
+        """Write a small file as a whole, or not at all."""
+        draft = self.path / f"{name}.part"
+        draft.write_text(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), encoding="utf-8")
+        draft.replace(self.path / name)
+
+    def _put(self, name: str, line: bytes) -> None:
+        if self._failure:
+            raise self._failure
+        self._waiting.put((name, line))
+
+    def _work(self) -> None:
+        going = True
+        while going:
+            batch = [self._waiting.get()]
+            while len(batch) < BATCH and not self._waiting.empty():
+                batch.append(self._waiting.get())
+            going = None not in batch
+            try:
+                if self._failure is None:
+                    self._write([entry for entry in batch if entry is not None])
+            except OSError as exc:  # a full disk must stop the run, not this thread alone
+                self._failure = exc
+
+    def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
+        names = sorted({name for name, _ in batch}, reverse=True)  # samples first: none is answered and not there
+        for name in names:
+            data = b"".join(line for other, line in batch if other == name)
+            with (self.path / name).open("ab") as file:
+                end = file.tell()
+                try:
+                    file.write(data)
+                    file.flush()
+                except OSError as exc:  # half a line would make the whole file unreadable
+                    os.truncate(self.path / name, end)
+                    raise OSError(exc.errno, exc.strerror, str(self.path / name)) from exc
+
+
+def _cut_torn_tail(path: Path) -> None:
+    if not path.exists() or path.stat().st_size == 0:
+        return
+    with path.open("rb+") as file:
+        data_end = file.seek(0, os.SEEK_END)
+        keep = data_end
+        while keep > 0:
+            start = max(0, keep - 65536)
+            file.seek(start)
+            newline = file.read(keep - start).rfind(b"\n")
+            if newline >= 0:
+                keep = start + newline + 1
+                break
+            keep = start
+        if keep != data_end:
+            file.truncate(keep)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value

@@ -1,0 +1,206 @@
+"""Recorded replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.tasks.base import TaskError
+
+_POINTS = tuple(f"Point {letter}" for letter in "ABCD")
+_LATER = ("the second image", "the third image")
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "Art_Style": _LATER,
+    "Counting": ("", "", "", ""),
+    "Forensic_Detection": ("the first image", "the second image", "the third image", "the fourth image"),
+    "Functional_Correspondence": _POINTS,
+    "IQ_Test": tuple(f"picture {letter}" for letter in "ABCD"),
+    "Jigsaw": _LATER,
+    "Multi-view_Reasoning": ("left", "right"),
+    "Object_Localization": ("Box A", "Box B"),
+    "Relative_Depth": ("A is closer", "B is closer"),
+    "Relative_Reflectance": ("A is darker", "B is darker", "About the same"),
+    "Semantic_Correspondence": _POINTS,
+    "Spatial_Relation": ("yes", "no"),
+    "Visual_Correspondence": _POINTS,
+    "Visual_Similarity": _LATER,
+}
+"""BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recorded reply: the item it answers, its words, and the label that the benchmark's own code gave it.
+
+    `choices` and `question` are the item's own where the file has them; `answer` is the key as "(X)" or "hidden".
+    """
+
+    idx: str
+    reply: str
+    label: str | None = None
+    answer: str | None = None
+    own_choices: tuple[str, ...] = field(default=(), repr=False)
+    question: str = field(default="", repr=False)
+
+    @property
+    def subtask(self) -> str:
+        """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
+        return self.idx.partition("_")[2].rpartition("_")[0]
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The texts of the item's choices, or those of its subtask. Raises TaskError where neither is known."""
+        if self.own_choices:
+            return self.own_choices
+        if self.subtask not in CHOICES:
+            known = ", ".join(sorted(CHOICES))
+            raise TaskError(f"{self.idx!r}: {self.subtask!r} is no subtask of BLINK; there are {known}")
+        return CHOICES[self.subtask]
+
+
+def name_of(file: Path) -> str:
+    """The file's name without its endings: the model's."""
+    return re.sub(r"\.(jsonl|tsv|xlsx)$", "", file.name.removesuffix(".gz"))
+
+
+def load_replies(file: Path) -> list[Recorded]:
+    """The rows of a file: `.tsv` and `.xlsx` as VLMEvalKit writes them, else JSON lines, plain or gzip.
+
+    JSON lines have `idx, reply, official_label, answer` and may have `choices` and `question`, or are lmms-eval's
+    samples (`doc`, `resps`). Raises TaskError.
+    """
+    found: dict[str, Recorded] = {}
+    for number, recorded in _rows(file):
+        if recorded.idx in found:
+            raise TaskError(f"{file} line {number}: the idx {recorded.idx!r} comes twice; keep one reply per item")
+        found[recorded.idx] = recorded
+    if not found:
+        raise TaskError(f"{file} holds no reply; expected JSON lines with idx, reply and official_label")
+    return list(found.values())
+
+
+def load_key(file: Path) -> dict[str, str]:
+    """A JSON object from idx to "(X)". Raises TaskError."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as exc:
+        raise TaskError(f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'") from exc
+    if not isinstance(data, dict) or not data or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values()):
+        raise TaskError(f"{file} is no key; expected a JSON object from idx to '(A)', '(B)' ...")
+    return {str(idx): str(letter) for idx, letter in data.items()}
+
+
+def _rows(file: Path) -> Iterator[tuple[int, Recorded]]:
+    if file.suffix in (".tsv", ".xlsx"):
+        table = _tsv(file) if file.suffix == ".tsv" else _xlsx(file)
+        for number, cells in enumerate(table, 2):
+            yield number, _predicted(cells, f"{file} line {number}")
+        return
+    for number, line in enumerate(_lines(file), 1):
+        if line.strip():
+            yield number, _recorded(line, f"{file} line {number}")
+
+
+def _recorded(line: str, place: str) -> Recorded:
+    try:
+        data: Any = json.loads(line)
+    except ValueError as exc:
+        raise TaskError(f"{place}: not JSON ({exc})") from exc
+    if isinstance(data, dict) and "doc" in data and ("resps" in data or "filtered_resps" in data):
+        data = _sample(data, place)
+    if not isinstance(data, dict) or not isinstance(data.get("idx"), str) or "reply" not in data:
+        shown = sorted(data) if isinstance(data, dict) else type(data).__name__
+        raise TaskError(f"{place}: expected an object with idx and reply, found {shown}")
+    if not isinstance(data.get("choices") or [], list):
+        raise TaskError(f"{place}: choices is {data['choices']!r}; expected a list of texts")
+    choices = tuple(map(str, data.get("choices") or ()))
+    label, key, question = (_words(data, name, place) for name in ("official_label", "answer", "question"))
+    if key not in (None, "hidden") and not re.fullmatch(r"\(?[A-Z]\)?", key):
+        raise TaskError(f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'")
+    key = f"({key})" if key and len(key) == 1 else key
+    return Recorded(_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, question or "")
+
+
+def _words(data: Mapping[str, Any], name: str, place: str) -> str | None:
+    """A text that may be missing. Raises TaskError for anything else."""
+    value = data.get(name)
+    if value is not None and not isinstance(value, str):
+        raise TaskError(f"{place}: {name} is {value!r}; expected a text")
+    return value or None
+
+
+def _idx(idx: str, place: str) -> str:
+    if not re.fullmatch(r"[^_]+_.+_\d+", idx):
+        raise TaskError(f"{place}: the idx {idx!r} is not SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1")
+    return idx
+
+
+def _sample(data: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """lmms-eval's sample: the document's columns, the reply in `resps` (a list per request) or `filtered_resps`."""
+    doc, replies = data["doc"], data.get("resps") or data["filtered_resps"]
+    while isinstance(replies, list) and replies:
+        replies = replies[0]
+    if not isinstance(doc, dict) or "idx" not in doc:
+        raise TaskError(f"{place}: lmms-eval's sample has no doc.idx; log samples with the documents' columns")
+    key = doc.get("answer") or data.get("target")
+    return {**{name: doc.get(name) for name in ("idx", "choices", "question")}, "reply": replies or "", "answer": key}
+
+
+def _predicted(cells: Mapping[str, str], place: str) -> Recorded:
+    """VLMEvalKit's row: index, prediction, and where they are there category, split, answer, question, A, B ..."""
+    if not {"index", "prediction"} <= cells.keys():
+        raise TaskError(f"{place}: expected the columns index and prediction, found {', '.join(sorted(cells))}")
+    index = cells["index"]
+    if not re.fullmatch(r"[^_]+_.+_\d+", index):
+        category = cells.get("category", "").strip().replace(" ", "_") or "unknown"
+        index = f"{cells.get('split') or 'val'}_{category}_{index.removesuffix('.0')}"
+    answer, label = cells.get("answer", "").strip("() "), cells.get("official_label") or None
+    choices = [cells.get(letter, "") for letter in ascii_uppercase]
+    texts = tuple(choices[: max((number for number, text in enumerate(choices, 1) if text), default=0)])
+    key = f"({answer})" if re.fullmatch("[A-Z]", answer) else None
+    return Recorded(_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
+
+
+def _tsv(file: Path) -> Iterator[dict[str, str]]:
+    csv.field_size_limit(sys.maxsize)  # cells hold whole images
+    try:
+        with file.open(encoding="utf-8", newline="") as source:
+            for row in csv.DictReader(source, delimiter="\t"):
+                yield {name: value or "" for name, value in row.items() if name}
+    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        raise TaskError(f"{file} cannot be read as a TSV ({exc})") from exc
+
+
+def _xlsx(file: Path) -> Iterator[dict[str, str]]:
+    from zipfile import BadZipFile
+
+    try:
+        from openpyxl import load_workbook
+    except ImportError as exc:
+        raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
+    try:
+        with closing(load_workbook(file, read_only=True)) as book:
+            rows = book.worksheets[0].iter_rows(values_only=True)
+            header = [str(name) for name in next(rows, ())]
+            for row in rows:
+                yield {name: "" if cell is None else str(cell) for name, cell in zip(header, row, strict=False)}
+    except (OSError, BadZipFile, KeyError, ValueError) as exc:
+        raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
+
+
+def _lines(file: Path) -> Iterable[str]:
+    try:
+        opened = gzip.open if file.suffix == ".gz" else open
+        with opened(file, "rt", encoding="utf-8-sig") as source:
+            yield from source
+    except (OSError, EOFError, UnicodeDecodeError) as exc:
+        raise TaskError(f"{file} cannot be read ({exc}); expected JSON lines, plain or .gz") from exc

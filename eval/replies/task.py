@@ -1,0 +1,96 @@
+"""BLINK's questions as far as recorded replies need them: idx, choices and key, without the words and the images."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from looktwice.eval.replies.files import CHOICES, load_key
+from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.blink import BlinkScorer
+from looktwice.eval.tasks.row_errors import among
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import State
+
+OLD_KEY = (
+    "the offline key val_answers.json of 2024 has the labels of Relative_Reflectance at the wrong questions; they were "
+    "corrected in the data set on 2025-09-03, and scores on the two keys cannot be compared"
+)
+
+
+@dataclass(frozen=True)
+class RecordedQuestions:
+    """The subtask `name` of BLINK by the official offline key `path/key`, an object from idx to "(X)".
+
+    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model: there is nothing here
+    that a model could answer. The choices are those of the subtask; Counting's differ from item to item and are
+    empty. Raises TaskError.
+    """
+
+    path: Path
+    name: str
+    key: str = "val_answers.json"
+    subset: Subset = field(default_factory=Subset)
+
+    def __post_init__(self) -> None:
+        if self.name not in CHOICES:
+            raise TaskError(f"no task of BLINK is named {self.name!r}{among(self.name, CHOICES)}")
+
+    @property
+    def facts(self) -> Facts:
+        """The split val, the key's sha256 as label version, and what is known to be wrong in that key."""
+        sha = hashlib.sha256(self._file.read_bytes()).hexdigest()
+        errata = (OLD_KEY,) if self.name == "Relative_Reflectance" else ()
+        note = "recorded replies: neither the questions' words nor their images are here"
+        own = spec(BlinkScorer(self.name))
+        return Facts("val", f"{self._file.name}, sha256 {sha[:12]}", errata, note, f"sha256 {sha}", scorer=own)
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The items in the key's order."""
+        question = f"A question of BLINK's {self.name}; only the reply to it was recorded."
+        for idx in self._chosen:
+            sample = Sample(idx, question, choices=CHOICES[self.name], meta={"subtask": self.name})
+            yield Item(sample, self._keys[idx].strip("()"))
+
+    @property
+    def _file(self) -> Path:
+        return Path(self.path) / self.key
+
+    @cached_property
+    def _keys(self) -> dict[str, str]:
+        keys = {idx: key for idx, key in load_key(self._file).items() if idx.startswith(f"val_{self.name}_")}
+        if not keys:
+            raise TaskError(f"{self._file} has no key of val_{self.name}_1 ...; name BLINK's val_answers.json as `key`")
+        return keys
+
+    @cached_property
+    def _chosen(self) -> list[str]:
+        rows = [(idx, {"subtask": self.name, "answer": key.strip("()")}) for idx, key in self._keys.items()]
+        return [rows[number][0] for number in self.subset.choose(rows, self._file)]
+
+
+@dataclass(frozen=True)
+class OfficialLabel:
+    """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
+
+    Anything else stays as it is and equals no key: the official code compares strings, so "(B) Point B" is wrong.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        said = state.reply
+        if said == "(Z)":
+            return state.replace(answer=None, reason="unread: the official code found no choice")
+        letters = {f"({letter})": letter for letter in state.sample.letters}
+        return state.replace(answer=letters.get(said, said), reason="")

@@ -1,0 +1,79 @@
+"""What a benchmark may bring of its own: how an answer meets the key, and metrics beyond right/n."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.verdict import PointScores, Score
+from looktwice.pipelines.config.build import build
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One metric of one point, named as report.csv shall name it.
+
+    `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or groups, as `unit`
+    says. The metric is their mean unless `value` gives it; paired tests run on them and leave out the units in
+    `failed`. `slice` is a part of the samples ("rows=3"), `groups` how many groups a test compared, `p` its result.
+    """
+
+    metric: str
+    units: Mapping[str, float] = field(default_factory=dict)
+    unit: str = "sample"
+    failed: frozenset[str] = frozenset()
+    value: float | None = None
+    slice: str = ""
+    groups: int | None = None
+    p: float | None = None
+
+
+@dataclass(frozen=True)
+class Total:
+    """A benchmark's total over its subtasks: which metric of each enters it; it is there only if they all are.
+
+    The unweighted mean of the subtasks, or, `pooled`, of all their units as one set.
+    """
+
+    metric: str
+    parts: Mapping[str, str]
+    pooled: bool = False
+
+
+class Scorer(Protocol):
+    """A frozen dataclass that a task names in its facts; everything it does not say is the house rule.
+
+    `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over them.
+    """
+
+    suite: ClassVar[str] = ""
+    totals: ClassVar[tuple[Total, ...]] = ()
+
+    @property
+    def part(self) -> str:
+        """The subtask's name within the suite."""
+        return ""
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """What an answer is worth where there is a key; None leaves it to the house rule.
+
+        A score with the verdict UNREADABLE says that this is no answer at all.
+        """
+        return None
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """The metrics of a point, or of a slice of it."""
+        return ()
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """What guessing brings on these samples, by metric."""
+        return {}
+
+
+def scorer_of(facts: Mapping[str, Any]) -> Scorer | None:
+    """The scorer that a task's facts name, built; None where they name none. Raises ConfigError."""
+    node = facts.get("scorer")
+    built: Scorer | None = build(node) if node else None
+    return built

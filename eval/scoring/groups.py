@@ -1,0 +1,132 @@
+"""Several samples as one unit: the pair, image or group that a benchmark counts once, and circular evaluation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from looktwice.eval.records.records import PointRow, SampleRow
+from looktwice.eval.scoring.benchmark import Figure, Scorer
+from looktwice.eval.scoring.metrics import Row, comparable
+from looktwice.eval.scoring.rows import filled
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.pipelines.model import canonical
+
+Groups = Mapping[str, Sequence[str]]
+
+
+def keyed(scores: PointScores) -> dict[str, SampleRow]:
+    """The samples that have a key: only of these can anything be claimed."""
+    return {name: row for name, row in scores.samples.items() if row.answer is not None}
+
+
+def grouped(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+    """The samples by the values of these meta fields; one that lacks any of them belongs to no group."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for name, row in samples.items():
+        values: list[Any] = [row.meta.get(field) for field in fields]
+        if None not in values:
+            groups[" ".join(str(value) for value in values)].append(name)
+    return dict(groups)
+
+
+def rights(scores: PointScores, sample: str) -> list[bool]:
+    """Whether the sample was answered right, draw by draw; a missing record is not right."""
+    return [found is not None and found.verdict is Verdict.RIGHT for found in scores.draws(sample)]
+
+
+def figure(
+    metric: str, unit: str, scores: PointScores, groups: Groups, rule: Callable[[Iterable[bool]], bool] = all
+) -> Figure:
+    """The share of groups for which `rule` holds of their samples, the mean over draws.
+
+    A group without samples never holds. One with a sample that failed or is missing counts, but in no paired test.
+    """
+    usable = comparable(scores)
+    units = {name: _joint([rights(scores, sample) for sample in held], rule) for name, held in groups.items()}
+    failed = (name for name, held in groups.items() if any(sample not in usable for sample in held))
+    return Figure(metric, units, unit, frozenset(failed))
+
+
+def _joint(draws: Sequence[Sequence[bool]], rule: Callable[[Iterable[bool]], bool]) -> float:
+    held = [float(rule(draw)) for draw in zip(*draws, strict=False)]
+    return sum(held) / len(held) if held else 0.0
+
+
+ROTATES = ("prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels")
+
+
+@dataclass(frozen=True)
+class AllRight(Scorer):
+    """Samples that share a meta field count as one, right only if all of them are: rotations, pairs, groups.
+
+    `by` is the field, `metric` the name of the figure. VLMEvalKit's circular files have one row per rotation.
+    """
+
+    by: str = "circle"
+    metric: str = "circular_accuracy"
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """The share of groups that are right as a whole."""
+        groups = grouped(keyed(scores), self.by)
+        return [figure(self.metric, self.by, scores, groups)] if groups else []
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The mean over groups of the product of one over the number of choices."""
+        levels = []
+        for held in grouped(samples, self.by).values():
+            level = 1.0
+            for name in held:
+                level /= len(samples[name].sample["choices"]) or float("inf")
+            levels.append(level)
+        return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
+
+
+def circular_rows(run: RunScores) -> list[Row]:
+    """A row for each contestant whose choices were rotated by a sweep: all rotations of a sample must be right.
+
+    Points belong together if they differ in nothing but the `by` of one rotating stage. A sample counts where every
+    rotation of its choices was asked.
+    """
+    families: dict[str, dict[int, PointScores]] = defaultdict(dict)
+    for scores in run.points:
+        slot = _rotating(scores.point)
+        if slot:
+            families[_family(scores.point, slot)][scores.point.spec["stages"][slot]["by"]] = scores
+    rows = (_row(run, held) for held in families.values() if len(held) > 1)
+    return [row for row in rows if row is not None]
+
+
+def _row(run: RunScores, held: Mapping[int, PointScores]) -> Row | None:
+    first = held[min(held)]
+    units: dict[str, float] = {}
+    for name, sample in keyed(first).items():
+        count = len(sample.sample["choices"])
+        if count and {by % count for by in held} == set(range(count)):
+            draws = list(zip(*(rights(scores, name) for scores in held.values()), strict=False))
+            units[name] = sum(all(draw) for draw in draws) / len(draws)
+    if not units:
+        return None
+    point = first.point
+    facts: dict[str, Any] = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
+    who = f"{point.contestant} [{len(held)} rotations]"
+    plain = Row(run.name, "", who, first.task, "", "", None, name=point.task, reader=first.reader, **facts)
+    return replace(filled(Figure("circular_accuracy", units), plain), n_groups=len(held))
+
+
+def _rotating(point: PointRow) -> str:
+    """The slot of the one stage that rotates the choices; empty where there is none."""
+    stages: Mapping[str, Any] = point.spec.get("stages") or {}
+    found = [
+        slot
+        for slot, node in stages.items()
+        if isinstance(node, Mapping) and node.get("use") in ROTATES and node.get("order") == "rotated"
+    ]
+    return found[0] if len(found) == 1 else ""
+
+
+def _family(point: PointRow, slot: str) -> str:
+    stages = {**point.spec["stages"], slot: {**point.spec["stages"][slot], "by": None}}
+    return canonical([point.contestant, point.task_id, point.seed, {**point.spec, "stages": stages}])

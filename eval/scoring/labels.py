@@ -1,0 +1,139 @@
+"""How points are called in tables, and which point each one is compared with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from looktwice.eval.records.records import PointRow
+from looktwice.pipelines.model import canonical
+
+MOST = 3  # differing settings that a label shows
+
+
+def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
+    """The labels (contestant, task) of every point by id, each pair once.
+
+    A run that went on after its configuration was edited or overridden holds points of one name that were built
+    differently; the later ones say what differs, "plain {mark.color=gray}", or are numbered where that is too much.
+    Tasks of one name that are different sets are numbered.
+    """
+    plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
+    counts = Counter(plain.values())
+    twice = {label for label, count in counts.items() if count > 1}
+    built: dict[str, dict[str, PointRow]] = {}
+    asked: dict[str, list[str]] = {}
+    out: dict[str, tuple[str, str]] = {}
+    for point in points:
+        who, what = plain[point.id]
+        if who in {contestant for contestant, _ in twice}:
+            who = _told_apart(who, point, built.setdefault(who, {}))
+        if what in {task for _, task in twice}:
+            what = _numbered(what, point.task_id, asked)
+        out[point.id] = who, what
+    return out
+
+
+def _told_apart(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
+    kind = canonical([{**point.spec, "task": None}, point.seed])
+    first = seen.setdefault(kind, point) if kind in seen or not seen else next(iter(seen.values()))
+    number = list(seen).index(kind) if kind in seen else len(seen)
+    seen.setdefault(kind, point)
+    if number == 0:
+        return label
+    mine, others = _leaves(point.spec), _leaves(first.spec)
+    differing = [place for place in {**others, **mine} if mine.get(place) != others.get(place)]
+    if not 0 < len(differing) <= MOST:
+        return f"{label} #{number + 1}"
+    return f"{label} {{{', '.join(_shown(place, mine.get(place)) for place in differing)}}}"
+
+
+def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
+    """Every setting of the stages and the model by its dotted place."""
+    if isinstance(spec, Mapping):
+        inner = (_leaves(v, f"{place}.{k}" if place else str(k)) for k, v in spec.items() if place or k != "task")
+        return {key: value for leaves in inner for key, value in leaves.items()}
+    return {place: spec}
+
+
+def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:
+    kinds = seen.setdefault(label, [])
+    if kind not in kinds:
+        kinds.append(kind)
+    return f"{label} #{kinds.index(kind) + 1}" if kinds.index(kind) else label
+
+
+def own_changes(point: PointRow) -> dict[str, Any]:
+    """The changes that belong to who answers: stages, model, draws."""
+    return {place: value for place, value in point.changes.items() if not _of_task(place)}
+
+
+def task_changes(point: PointRow) -> dict[str, Any]:
+    """The changes that belong to what is asked; places of other tasks are left out."""
+    return {place: value for place, value in point.changes.items() if _of_task(place) and _touches(place, point.task)}
+
+
+def contestant_label(point: PointRow, without: str = "") -> str:
+    """The contestant and its changes: "plain [mark.radius=15]"; `without` leaves out one place."""
+    return _labelled(point.contestant, own_changes(point), without)
+
+
+def task_label(point: PointRow, without: str = "") -> str:
+    """The task and its changes: "correspondence [strength=0.5]"; `without` leaves out one place."""
+    return _labelled(point.task, task_changes(point), without)
+
+
+def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
+    """The baseline's point on the same samples: the one with the same changes, else the baseline's first.
+
+    A changed point of the baseline itself is compared with its unchanged, else its first point. Of several that
+    fit (the configuration was edited between two runs) it is the latest. None where there is nothing to compare.
+    """
+    rivals = [other for other in points if other.baseline and other.task_id == point.task_id]
+    wanted = {} if point.baseline else own_changes(point)
+    alike = [other for other in rivals if own_changes(other) == wanted]
+    unchanged = [other for other in rivals if not own_changes(other)]
+    chosen = next(iter(alike[-1:] or unchanged[-1:] or rivals), None)
+    return None if chosen is None or chosen.id == point.id else chosen
+
+
+def factor_value(point: PointRow, place: str) -> float | None:
+    """The number that a point has at a dotted place: from its changes, or else from what was built."""
+    value = point.changes[place] if place in point.changes else _built(point.spec, _spec_path(place))
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _labelled(name: str, changes: Mapping[str, Any], without: str) -> str:
+    shown = [_shown(place, value) for place, value in changes.items() if place != without]
+    return f"{name} [{', '.join(shown)}]" if shown else name
+
+
+def _shown(place: str, value: Any) -> str:
+    head, _, rest = place.partition(".")
+    if head == "tasks":
+        rest = rest.partition(".")[2]
+    short = rest if head in ("stages", "task", "tasks") and rest else place
+    return f"no {short}" if value is None else f"{short}={value}"
+
+
+def _of_task(place: str) -> bool:
+    return place.partition(".")[0] in ("task", "tasks")
+
+
+def _touches(place: str, task: str) -> bool:
+    head, _, rest = place.partition(".")
+    return head == "task" or rest.partition(".")[0] == task
+
+
+def _spec_path(place: str) -> list[str]:
+    parts = place.split(".")
+    if parts[0] in ("tasks", "models"):
+        return [parts[0].removesuffix("s"), *parts[2:]]
+    return parts
+
+
+def _built(spec: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        spec = spec.get(part) if isinstance(spec, Mapping) else None
+    return spec

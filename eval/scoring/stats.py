@@ -1,0 +1,83 @@
+"""The statistics of the tables: intervals for shares, the exact paired test, and Holm's correction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
+
+Interval = tuple[float, float]
+
+
+def wilson(total: float, n: int, level: float = 0.95) -> Interval:
+    """Wilson's score interval (Wilson 1927) for a share of `total` out of `n`, each in 0..1.
+
+    The same as scipy's `binomtest(...).proportion_ci(method="wilson")`, but `total` may be a sum of graded values or
+    of means over draws: of all values in 0..1 with that mean, 0 and 1 vary most, so it is then conservative.
+    Raises ValueError for n < 1 or a total outside 0..n.
+    """
+    if n < 1 or not -1e-9 <= total <= n + 1e-9:
+        raise ValueError(f"a share needs n >= 1 and 0 <= total <= n, found total={total}, n={n}")
+    z, p = NormalDist().inv_cdf(0.5 + level / 2), total / n
+    centre = (p + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * sqrt(max(0.0, p * (1 - p) / n + z * z / (4 * n * n)))
+    low = 0.0 if total <= 0 else max(0.0, centre - half)
+    return low, (1.0 if total >= n else min(1.0, centre + half))
+
+
+def stratified(shares: Sequence[tuple[float, int, float]], level: float = 0.95) -> Interval:
+    """The interval of a weighted mean of shares from independent strata, given as (total, n, weight).
+
+    With p_i = total_i/n_i, Wilson limits (l_i, u_i) and weights w_i: mean - sqrt(sum w_i^2 (p_i - l_i)^2) and
+    mean + sqrt(sum w_i^2 (u_i - p_i)^2) (Zou and Donner 2008, MOVER). For one stratum it is Wilson's interval, and
+    it keeps a width where every stratum is all right or all wrong.
+    """
+    mean = sum(weight * total / n for total, n, weight in shares)
+    below = above = 0.0
+    for total, n, weight in shares:
+        low, high = wilson(total, n, level)
+        below += (weight * (total / n - low)) ** 2
+        above += (weight * (high - total / n)) ** 2
+    return max(0.0, mean - sqrt(below)), min(1.0, mean + sqrt(above))
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two contestants on the same n samples: the mean difference, on how many they differ, and the exact p."""
+
+    delta: float
+    p: float
+    n: int
+    better: int
+    worse: int
+
+    @property
+    def discordant(self) -> int:
+        """The samples on which they differ; the test looks at these alone."""
+        return self.better + self.worse
+
+
+def paired(values: Sequence[float], others: Sequence[float]) -> Paired:
+    """The exact two-sided McNemar test: of the samples that differ, is the share that is better one half?
+
+    On right or wrong this is McNemar's exact test; on means over draws or graded values it is the sign test.
+    Raises ValueError for nothing to compare or for unequal lengths.
+    """
+    from scipy.stats import binomtest
+
+    if not values or len(values) != len(others):
+        raise ValueError(f"a paired test needs the same samples on both sides, found {len(values)} and {len(others)}")
+    gaps = [mine - theirs for mine, theirs in zip(values, others, strict=True)]
+    better, worse = sum(gap > 1e-9 for gap in gaps), sum(gap < -1e-9 for gap in gaps)
+    p = float(binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
+    return Paired(sum(gaps) / len(gaps), p, len(gaps), better, worse)
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
+    order, adjusted, highest = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(ps) - rank) * ps[index]))
+        adjusted[index] = highest
+    return adjusted

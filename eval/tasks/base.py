@@ -1,0 +1,82 @@
+"""What a benchmark is to us: items in order, and the facts that a table must state about them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from looktwice.pipelines.sample import Item
+
+
+class TaskError(ValueError):
+    """A task whose data cannot be used; the message names the file and row, what was found and what to do."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What every table says of a task: split, label version, the errata that apply, and a remark.
+
+    `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked and why, the first
+    entry with their count, and `scorer` is the node of the benchmark's own scorer (`eval.scoring.Scorer`).
+    """
+
+    split: str = ""
+    label_version: str = ""
+    errata: tuple[str, ...] = ()
+    note: str = ""
+    revision: str = ""
+    left_out: tuple[str, ...] = ()
+    scorer: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Subset:
+    """A seeded choice of `n` items, or of `n` for each value of the field `per`.
+
+    `per` names a meta field, or is "answer". The choice depends on ids and seed alone, so it stays the same when
+    other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
+    """
+
+    n: int | None = None
+    per: str | None = None
+    seed: int = 0
+
+    def choose(self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "") -> list[int]:
+        """The numbers of the chosen rows in their order; a row is (id, its fields).
+
+        Raises TaskError where a row lacks the field, or none is left; `where` says of which file in its message.
+        """
+        chosen = list(range(len(rows))) if self.n is None else self._chosen(rows)
+        if not chosen:
+            raise TaskError(f"{f'{where}: ' if where else ''}the subset {self} leaves no question of {len(rows)}")
+        return chosen
+
+    def _chosen(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
+        groups: dict[Any, list[int]] = defaultdict(list)
+        for number, (identifier, fields) in enumerate(rows):
+            if self.per is not None and self.per not in fields:
+                raise TaskError(f"subset.per: item {identifier} has no field {self.per!r}; it has {sorted(fields)}")
+            groups[str(fields[self.per]) if self.per else ""].append(number)
+        kept = (sorted(group, key=lambda i: self._rank(rows[i][0]))[: self.n] for group in groups.values())
+        return sorted(number for group in kept for number in group)
+
+    def _rank(self, identifier: str) -> bytes:
+        return hashlib.sha256(f"{self.seed}\n{identifier}".encode()).digest()
+
+
+class Task(Protocol):
+    """A frozen dataclass whose fields are its settings; iterating gives its items, lazily and always alike.
+
+    Images are handles that are read when a stage looks at them, so iterating is cheap. Raises TaskError where
+    the data cannot be used at all; a single image that cannot be read fails only its own sample.
+    """
+
+    @property
+    def facts(self) -> Facts: ...
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[Item]: ...

@@ -1,0 +1,122 @@
+"""What stands in a cell of somebody's table, as images, choices and keys."""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping, Sequence
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.tasks.files import Files, picture
+from looktwice.pipelines.picture import Picture, PictureError
+
+HIDDEN = ("hidden", "nan", "none", "")
+"""What an answer says where the key is kept back."""
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
+
+
+def is_empty(cell: Any) -> bool:
+    """Whether a cell holds nothing: none, not a number, or no text."""
+    if isinstance(cell, str):
+        return not cell.strip()
+    return cell is None or (isinstance(cell, float) and math.isnan(cell))
+
+
+def text(cell: Any) -> str:
+    """A cell as text; whole numbers that came as floats lose their point."""
+    if is_empty(cell):
+        return ""
+    return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
+
+
+def many(cell: Any) -> list[Any]:
+    """A cell that may hold a list: a list itself, a list written as text (JSON or Python), or one value."""
+    if is_empty(cell):
+        return []
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        for read in (json.loads, ast.literal_eval):
+            try:
+                found = read(cell)
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+            if isinstance(found, list):
+                return found
+        return [cell]
+    return list(cell) if isinstance(cell, list | tuple) else [cell]
+
+
+def image_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
+    """Every image of a row, column by column."""
+    return [cell for name in columns for cell in many(row.get(name)) if not is_empty(cell)]
+
+
+def one_picture(cell: Any, name: str, files: Files | None) -> Picture:
+    """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
+
+    What is none of these fails its own sample when it is looked at; `name` stands in the message.
+    """
+    if isinstance(cell, Mapping):
+        inner = cell.get("bytes")
+        return one_picture(inner if inner else cell.get("path"), name, files)
+    if isinstance(cell, bytes):
+        return Picture.encoded(cell, name)
+    if not isinstance(cell, str) or not cell:
+        return broken(name, f"no image in the cell, found {type(cell).__name__}")
+    if cell.lower().endswith(SUFFIXES) and len(cell) < 1024:
+        return picture(files, cell) if files is not None else broken(name, f"{cell!r} is a path; say `images`")
+    return Picture.lazy(lambda: _decoded(cell, name), name)
+
+
+def broken(name: str, why: str) -> Picture:
+    """A picture that says why it is none as soon as somebody looks at it."""
+
+    def fetch() -> bytes:
+        raise PictureError(f"{name}: {why}")
+
+    return Picture.lazy(fetch, name)
+
+
+def _decoded(cell: str, name: str) -> bytes:
+    data = cell.partition(",")[2] if cell.startswith("data:") else cell
+    try:
+        return base64.b64decode("".join(data.split()), validate=True)
+    except (binascii.Error, ValueError) as exc:
+        raise PictureError(f"{name}: neither a path nor base64 ({exc}): {cell[:40]!r}") from exc
+
+
+def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
+    """The choices of a row, from one column with a list or from one column each; empty cells at the end are none."""
+    found = [text(cell) for name in columns for cell in (many(row.get(name)) or [""])]
+    while found and not found[-1]:
+        found.pop()
+    return tuple(found)
+
+
+def key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
+    """The answer of a row: a letter where there are choices, else its text; None where it is hidden.
+
+    With choices it may be written as a letter ("B", "(b)", "B."), as the choice's text, or, where `first` says
+    whether they count from 0 or 1, as a number. Raises ValueError for anything else.
+    """
+    said = text(cell).strip()
+    if said.casefold() in HIDDEN and said not in choices:
+        return None
+    if not choices:
+        return said
+    letters = ascii_uppercase[: len(choices)]
+    if first is not None:
+        number = int(said) - first if said.removeprefix("-").isdecimal() else -1
+        if 0 <= number < len(choices):
+            return letters[number]
+        raise ValueError(f"the answer {said!r} is no number from {first} to {first + len(choices) - 1}")
+    bare = said.strip("().: ").upper()
+    meant = {bare} if len(bare) == 1 and bare in letters else set()
+    meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == said}
+    if len(meant) != 1:
+        which = "two of them" if meant else f"none of {', '.join(letters)} and of the choices' texts"
+        raise ValueError(f"the answer {said!r} is {which}; choices: {list(choices)}")
+    return meant.pop()

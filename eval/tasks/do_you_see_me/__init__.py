@@ -1,0 +1,1 @@
+"""Do You See Me (2025): its files, its joint questions, and its own metrics."""

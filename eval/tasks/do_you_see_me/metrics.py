@@ -1,0 +1,146 @@
+"""Do You See Me as its authors score it: exact match, the mean of subtasks, and what each control parameter does."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, ClassVar, Literal
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.benchmark import Figure, Scorer, Total
+from looktwice.eval.scoring.groups import figure, grouped, keyed, rights
+from looktwice.eval.scoring.metrics import accuracy
+from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+
+Form = Literal["integer", "option", "letters", "yes_no"]
+
+PARTS_2D = (
+    "figure_ground", "visual_spatial", "joint_shape_color", "shape_discrimination", "letter_disambiguation",
+    "form_constancy", "visual_closure",
+)  # fmt: skip
+PARTS_3D = ("shape_discrimination", "letter_disambiguation", "joint_shape_color", "form_constancy", "visual_spatial")
+TOTALS = (
+    Total("mean_2d", {f"2D {name}": "accuracy" for name in PARTS_2D}),
+    Total("mean_3d", {f"3D {name}": "accuracy" for name in PARTS_3D}),
+)
+
+
+def standard(answer: str, form: Form) -> str | None:
+    """An answer in the form in which answers are compared; None where it is not of that form.
+
+    Integers lose leading zeros, options become their digit, letters are capitals without spaces, yes and no are
+    spelt "Yes" and "No". This is the standardisation that the paper (5.1) speaks of; its code was not published.
+    """
+    said = answer.strip().strip("*`\"'. ")
+    if form == "integer":
+        found = re.fullmatch(r"(\d+)(?:\.0+)?", said)
+        return str(int(found[1])) if found else None
+    if form == "option":
+        found = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", said, re.I)
+        return found[1] if found else None
+    if form == "letters":
+        plain = re.sub(r"[\s,;-]+", "", said).upper()
+        return plain if re.fullmatch("[A-Z]+", plain) else None
+    return {"yes": "Yes", "no": "No"}.get(said.casefold())
+
+
+def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Whether values depend on their group (Kruskal-Wallis, App. K): the effect size H/(n - 1) in 0..1, and p.
+
+    Groups without values are left out; where all values are the same there is no effect and p is 1.
+    """
+    from scipy.stats import kruskal as test
+
+    held = [list(group) for group in groups if group]
+    values = [value for group in held for value in group]
+    if len(held) < 2 or len(set(values)) < 2:
+        return 0.0, 1.0
+    found = test(*held)
+    return min(1.0, max(0.0, float(found.statistic) / (len(values) - 1))), float(found.pvalue)
+
+
+@dataclass(frozen=True)
+class SweepScorer(Scorer):
+    """One subtask: exact match in its `form`, `accuracy_along` every level of each control, `kruskal_*` per control."""
+
+    name: str
+    kind: str
+    form: Form
+    controls: tuple[str, ...] = ()
+
+    suite: ClassVar[str] = "Do You See Me"
+    totals: ClassVar[tuple[Total, ...]] = TOTALS
+
+    @property
+    def part(self) -> str:
+        """The subtask with its dimension."""
+        return f"{self.kind} {self.name}"
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """Exact match of the standard forms; what has not the form is no answer."""
+        found, wanted = standard(answer, self.form), standard(row.answer or "", self.form)
+        if found is None:
+            return Score(Verdict.UNREADABLE)
+        right = found == wanted
+        return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """A test and a row per level, for every control that has several levels."""
+        values, samples = accuracy(scores).values, keyed(scores)
+        found: list[Figure] = []
+        for control in self.controls:
+            levels: dict[Any, dict[str, float]] = defaultdict(dict)
+            for name, row in samples.items():
+                if control in row.meta:
+                    levels[row.meta[control]][name] = values[name]
+            if len(levels) > 1:
+                found += _along(control, levels)
+        return found
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """One in four options, one in two for yes and no, one in 26 per letter; none for counts, which are open."""
+        if self.form == "letters":
+            return {"accuracy": fmean(26.0 ** -len(row.answer or "") for row in samples.values())}
+        return {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]} if self.form != "integer" else {}
+
+
+def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Figure]:
+    ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
+    effect, p = kruskal([list(levels[level].values()) for level in ordered])
+    units = {name: value for level in ordered for name, value in levels[level].items()}
+    test = Figure(f"kruskal_{control}", units, value=effect, groups=len(ordered), p=p)
+    return [test, *(Figure("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered)]
+
+
+@dataclass(frozen=True)
+class JointScorer(Scorer):
+    """The joint form: one image with a question of perception and one of reasoning (paper, 3.1 and 5.2.1).
+
+    `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both` wants both.
+    """
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """Both accuracies, both together, and how often the right conclusion was drawn from a wrong perception."""
+        samples = keyed(scores)
+        images = grouped(samples, "image")
+        sides = {
+            role: {image: [n for n in held if samples[n].meta.get("role") == role] for image, held in images.items()}
+            for role in ("perception", "reasoning")
+        }
+        whole = {image for image in images if all(sides[role][image] for role in sides)}
+        single = [
+            figure(f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole})
+            for role, side in sides.items()
+        ]
+        both = figure("both", "image", scores, {image: images[image] for image in whole})
+        wrong = {}
+        for image in sorted(whole):
+            seen, thought = ([rights(scores, n) for n in sides[r][image]] for r in ("perception", "reasoning"))
+            draws = [not all(s) for s, t in zip(zip(*seen), zip(*thought), strict=False) if all(t)]  # noqa: B905
+            if draws:
+                wrong[image] = fmean(draws)
+        failed = both.failed
+        return [*single, both, Figure("perception_wrong_when_reasoning_right", wrong, "image", failed)]

@@ -1,0 +1,200 @@
+"""Do You See Me's visual closure: which of four outlines with gaps is the target; the others have bent corners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
+from looktwice.eval.tasks.generated.canvas import XY, paper, regular, star, stroke, write
+from looktwice.eval.tasks.generated.patterns import CORNERS
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
+
+NAME = "visual_closure"
+SIZE = (1200, 300)  # pixels of the sheet
+COLUMNS, ROWS = (186.0, 462.0, 738.0, 1014.0), (90.0, 232.0)  # centres of the panels
+TITLES = (28, 171)  # baselines
+HEIGHT = 95.7  # pixels from the top to the bottom of a shape
+LINE, FONT = 100 / 72 * 1.5, 100 / 72 * 12  # pixels: 1.5 and 12 points at 100 dpi
+VISIBLE = 8.0  # black pixels' worth by which an option strays from any other, at least
+
+
+def outline(shape: str, official: bool = False) -> XY:
+    """The corners of a shape as it is drawn, y up: edges are subdivided, and a corner begins each edge.
+
+    The authors repeat some corners, so that these have edges of no length, and the left end of their capsule is bent
+    inwards; both are there when `official`.
+    """
+    if shape == "capsule":
+        return _capsule(official)
+    if shape == "circle":
+        return regular(64, 1, 0)
+    corners, parts = {
+        "star": (star(10, 1, 0.5, 0), 2),
+        "hexagon": (regular(6, 1, 0), 4),
+        "pentagon": (regular(5, 1, 0), 4),
+        "rectangle": (regular(4, 1, 0), 2),
+        "triangle": (regular(3, 1, 0), 4),
+    }[shape]
+    shares = np.arange(parts)[None, :, None] / parts
+    points = (corners[:, None] * (1 - shares) + np.roll(corners, -1, axis=0)[:, None] * shares).reshape(-1, 2)
+    return np.concatenate([points, points[:1]]) if official else np.asarray(points, np.float64)
+
+
+def _capsule(official: bool) -> XY:
+    angles = np.linspace(-np.pi / 2, np.pi / 2, 17)
+    right = 0.5 * np.stack([np.cos(angles), np.sin(angles)], axis=1) + np.array([0.5, 0])
+    left = right[::-1] * (1 if official else -1) - np.array([1, 0] if official else [0, 0])
+    if official:
+        return np.concatenate([left, right[:1], right, left[:1]])
+    return np.concatenate([right, left[::-1]])
+
+
+def draw_closure(draw: Draw) -> Scene:
+    """A sheet. Official: the target is the plain shape and the only option without bent corners; every panel is scaled
+    to its own height.
+
+    Otherwise the options are the four combinations of two sets of bent corners, the target is any of them, complete,
+    no gap hides another, and each option strays visibly from every other, so that it cannot be completed to it.
+    """
+    for _ in range(TRIES):
+        shape = str(draw.levels["shape"])
+        points = outline(shape, draw.official)
+        gaps = _gaps(draw, len(points))
+        bent = _official(draw, points, gaps) if draw.official else _combined(draw, points, gaps)
+        if bent is None:
+            continue
+        order = [int(place) for place in draw.rng.permutation(4)]
+        choices = [bent[place] for place in order]
+        place = order.index(0) if draw.official else draw.deal(range(4))
+        if draw.official or _apart(choices, gaps, shape):
+            return _scene(draw, choices, place, gaps)
+    raise no_room(NAME, draw)
+
+
+Gaps = tuple[tuple[int, ...], tuple[int, ...]]
+"""The edges that are missing, and those whose second half is; an edge has the number of the corner where it begins."""
+
+
+def _gaps(draw: Draw, count: int) -> Gaps:
+    removed, halved = int(draw.levels["edges_removed"]), int(draw.levels["edges_halved"])
+    if draw.official:  # two draws, so that an edge may be in both, and never the last two
+        most = count - 2
+        first, second = draw.rng.permutation(most)[:halved], draw.rng.permutation(most)[:removed]
+        return tuple(map(int, second)), tuple(map(int, first))
+    order = [int(edge) for edge in draw.rng.permutation(count)]
+    return tuple(order[:removed]), tuple(order[removed : removed + halved])
+
+
+def _bends(draw: Draw, count: int, corners: Sequence[int]) -> XY:
+    """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
+    moves = np.zeros((count, 2))
+    moves[list(corners)] = draw.levels["offset"] * draw.rng.choice([-1, 1], (len(corners), 2))
+    return moves
+
+
+def _official(draw: Draw, points: XY, gaps: Gaps) -> list[XY] | None:
+    cut = {*gaps[0], *gaps[1]}
+    edges = [edge for edge in range(len(points) - 1) if edge not in cut]
+    seen = sorted({corner for edge in edges for corner in (edge, edge + 1)})
+    number = int(draw.levels["edges_distorted"])
+    if len(seen) < number:
+        return None
+    wrong = [points + _bends(draw, len(points), [*draw.rng.permutation(seen)[:number]]) for _ in range(3)]
+    return [points, *wrong]
+
+
+def _combined(draw: Draw, points: XY, gaps: Gaps) -> list[XY] | None:
+    """The shape with neither, one, the other and both of two sets of bent corners, all of them at a drawn edge."""
+    number, count = int(draw.levels["edges_distorted"]), len(points)
+    cut, short = set(gaps[0]), set(gaps[1])
+    seen = [n for n in range(count) if n not in cut or (n - 1) % count not in cut | short]
+    if len(seen) < 2 * number:
+        return None
+    chosen = [int(corner) for corner in draw.rng.permutation(seen)]
+    first, second = _bends(draw, count, chosen[:number]), _bends(draw, count, chosen[number : 2 * number])
+    return [points + one * first + two * second for one, two in CORNERS]
+
+
+def _segments(points: XY, gaps: Gaps | None = None) -> Iterator[XY]:
+    removed, halved = gaps or ((), ())
+    for number, (start, end) in enumerate(zip(points, np.roll(points, -1, axis=0), strict=True)):
+        if number not in removed:
+            yield np.array([start, (start + end) / 2 if number in halved else end])
+
+
+def _drawn(pixels: Pixels, segments: Sequence[XY], frame: tuple[XY, float], center: tuple[float, float]) -> None:
+    """Segments, y up, so that the middle of the frame lies at the centre; the frame's number is pixels a unit."""
+    middle, scale = frame
+    for segment in segments:
+        stroke(pixels, (segment - middle) * (scale, -scale) + center, LINE, closed=False, cap=LINE / 2)
+
+
+def _frame(points: XY) -> tuple[XY, float]:
+    low, high = points.min(axis=0), points.max(axis=0)
+    return np.asarray((low + high) / 2), float(HEIGHT / (high - low)[1])
+
+
+def _apart(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
+    """Whether what is drawn of each option strays from every other one complete: gaps hide no bend."""
+    frame = _frame(outline(shape))
+    drawn, whole = ([_ink(_segments(points, cut), frame) for points in choices] for cut in (gaps, None))
+    pairs = permutations(range(len(choices)), 2)
+    return all(float(np.clip(drawn[one] - whole[other], 0, None).sum()) >= VISIBLE for one, other in pairs)
+
+
+def _ink(segments: Iterator[XY], frame: tuple[XY, float]) -> XY:
+    pixels = paper(300, 160)
+    _drawn(pixels, list(segments), frame, (150, 80))
+    return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
+
+
+def _scene(draw: Draw, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
+    shape, official = str(draw.levels["shape"]), draw.official
+    truth: dict[str, Any] = {
+        "target": choices[place].round(4).tolist(),
+        "options": [points.round(4).tolist() for points in choices],
+        "edges_removed": sorted(gaps[0]),
+        "edges_halved": sorted(gaps[1]),
+    }
+    panels = [(COLUMNS[0], ROWS[0]), *((column, ROWS[1]) for column in COLUMNS)]
+    names = ("Target Shape", *(f"Option {number}" for number in range(1, 5)))
+    marks = tuple(
+        Box(name.removesuffix(" Shape"), x - 120, y - 60, x + 120, y + 60)
+        for name, (x, y) in zip(names, panels, strict=True)
+    )
+
+    def painted() -> Pixels:
+        pixels = paper(*SIZE)
+        drawings = [list(_segments(choices[place])), *(list(_segments(points, gaps)) for points in choices)]
+        for number, (center, name, segments) in enumerate(zip(panels, names, drawings, strict=True)):
+            write(pixels, name, center[0], TITLES[number > 0], FONT)
+            frame = _frame(np.concatenate(segments)) if official else _frame(outline(shape))
+            _drawn(pixels, segments, frame, center)
+        return pixels
+
+    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, painted, marks)
+
+
+KIND = Kind(
+    NAME,
+    "option",
+    (
+        Control("shape", CLOSURE_SHAPES, words=CLOSURE_SHAPES),
+        Control("offset", (0.1, 0.12, 0.14), 0.02, 0.4),
+        Control("edges_distorted", (1, 3), 1, 10, whole=True),
+        Control("edges_removed", (1, 3), 0, 10, whole=True),
+        Control("edges_halved", (1, 3), 0, 10, whole=True),
+    ),
+    draw_closure,
+    (
+        "the answer is the only option without bent corners, so it can be told without the target",
+        "a corner may be bent along its own edge, which nobody sees, and a gap may lie on another or on no edge",
+        "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
+    ),
+)

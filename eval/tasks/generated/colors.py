@@ -1,0 +1,201 @@
+"""Do You See Me's joint shape and colour: filled shapes that do not touch; one kind in one colour is counted."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.tasks.generated.canvas import RGB, XY, extent, fill, paper, shifted, stroke, turned
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Pixels
+
+NAME = "joint_shape_color"
+SIDE = 400  # pixels of the picture
+PLACES = 50  # that are tried for a figure, at each of two sizes
+APART = 6.0  # pixels between the rooms of two figures, so that the points of their lines do not meet
+SPACE = 4  # times the area of the mean figure's cell of 100 x 100 units that each figure has of the picture
+COLORS: dict[str, RGB] = {
+    "red": (255, 0, 0),
+    "green": (0, 255, 0),
+    "blue": (0, 0, 255),
+    "orange": (255, 165, 0),
+    "purple": (128, 0, 128),
+    "black": (0, 0, 0),
+    "gray": (128, 128, 128),
+    "yellow": (255, 255, 0),
+}
+
+
+def _corners(text: str) -> XY:
+    """Corners "x,y x,y ..." around their own mean."""
+    points = np.array([[float(number) for number in pair.split(",")] for pair in text.split()])
+    return np.asarray(points - points.mean(axis=0), np.float64)
+
+
+FIGURES: dict[str, XY] = {
+    "star": _corners("50,10 61,40 94,40 68,60 79,90 50,70 21,90 32,60 6,40 39,40"),
+    "triangle": _corners("50,20 80,80 20,80"),
+    "pentagon": _corners("50,20 80,40 70,80 30,80 20,40"),
+    "hexagon": _corners("50,20 80,35 80,65 50,80 20,65 20,35"),
+    "octagon": _corners("35,20 65,20 80,35 80,65 65,80 35,80 20,65 20,35"),
+    "cross": _corners("35,20 65,20 65,35 80,35 80,65 65,65 65,80 35,80 35,65 20,65 20,35 35,35"),
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A filled shape; at scale 1 its corners span about 60 px."""
+
+    shape: str
+    color: str
+    x: float
+    y: float
+    scale: float
+    rotation: float
+
+    @property
+    def points(self) -> XY:
+        """Its corners."""
+        return shifted(turned(FIGURES[self.shape] * self.scale, self.rotation), self.x, self.y)
+
+    @property
+    def room(self) -> tuple[float, float, float, float]:
+        """The upright box around its own upright box turned, which no other figure's may touch."""
+        width, height = np.ptp(FIGURES[self.shape], axis=0) * self.scale
+        cos, sin = (abs(f(math.radians(self.rotation))) for f in (math.cos, math.sin))
+        wide, high = (width * cos + height * sin) / 2, (width * sin + height * cos) / 2
+        return self.x - wide, self.y - high, self.x + wide, self.y + high
+
+    def to_dict(self) -> dict[str, Any]:
+        """As truths hold it."""
+        numbers = {name: round(getattr(self, name), 3) for name in ("x", "y", "scale", "rotation")}
+        box = list(extent(self.points, (SIDE, SIDE), 1))
+        return {"shape": self.shape, "color": self.color, **numbers, "box": box}
+
+
+def draw_colors(draw: Draw) -> Scene:
+    """A scene. Official: whatever found room, and a question about a pair that is there. Otherwise the answer is dealt.
+
+    Dealt means that every number from 0 to `max_instances` is the answer equally often, whatever is drawn.
+    """
+    if draw.official:
+        return _official(draw)
+    kinds = _kinds(draw)
+    count = draw.deal(range(draw.levels["max_instances"] + 1))
+    for number in range(TRIES):
+        times = draw.rng.integers(1, draw.levels["max_instances"], len(kinds), endpoint=True)
+        times[0] = max(times[0], count)
+        order = [kind for kind, much in zip(kinds, times, strict=True) for _ in range(much)]
+        palette = [str(color) for color in draw.rng.permutation(list(COLORS))[: draw.levels["num_colors"]]]
+        colors = _colored(draw, order, palette, count)
+        figures = _placed(draw, order, colors, len(order), 0.99**number)
+        if len(figures) == len(order):
+            return _asked(figures, kinds[0], palette[0])
+    raise no_room(NAME, draw)
+
+
+def _kinds(draw: Draw) -> list[str]:
+    return [str(kind) for kind in draw.rng.permutation(list(FIGURES))[: draw.levels["num_shapes"]]]
+
+
+def _colored(draw: Draw, order: Sequence[str], palette: Sequence[str], count: int) -> list[str]:
+    """The first colour `count` times for the first kind, which comes first, and any for the other kinds."""
+    others = palette[1:]
+    first = order.count(order[0])
+    rest = [draw.pick(others) for _ in range(first - count)]
+    return [palette[0]] * count + rest + [draw.pick(palette) for _ in order[first:]]
+
+
+def _official(draw: Draw) -> Scene:
+    """As the authors draw: sizes come from a count of figures that is drawn apart from the figures themselves."""
+    most, kinds = draw.levels["max_instances"], _kinds(draw)
+    palette = list(COLORS)[: draw.levels["num_colors"]]
+    for _ in range(TRIES):
+        supposed = int(draw.rng.integers(1, most, len(kinds), endpoint=True).sum())
+        order = [kind for kind in kinds for _ in range(int(draw.rng.integers(1, most, endpoint=True)))]
+        figures = _placed(draw, order, [draw.pick(palette) for _ in order], supposed)
+        if figures:
+            pairs = sorted({(figure.shape, figure.color) for figure in figures})
+            return _asked(figures, *draw.pick(pairs))
+    raise no_room(NAME, draw)
+
+
+def _placed(draw: Draw, order: Sequence[str], colors: Sequence[str], count: int, size: float = 1) -> list[Figure]:
+    """Figures where there was room; `count` is how many share the picture's area."""
+    scale = size * math.sqrt(SIDE * SIDE / (SPACE * count)) / 100
+    found: list[Figure] = []
+    for kind, color in zip(order, colors, strict=True):
+        own = draw.rng.uniform(0.5, 1.5) * scale
+        for smaller in (1.0, 0.8):
+            if figure := _fitting(draw, kind, color, own * smaller, found):
+                found.append(figure)
+                break
+    return found
+
+
+def _fitting(draw: Draw, kind: str, color: str, scale: float, others: Sequence[Figure]) -> Figure | None:
+    width, height = np.ptp(FIGURES[kind], axis=0) * scale
+    padding = max(10.0, width / 20, height / 20)
+    low = padding + np.array([width, height]) / 2
+    if (low >= SIDE - low).any():
+        return None
+    apart = 0 if draw.official else APART
+    for _ in range(PLACES):
+        x, y = draw.rng.uniform(low, SIDE - low)
+        figure = Figure(kind, color, float(x), float(y), scale, draw.rng.uniform(0, 360))
+        if not any(_touch(figure, other, apart) for other in others):
+            return figure
+    return None
+
+
+def _touch(one: Figure, other: Figure, apart: float) -> bool:
+    """Whether less than `apart` lies between the rooms of two figures in both directions."""
+    (a0, b0, a1, b1), (c0, d0, c1, d1) = one.room, other.room
+    return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
+
+
+def _asked(figures: Sequence[Figure], shape: str, color: str) -> Scene:
+    counts = Counter((figure.shape, figure.color) for figure in figures)
+    numbers: Counter[tuple[str, str]] = Counter()
+    marks = []
+    for figure in figures:
+        pair = (figure.color, figure.shape)
+        numbers[pair] += 1
+        marks.append(Box(f"{' '.join(pair)} {numbers[pair]}", *extent(figure.points, (SIDE, SIDE), 1)))
+    truth = {
+        "objects": [figure.to_dict() for figure in figures],
+        "counts": {f"{tint} {kind}": count for (kind, tint), count in sorted(counts.items())},
+        "asked": [shape, color],
+    }
+    question = f"Count the number of {shape}'s that are {color}."
+    return Scene(question, str(counts[shape, color]), truth, lambda: _painted(figures), tuple(marks))
+
+
+def _painted(figures: Sequence[Figure]) -> Pixels:
+    pixels = paper(SIDE, SIDE)
+    for figure in figures:
+        fill(pixels, figure.points, COLORS[figure.color])
+        stroke(pixels, figure.points, 2)
+    return pixels
+
+
+KIND = Kind(
+    NAME,
+    "integer",
+    (
+        Control("num_shapes", (2, 4, 6), 1, 6, whole=True),
+        Control("max_instances", (2, 4, 6), 1, 30, whole=True),
+        Control("num_colors", (8,), 2, 8, whole=True),
+    ),
+    draw_colors,
+    (
+        "only pairs of shape and colour that are there are asked about, and most of these are there once",
+        "sizes follow a count of figures that is not the picture's own; what has no room is left out; lines may touch",
+    ),
+)

@@ -1,0 +1,143 @@
+"""Do You See Me's form constancy: which of four patterns is the target; the others are turned, scaled or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.eval.tasks.generated.patterns import (
+    CORNERS,
+    ELEMENTS,
+    Element,
+    Pattern,
+    apart,
+    pattern,
+    sheet,
+    sheet_marks,
+)
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+
+NAME = "form_constancy"
+TITLE = "Visual Discrimination Test"
+SAME = {"rotation": 0, "aspect_ratio": 1, "size": 1, "shape_change": 0}  # levels that change nothing
+JITTER = 2  # degrees by which the turns of a pattern's elements may differ
+Change = Callable[[Pattern, int], Pattern]
+"""A pattern changed so many times over."""
+
+
+def draw_constancy(draw: Draw) -> Scene:
+    """A sheet. Official: the target itself and three copies with all changes, which only the jitter tells apart.
+
+    Otherwise the changes that the levels ask for are parted into two, the options are the four combinations of these,
+    and the target is any of them; where there is one change alone, it is made none to three times over. So each
+    option resembles the others as much as the target does.
+    """
+    if not draw.official and all(draw.levels[name] == same for name, same in SAME.items()):
+        raise no_room(NAME, draw)
+    for _ in range(TRIES):
+        base = pattern(draw.rng, int(draw.rng.integers(2, 10, endpoint=True)))
+        choices, place = _official(draw, base) if draw.official else _level(draw, base)
+        if draw.official or apart(choices):
+            return _scene(choices, place)
+    raise no_room(NAME, draw)
+
+
+def _official(draw: Draw, base: Pattern) -> tuple[list[Pattern], int]:
+    wrong = [tuple(_all_changed(draw, element) for element in base) for _ in range(3)]
+    order = [int(place) for place in draw.rng.permutation(4)]
+    return [(base, *wrong)[place] for place in order], order.index(0)
+
+
+def _all_changed(draw: Draw, element: Element) -> Element:
+    levels = draw.levels
+    turn = levels["rotation"] + int(draw.rng.integers(-JITTER, JITTER, endpoint=True))
+    kind = draw.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
+    size, aspect = element.size * levels["size"], levels["aspect_ratio"]
+    return replace(element, kind=kind, rotation=element.rotation + turn, size=size, aspect=aspect)
+
+
+def _level(draw: Draw, base: Pattern) -> tuple[list[Pattern], int]:
+    first, second = _parted(draw, base)
+    corners = CORNERS if second else tuple((times, 0) for times in range(4))
+    made = [_applied(_applied(base, first, one), second, two) for one, two in corners]
+    order = [int(place) for place in draw.rng.permutation(4)]
+    return [made[place] for place in order], draw.deal(range(4))
+
+
+def _applied(elements: Pattern, changes: Sequence[Change], times: int) -> Pattern:
+    for change in changes:
+        elements = change(elements, times)
+    return elements
+
+
+def _parted(draw: Draw, base: Pattern) -> tuple[list[Change], list[Change]]:
+    """Two groups of changes: turning and other kinds, sizes and proportions, or one each where there are but two."""
+    levels = draw.levels
+    form: list[Change] = [_turned(draw, base)] if levels["rotation"] else []
+    form += [_other_kinds(draw, base)] if levels["shape_change"] else []
+    scale: list[Change] = [_scaled(levels["size"])] if levels["size"] != 1 else []
+    scale += [_squeezed(levels["aspect_ratio"])] if levels["aspect_ratio"] != 1 else []
+    if form and scale:
+        return form, scale
+    alone = form or scale
+    return alone[:1], alone[1:]
+
+
+def _turned(draw: Draw, base: Pattern) -> Change:
+    turns = [draw.levels["rotation"] + int(draw.rng.integers(-JITTER, JITTER, endpoint=True)) for _ in base]
+
+    def change(elements: Pattern, times: int) -> Pattern:
+        pairs = zip(elements, turns, strict=True)
+        return tuple(replace(element, rotation=element.rotation + times * turn) for element, turn in pairs)
+
+    return change
+
+
+def _other_kinds(draw: Draw, base: Pattern) -> Change:
+    """Every element becomes one of another kind; a second and third time it becomes one of the kinds that are left."""
+    cycles = []
+    for element in base:
+        others = [kind for kind in ELEMENTS if kind != element.kind]
+        cycles.append([element.kind, *(str(kind) for kind in draw.rng.permutation(others))])
+
+    def change(elements: Pattern, times: int) -> Pattern:
+        return tuple(replace(element, kind=cycle[times]) for element, cycle in zip(elements, cycles, strict=True))
+
+    return change
+
+
+def _scaled(factor: float) -> Change:
+    return lambda elements, times: tuple(replace(e, size=e.size * factor**times) for e in elements)
+
+
+def _squeezed(factor: float) -> Change:
+    return lambda elements, times: tuple(replace(e, aspect=e.aspect * factor**times) for e in elements)
+
+
+def _scene(choices: list[Pattern], place: int) -> Scene:
+    truth: dict[str, Any] = {
+        "target": [element.to_dict() for element in choices[place]],
+        "options": [[element.to_dict() for element in choice] for choice in choices],
+    }
+    question, target = SUBTASKS["2D"][NAME].question, choices[place]
+    meta = {"num_shapes": len(target)}
+    return Scene(question, str(place + 1), truth, lambda: sheet(TITLE, target, choices), sheet_marks(), meta)
+
+
+KIND = Kind(
+    NAME,
+    "option",
+    (
+        Control("rotation", (5, 25, 50), -360, 360),
+        Control("aspect_ratio", (0.8, 1.1, 1.4), 0.3, 2),
+        Control("size", (0.8, 1.1, 1.4), 0.3, 2),
+        Control("shape_change", (0, 1), 0, 1, whole=True),
+    ),
+    draw_constancy,
+    (
+        "the three wrong options are near copies of each other: the answer is the odd one out",
+        "with shape_change 1 only the right option can hold circles",
+    ),
+)

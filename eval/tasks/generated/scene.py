@@ -1,0 +1,95 @@
+"""What a generated scene is, what it is drawn from, and what its control parameters may be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from numpy.random import Generator
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.picture import Pixels
+
+Level = int | float | str
+TRIES = 300  # scenes that are drawn until one keeps every promise
+
+
+@dataclass(frozen=True, eq=False)
+class Scene:
+    """A question, its key, and the picture, which is painted when `paint` is called.
+
+    `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as `marks` may; `meta` is
+    what may be known of the question beside its control parameters.
+    """
+
+    question: str
+    answer: str
+    truth: Mapping[str, Any]
+    paint: Callable[[], Pixels]
+    marks: tuple[Mark, ...] = ()
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a scene is drawn from: dice, one level of each control, and whether the authors' flaws are wanted.
+
+    `deal` gives one of its cards so that all of them come equally often over the questions of a task.
+    """
+
+    rng: Generator
+    levels: Mapping[str, Any]
+    deal: Callable[[Sequence[Any]], Any]
+    official: bool = False
+
+    def pick(self, cards: Sequence[Any]) -> Any:
+        """One of them by lot."""
+        return cards[int(self.rng.integers(len(cards)))]
+
+
+@dataclass(frozen=True)
+class Control:
+    """A control parameter: the paper's levels, and the bounds or words of any other."""
+
+    name: str
+    levels: tuple[Level, ...]
+    low: float = -math.inf
+    high: float = math.inf
+    whole: bool = False
+    words: tuple[str, ...] = ()
+
+    def fault(self, value: object) -> str:
+        """What is wrong with a level; empty where nothing is."""
+        if self.words:
+            return "" if value in self.words else f"{self.name} is one of {', '.join(self.words)}, found {value!r}"
+        sort = int if self.whole else (int, float)
+        if isinstance(value, sort) and not isinstance(value, bool) and self.low <= value <= self.high:
+            return ""
+        return f"{self.name} is {'a whole' if self.whole else 'a'} number {self._bounds()}, found {value!r}"
+
+    def _bounds(self) -> str:
+        return f"in {self.low:g}..{self.high:g}"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A subtask: how a scene is drawn, its controls in the official order, and the form of its answers.
+
+    `flaws` are what is wrong with the authors' own images, which `official: true` draws in the same way.
+    """
+
+    name: str
+    form: Literal["integer", "option", "letters", "yes_no"]
+    controls: tuple[Control, ...]
+    draw: Callable[[Draw], Scene]
+    flaws: tuple[str, ...] = ()
+    group: str = "2D"
+
+
+def no_room(name: str, draw: Draw) -> TaskError:
+    """The error of a scene that could not be drawn."""
+    said = ", ".join(f"{control}={value}" for control, value in draw.levels.items())
+    return TaskError(f"{name}: no scene with {said} was found in {TRIES} tries; choose milder levels in `controls`")

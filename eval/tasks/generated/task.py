@@ -1,0 +1,168 @@
+"""Do You See Me without end: the seven 2D subtasks and the two patch studies from our own dice and brushes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar
+
+from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
+from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
+from looktwice.eval.tasks.generated.scene import Draw, Kind, Level, Scene
+from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.row_errors import among, nearest
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+KINDS: Mapping[str, Kind] = {
+    kind.name: kind
+    for kind in (
+        ground.KIND,
+        grids.KIND,
+        colors.KIND,
+        shapes.KIND,
+        letters.KIND,
+        constancy.KIND,
+        closure.KIND,
+        patches.ROTATION,
+        patches.COUNTING,
+    )
+}
+MARKED = "every object is a mark, which can give counts away"
+
+
+@dataclass(frozen=True)
+class GeneratedDoYouSeeMe:
+    """`n` questions of the subtask `name`, each on a picture of its own.
+
+    Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination, letter_disambiguation,
+    form_constancy, visual_closure; and patch_rotation, patch_counting (App. O). Canvases, control parameters and
+    questions are the authors'. `controls` gives levels by parameter, one or a list; what it does not name has the
+    paper's. Every run of as many questions as there are combinations of levels has each of them once; a level that
+    stands twice comes twice as often. Levels are in `meta`, under the names that `DoYouSeeMe` gives them.
+
+    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on the settings, seed
+    and `i` alone, not on `n`. What was drawn is in each item's `truth` and not in its sample. With `marks`, all shapes,
+    letters, cells or options are boxes in the sample: for oracles and studies of zooming, since a stage that counts
+    them knows more than it sees. Raises TaskError.
+    """
+
+    name: str
+    n: int = 100
+    seed: int = 0
+    official: bool = False
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    marks: bool = False
+    subset: Subset = field(default_factory=Subset)
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.name not in KINDS:
+            raise TaskError(f"no subtask is named {self.name!r}{among(self.name, KINDS)}")
+        if self.n < 1:
+            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
+        known = {control.name: control for control in self.kind.controls}
+        for name in self.controls:
+            if name not in known:
+                raise TaskError(f"{self.name} has no control {name!r}{nearest(name, known)} It has {', '.join(known)}")
+        faults = [known[name].fault(level) for name, levels in self.levels.items() for level in levels]
+        faults += [f"{name} has no level" for name, levels in self.levels.items() if not levels]
+        if any(faults):
+            raise TaskError("controls: " + "; ".join(filter(None, faults)))
+        if self.official and not self.kind.flaws:
+            raise TaskError(f"official: the code of {self.name} was not published, so there is nothing to reproduce")
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of the subtask."""
+        return KINDS[self.name]
+
+    @property
+    def levels(self) -> dict[str, tuple[Level, ...]]:
+        """The levels of every control."""
+        return {
+            control.name: _listed(self.controls.get(control.name, control.levels)) for control in self.kind.controls
+        }
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and which flaws of the authors' images were drawn."""
+        notes = ["as the authors draw"] if self.official else []
+        notes += ["without the flaws of the authors' images"] if self.kind.flaws and not self.official else []
+        notes += [MARKED] if self.marks else []
+        return Facts(
+            f"made ({self.kind.group})",
+            "by construction",
+            self.kind.flaws if self.official else (),
+            "; ".join(notes),
+            scorer=spec(self.scorer),
+        )
+
+    @property
+    def scorer(self) -> SweepScorer:
+        """Exact match, and accuracy along the control parameters."""
+        return SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels))
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The questions in their order; each is made when it is asked for."""
+        for number in self._chosen:
+            yield self._item(number)
+
+    def scene(self, number: int) -> Scene:
+        """All of question `number`: its key, truth and marks, and how it is painted. The same at every call."""
+        words = (self.name, self.seed, "official" if self.official else "ours")
+
+        def deal(cards: Sequence[Any]) -> Any:
+            return dealt(number, cards, "answer", len(cards), *words)
+
+        plan = self._plan(number)
+        rng = dice("scene", number, *words, *(f"{name}={level}" for name, level in plan.items()))
+        return self.kind.draw(Draw(rng, plan, deal, self.official))
+
+    def _plan(self, number: int) -> dict[str, Level]:
+        """The levels of question `number`."""
+        levels = dealt(number, self._combinations, "levels", self.name, self.seed)
+        return dict(zip(self.levels, levels, strict=True))
+
+    @cached_property
+    def _combinations(self) -> list[tuple[Level, ...]]:
+        return list(product(*self.levels.values()))
+
+    def _item(self, number: int) -> Item:
+        scene, plan = self.scene(number), self._plan(number)
+        name = self._id(number)
+        meta = {"image": name, **plan, **scene.meta, "subtask": self.name, "kind": self.kind.group}
+        meta |= {"prompt": scene.question, "official": self.official}
+        images = (Picture(scene.paint(), name),)
+        marks = scene.marks if self.marks else ()
+        return Item(Sample(name, scene.question, images, (), marks, meta), scene.answer, scene.truth)
+
+    def _id(self, number: int) -> str:
+        return f"{self.name}_{number:05}"
+
+    @cached_property
+    def _chosen(self) -> list[int]:
+        return self.subset.choose([(self._id(number), self._known(number)) for number in range(self.n)])
+
+    def _known(self, number: int) -> dict[str, Any]:
+        """The fields by which a subset may choose; scenes are drawn only where it asks for more than the levels."""
+        if self.subset.per is None:
+            return {}
+        plan: dict[str, Any] = self._plan(number)
+        if self.subset.per in plan:
+            return plan
+        scene = self.scene(number)
+        return {**plan, **scene.meta, "answer": scene.answer}
+
+
+def _listed(levels: Any) -> tuple[Level, ...]:
+    """One level or several, as several."""
+    return tuple(levels) if isinstance(levels, list | tuple) else (levels,)

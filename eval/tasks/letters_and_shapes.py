@@ -1,0 +1,176 @@
+"""Made questions that are easy for whoever looks closely enough: one letter, or a few shapes, somewhere on an image."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from string import ascii_uppercase
+from typing import ClassVar
+
+import numpy as np
+from numpy.random import Generator
+from PIL import Image, ImageDraw, ImageFont
+
+from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+COLORS = {
+    "red": (222, 20, 20),
+    "orange": (245, 125, 0),
+    "green": (30, 150, 55),
+    "blue": (20, 55, 215),
+    "purple": (150, 20, 190),
+}
+SHAPES = ("triangles", "squares", "circles")
+COLUMNS, ROWS = 3, 2  # of the shapes of one colour
+GAP = 0.6  # between two shapes, in their heights
+APART = 24  # pixels between two things, and between a thing and the rim
+TRIES = 500
+CAPITAL = 0.7  # height of a capital, in ems; only where the search for the right size begins
+Area = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True)
+class LettersAndShapes:
+    """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are triangles?".
+
+    Each image of `width` x `height` pixels shows four things of different colours on a light ground: letters, and sets
+    of six shapes. Letters and shapes are `smallest` to `largest` pixels high, any factor being as likely as any other.
+    What is asked about is in the box `target` of the sample's marks, and its field `region` says so, for oracles.
+    Question `i` depends on the seed and `i` alone. Scores can be sliced by `kind` and by `size`, the quarter of the
+    heights' range (1 is the smallest). Raises TaskError.
+    """
+
+    n: int = 60
+    seed: int = 0
+    width: int = 1200
+    height: int = 900
+    smallest: int = 9
+    largest: int = 60
+    subset: Subset = field(default_factory=Subset)
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or not 6 <= self.smallest <= self.largest:
+            raise TaskError(
+                f"n is 1 or more, and 6 <= smallest <= largest pixels, found {self.n}, {self.smallest}, {self.largest}"
+            )
+        if min(self.width, self.height) < 10 * self.largest:
+            raise TaskError(
+                f"an image of {self.width} x {self.height} pixels has no room for things of {self.largest}; make it at "
+                "least ten times as large"
+            )
+
+    @property
+    def facts(self) -> Facts:
+        """What a table must say of it."""
+        return Facts("made", "by construction", note="made images; measures tools and loops, not perception")
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The questions in their order; each is drawn when it is asked for."""
+        for number in self._chosen:
+            yield self._item(number)
+
+    @cached_property
+    def _chosen(self) -> list[int]:
+        return self.subset.choose([(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)])
+
+    def _item(self, number: int) -> Item:
+        rng = dice("letters and shapes", self.seed, number)
+        kind, color = _kind(number), dealt(number // 2, tuple(COLORS), "color", self.seed)
+        rank = dealt(number // 2, range(8), "size", self.seed)
+        span = math.log(self.largest / self.smallest)
+        high = round(self.smallest * math.exp(span * (rank + rng.random()) / 8))
+        colors = [color, *rng.permutation([name for name in COLORS if name != color])[:3]]
+        image = Image.new("RGB", (self.width, self.height), tuple(int(v) for v in rng.integers(235, 250, 1).repeat(3)))
+        thing = _letter(rng, number) if kind == "letter" else _shapes(rng, number)
+        taken = [_put(image, rng, thing, high, str(color), [])]
+        for other in colors[1:]:
+            other_high = round(self.smallest * math.exp(span * rng.random()))
+            another = _letter(rng) if rng.random() < 0.5 else _shapes(rng)
+            taken.append(_put(image, rng, another, other_high, str(other), taken))
+        question = (
+            f"Which letter is {color}?" if kind == "letter" else f"How many of the {color} shapes are {SHAPES[0]}?"
+        )
+        answer = str(thing[0]) if kind == "letter" else str(thing.count(SHAPES[0]))
+        meta = {"kind": kind, "region": "target", "px": high, "size": 1 + rank // 2}
+        mark = Box("target", *taken[0])
+        picture = Picture(np.asarray(image), f"letters and shapes {number}")
+        return Item(Sample(f"{kind}_{number:04}", question, (picture,), (), (mark,), meta), answer)
+
+
+def _kind(number: int) -> str:
+    return ("letter", "count")[number % 2]
+
+
+def _letter(rng: Generator, number: int | None = None) -> list[str]:
+    return [str(rng.choice(list(ascii_uppercase)))]
+
+
+def _shapes(rng: Generator, number: int | None = None) -> list[str]:
+    """Six shapes, one to five of them triangles."""
+    triangles = int(rng.integers(1, 6)) if number is None else dealt(number // 2, range(1, 6), "triangles")
+    others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMNS * ROWS - triangles)]
+    return [str(shape) for shape in rng.permutation([SHAPES[0]] * triangles + others)]
+
+
+def _put(
+    image: Image.Image, rng: Generator, thing: Sequence[str], high: int, color: str, taken: Sequence[Area]
+) -> Area:
+    """Draw a thing where there is room; gives the box around it."""
+    shape = _drawn_letter(thing[0], high) if len(thing) == 1 else _drawn_shapes(thing, high)
+    width, height = shape.size
+    for _ in range(TRIES):
+        left = int(rng.integers(APART, image.size[0] - width - APART))
+        top = int(rng.integers(APART, image.size[1] - height - APART))
+        area = left, top, left + width, top + height
+        if all(_apart(area, other) for other in taken):
+            image.paste(COLORS[color], area, shape)
+            return area
+    raise TaskError("there is no room for four things on the image; make it larger, or `largest` smaller")
+
+
+def _apart(one: Area, two: Area) -> bool:
+    across = one[0] - APART >= two[2] or two[0] - APART >= one[2]
+    return across or one[1] - APART >= two[3] or two[1] - APART >= one[3]
+
+
+def _drawn_letter(letter: str, high: int) -> Image.Image:
+    """How much of each pixel a capital of this height covers, tight around the ink."""
+    size = high / CAPITAL
+    for _ in range(8):
+        font = ImageFont.load_default(size)
+        image = Image.new("L", (3 * high + 16, 3 * high + 16))
+        ImageDraw.Draw(image).text((high, high // 2), letter, fill=255, font=font)
+        box = image.getbbox() or (0, 0, 1, 1)
+        if box[3] - box[1] == high:
+            break
+        size *= high / (box[3] - box[1])
+    return image.crop(box)
+
+
+def _drawn_shapes(shapes: Sequence[str], high: int, times: int = 4) -> Image.Image:
+    """The same for shapes in rows, drawn larger and averaged."""
+    step = round(high * (1 + GAP))
+    size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high
+    image = Image.new("L", (size[0] * times, size[1] * times))
+    draw = ImageDraw.Draw(image)
+    for place, shape in enumerate(shapes):
+        left, top = (place % COLUMNS) * step * times, (place // COLUMNS) * step * times
+        right, bottom = left + high * times - 1, top + high * times - 1
+        if shape == "triangles":
+            draw.polygon([(left, bottom), (right, bottom), ((left + right) / 2, top)], fill=255)
+        elif shape == "squares":
+            draw.rectangle((left, top, right, bottom), fill=255)
+        else:
+            draw.ellipse((left, top, right, bottom), fill=255)
+    return image.resize(size, Image.Resampling.BOX)

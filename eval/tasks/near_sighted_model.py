@@ -1,0 +1,225 @@
+"""A model that is near-sighted and nothing else: it reads what is large enough, and else asks to look closer.
+
+It makes runs of agents without any network or weights, in which looking again is worth something that can be known
+beforehand. It is a measuring device for the tools and the loop, and says nothing about language models.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from string import ascii_uppercase
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.model import CallOptions, Messages, Reply, ToolCall, Usage, canonical
+from looktwice.pipelines.picture import decode
+from looktwice.pipelines.view import View
+
+Mask = NDArray[np.float32]
+HUES = {"red": 0, "orange": 15, "green": 65, "blue": 115, "purple": 145}  # OpenCV's, in 0..180
+HUE_OFF, SATURATION = 7, 40  # a colour's width in hue, and the least saturation at which it is seen
+EXTENTS = {
+    "triangles": (0.0, 0.64),
+    "circles": (0.64, 0.88),
+    "squares": (0.88, 1.01),
+}  # share of its box that is filled
+SIDE = 24  # pixels of the square on which letters are compared
+PATCH = 28  # pixels of an image's side that cost a token
+LETTER = re.compile(r"Which letter is (\w+)\?")
+COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
+NUMBER = re.compile(r"Image (\d+)")
+NO_MORE = re.compile(r"cannot look any further")
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right, bottom) of its pixels.
+
+    `height` is that of a letter or of the middle one of several shapes; `whole` is false where the rim cuts it off.
+    """
+
+    number: int
+    size: tuple[int, int]
+    box: tuple[int, int, int, int]
+    cover: Mask
+    height: float
+    whole: bool
+
+
+@dataclass(frozen=True)
+class NearSighted:
+    """Answers "Which letter is red?" and "How many of the red shapes are triangles?" from the bytes that it is sent.
+
+    It finds the colour at any size, but reads letters and tells shapes apart only where they are at least `min_height`
+    pixels high in the image as it was sent. Else it calls `tool` on the part of the image around them, with `window` of
+    its width and height (a tenth less for every image in which the colour was not to be seen), in the frame
+    `coordinates`; where it may not, it says that it cannot tell. Tools are asked for as they are offered: by function
+    calls, in <tool_call> tags, or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every
+    four characters.
+
+    Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
+    """
+
+    min_height: float = 20
+    window: float = 0.45
+    tool: str = "zoom"
+    coordinates: Literal["pixels", "0-1", "0-1000"] = "pixels"
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if not self.min_height > 0 or not 0 < self.window <= 1:
+            raise ValueError(
+                "min_height is more than 0 pixels and window a share of the image, above 0 and at most 1, "
+                f"found {self.min_height} and {self.window}"
+            )
+
+    @property
+    def identity(self) -> str:
+        """Its settings."""
+        return canonical(settings(self))
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The answer where it can be read, else a call of the tool, else that it cannot be told."""
+        text, calls = self._reply(messages, options)
+        said = len(text) + sum(len(call.arguments) for call in calls)
+        usage = Usage(sum(map(_cost, (part for message in messages for part in message.parts))), math.ceil(said / 4))
+        return Reply(text, "tool" if calls else "stop", tool_calls=calls, usage=usage)
+
+    def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
+        words = "\n".join(message.text for message in messages if message.role == "user")
+        asked = [*LETTER.finditer(words), *COUNT.finditer(words)]
+        if not asked or asked[-1][1] not in HUES:
+            return "I do not understand the question.", ()
+        color, several = asked[-1][1], asked[-1].re is COUNT
+        images = [_seen(number, view, color, several) for number, view in _images(messages)]
+        seen = [sight for sight in images if sight is not None]
+        if not seen:
+            return f"I see nothing {color}.", ()
+        best = max(seen, key=lambda sight: (sight.whole, sight.height))
+        if best.height >= self.min_height:
+            found = str(_count(best, asked[-1][2])) if several else _read(best)
+            return f"In image {best.number} it is large enough for me.\nANSWER: {found}", ()
+        small = f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small for me."
+        window = self.window * 0.9 ** (len(images) - len(seen))
+        arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
+        return self._call(small, arguments, messages, options)
+
+    def _call(
+        self, small: str, arguments: str, messages: Messages, options: CallOptions
+    ) -> tuple[str, tuple[ToolCall, ...]]:
+        """The call in the form in which tools are offered."""
+        opened = "\n".join(message.text for message in messages if message.role == "system")
+        if options.tools is not None and any(tool.name == self.tool for tool in options.tools):
+            return small, (ToolCall(f"call_{len(messages)}", self.tool, arguments),)
+        if not NO_MORE.search(messages[-1].text):
+            if "<tool_call>" in opened:
+                call = f'{{"name": "{self.tool}", "arguments": {arguments}}}'
+                return f"{small}\n<tool_call>\n{call}\n</tool_call>", ()
+            if "\nCALL NAME" in opened:
+                return f"{small}\nCALL {self.tool} {arguments}", ()
+        return f"{small} I cannot tell.", ()
+
+    def _around(self, sight: Sight, window: float) -> list[float]:
+        """The part of the image around what is seen, not smaller than that itself with a rim, pushed into the image."""
+        edges: list[float] = [0, 0, 0, 0]
+        for axis, side in enumerate(sight.size):
+            first, last = sight.box[axis], sight.box[axis + 2]
+            length = min(side, max(window * side, 1.3 * (last - first)))
+            low = min(max(0.0, (first + last - length) / 2), side - length)
+            per = {"pixels": 1.0, "0-1": 1 / side, "0-1000": 1000 / side}[self.coordinates]
+            digits = 4 if self.coordinates == "0-1" else 0
+            edges[axis], edges[axis + 2] = round(low * per, digits), round((low + length) * per, digits)
+        return edges
+
+
+def _images(messages: Messages) -> Iterator[tuple[int, View]]:
+    """Every image with its number: what the words right before it say, or else its place."""
+    number, named = 0, ""
+    for part in (part for message in messages for part in message.parts):
+        if isinstance(part, str):
+            named = part
+            continue
+        found = NUMBER.findall(named)
+        number, named = int(found[-1]) if found else number + 1, ""
+        yield number, part
+
+
+def _seen(number: int, view: View, color: str, several: bool) -> Sight | None:
+    """What is seen of a colour, or None; the bytes are decoded as any server would do it."""
+    pixels = decode(view.picture.payload.data, f"image {number}")
+    hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16)
+    off = np.abs((hsv[..., 0] - HUES[color] + 90) % 180 - 90)
+    saturation = np.where((off <= HUE_OFF) & (hsv[..., 1] >= SATURATION), hsv[..., 1], 0).astype(np.float32)
+    if not saturation.any():
+        return None
+    cover: Mask = np.minimum(saturation / saturation.max(), 1)
+    ys, xs = np.nonzero(cover >= 0.5)
+    left, top, right, bottom = int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+    height, width = cover.shape
+    whole = left > 0 and top > 0 and right < width and bottom < height
+    inside = cover[top:bottom, left:right]
+    high = float(np.median(_heights(inside))) if several else bottom - top
+    return Sight(number, (width, height), (left, top, right, bottom), inside, high, whole)
+
+
+def _parts(cover: Mask) -> NDArray[np.int32]:
+    """Of each connected part: left, top, width, height, area; specks are left out."""
+    _, _, stats, _ = cv2.connectedComponentsWithStats((cover >= 0.5).astype(np.uint8), connectivity=8)
+    parts = stats[1:]
+    return np.asarray(parts[parts[:, 4] * 8 >= parts[:, 4].max()], np.int32)
+
+
+def _heights(cover: Mask) -> NDArray[np.int32]:
+    return _parts(cover)[:, 3]
+
+
+def _count(sight: Sight, kind: str) -> int:
+    """How many of the parts fill as much of their box as this kind of shape does."""
+    low, high = EXTENTS.get(kind, (2.0, 2.0))
+    return sum(low <= area / (width * height) < high for _, _, width, height, area in _parts(sight.cover).tolist())
+
+
+def _read(sight: Sight) -> str:
+    """The letter whose drawing is most like what is seen, in form and in proportion."""
+    shape = _squared(sight.cover)
+    height, width = sight.cover.shape
+
+    def unlike(letter: str) -> float:
+        drawn, aspect = _letters()[letter]
+        return float(np.abs(drawn - shape).mean()) + 0.2 * abs(math.log(aspect * height / width))
+
+    return min(ascii_uppercase, key=unlike)
+
+
+@lru_cache(maxsize=1)
+def _letters() -> dict[str, tuple[Mask, float]]:
+    """Each capital as Pillow's own sans serif draws it, brought to one size, and its width by its height."""
+    font, drawn = ImageFont.load_default(64), {}
+    for letter in ascii_uppercase:
+        image = Image.new("L", (96, 96))
+        ImageDraw.Draw(image).text((16, 8), letter, fill=255, font=font)
+        left, top, right, bottom = image.getbbox() or (0, 0, 1, 1)
+        cover = np.asarray(image, np.float32)[top:bottom, left:right] / np.float32(255)
+        drawn[letter] = _squared(cover), (right - left) / (bottom - top)
+    return drawn
+
+
+def _squared(cover: Mask) -> Mask:
+    return np.asarray(cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _cost(part: str | View) -> int:
+    if isinstance(part, str):
+        return math.ceil(len(part) / 4)
+    return math.ceil(part.size[0] / PATCH) * math.ceil(part.size[1] / PATCH)

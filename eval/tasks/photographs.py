@@ -1,0 +1,145 @@
+"""The real photographs that the scikit-image wheel ships, the light that can change on them, and seeded dice."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.picture import Pixels, decode
+
+FILES = {
+    "astronaut": "astronaut.png",
+    "brick": "brick.png",
+    "camera": "camera.png",
+    "chelsea": "chelsea.png",
+    "coffee": "coffee.png",
+    "coins": "coins.png",
+    "grass": "grass.png",
+    "gravel": "gravel.png",
+    "hubble": "hubble_deep_field.jpg",
+    "ihc": "ihc.png",
+    "moon": "moon.png",
+    "motorcycle": "motorcycle_left.png",
+    "retina": "retina.jpg",
+    "rocket": "rocket.jpg",
+    "motorcycle_right": "motorcycle_right.png",
+}
+PHOTOGRAPHS = tuple(name for name in FILES if name != "motorcycle_right")
+"""One name for each scene: places, people, animals, things, surfaces, a micrograph and two astronomical pictures."""
+
+LARGEST = 1000  # pixels; a larger photograph is halved
+DISPARITY = "motorcycle_disp.npz"
+
+
+@dataclass(frozen=True, eq=False)
+class Drawn:
+    """The pictures of a question, its marks on them in pixels, and what documents how they were made."""
+
+    images: tuple[Pixels, ...]
+    marks: tuple[Mark, ...] = ()
+    meta: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Light:
+    """A photometric change: its directions are drawn, its size is set by `strength` in 0..1 alone.
+
+    At strength 1: gamma 1.6 or its inverse, then gain 1.25 or its inverse, then Gaussian blur of 2 px, then Gaussian
+    noise of 20 grey levels; exponents, sigma and noise shrink in proportion, so 0 changes nothing.
+    """
+
+    strength: float
+    brighter: int
+    steeper: int
+
+    @classmethod
+    def draw(cls, rng: Generator, strength: float) -> Light:
+        """A change of this strength in a random direction; it uses the same dice for every strength."""
+        brighter, steeper = (int(sign) for sign in rng.choice([-1, 1], 2))
+        return cls(strength, brighter, steeper)
+
+    @property
+    def settings(self) -> dict[str, float]:
+        """Gamma, gain, sigma of the blur in pixels and of the noise in grey levels."""
+        share = self.strength
+        gamma, gain = 1.6 ** (self.steeper * share), 1.25 ** (self.brighter * share)
+        return {"gamma": round(gamma, 4), "gain": round(gain, 4), "blur": 2 * share, "noise": 20 * share}
+
+    def __call__(self, pixels: Pixels, rng: Generator) -> Pixels:
+        """The changed picture, of the same shape; `rng` gives the noise."""
+        noise = rng.standard_normal(pixels.shape, np.float32)
+        if not self.strength:
+            return pixels
+        by = self.settings
+        values = 255 * by["gain"] * np.power(pixels.astype(np.float32) / 255, by["gamma"])
+        blurred = cv2.GaussianBlur(values, (0, 0), by["blur"])
+        return np.asarray(np.clip(np.rint(blurred + by["noise"] * noise), 0, 255), np.uint8)
+
+
+@cache
+def photograph(name: str) -> Pixels:
+    """HxWx3 RGB uint8, read-only; halved where a side is over a thousand pixels. Raises TaskError."""
+    pixels = decode(_shipped(FILES[name]), FILES[name])
+    if max(pixels.shape) > LARGEST:
+        size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
+        pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+    pixels.flags.writeable = False
+    return pixels
+
+
+@cache
+def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
+    """Left and right view and the true disparity of the Motorcycle scene (Scharstein et al., GCPR 2014).
+
+    What the left view shows at (x, y) the right one shows at (x - disparity, y). Disparity is infinite where it is
+    not known. Raises TaskError.
+    """
+    import io
+
+    with np.load(io.BytesIO(_shipped(DISPARITY)), allow_pickle=False) as data:
+        disparity = data["arr_0"].astype(np.float64)
+    disparity.flags.writeable = False
+    return photograph("motorcycle"), photograph("motorcycle_right"), disparity
+
+
+def _shipped(file: str) -> bytes:
+    """The bytes of a file in the wheel; scikit-image's own loaders would fetch what is missing from a server."""
+    from importlib.resources import files
+
+    try:
+        return files("skimage").joinpath("data", file).read_bytes()
+    except (ModuleNotFoundError, OSError) as exc:
+        raise TaskError(f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'") from exc
+
+
+def dice(*words: str | int) -> Generator:
+    """A generator that depends on these words alone, the same on every machine."""
+    digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
+    return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
+
+
+def dealt(number: int, cards: Sequence[Any], *words: str | int) -> Any:
+    """The card of item `number`: every run of len(cards) items has each card once, in a shuffled order."""
+    hand, place = divmod(number, len(cards))
+    return cards[int(dice("deal", hand, *words).permutation(len(cards))[place])]
+
+
+def cropped(rng: Generator, size: tuple[int, int], window: tuple[int, int]) -> tuple[int, int]:
+    """The left and top edge of a random window (width, height) inside a frame of `size` (width, height)."""
+    return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))
+
+
+def window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]) -> Pixels:
+    """The part of a picture with this upper left `corner` (left, top) and `size` (width, height)."""
+    left, top = (int(edge) for edge in corner)
+    return pixels[top : top + size[1], left : left + size[0]]

@@ -1,0 +1,1 @@
+"""Questions from scikit-image's real photographs, with answers known by construction."""

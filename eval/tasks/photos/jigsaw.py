@@ -1,0 +1,100 @@
+"""Jigsaw questions as BLINK makes them: which piece is the missing quarter of the first image?"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.random import Generator
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.photographs import Drawn, Light, cropped, photograph
+from looktwice.pipelines.picture import Pixels
+
+SCENES = (
+    "astronaut",
+    "brick",
+    "camera",
+    "chelsea",
+    "coffee",
+    "coins",
+    "grass",
+    "gravel",
+    "ihc",
+    "moon",
+    "motorcycle",
+    "rocket",
+)
+"""Photographs whose pieces continue each other: not the stars of `hubble`, nor `retina` with its black frame."""
+
+PIECE = 200  # pixels wide, as in BLINK's files
+HEIGHTS = (100, 120)  # of a piece; BLINK's lie between 83 and 125, mostly at 105 to 110
+WIDTHS = (0.6, 1.0)  # of the crop, as a share of the widest that the photograph allows
+OTHERS = ((0, 2), (1, 2), (2, 0), (2, 1), (2, 2))  # rows and columns of the pieces that are not shown
+PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to continue
+ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
+
+
+def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Drawn:
+    """The upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to choose from.
+
+    The missing piece is the centre of the grid, the other one is drawn from the five that are not shown (BLINK,
+    section 3.2). Pieces are 200 px wide. `strength` is that of one photometric change of both pieces, which the
+    first image does not get; at 0, as in BLINK, the pieces continue it exactly. Raises TaskError.
+    """
+    return cut_jigsaw(rng, photograph(scene), f"the photograph {scene!r}", letter, strength)
+
+
+def cut_jigsaw(
+    rng: Generator, photo: Pixels, name: str, letter: str, strength: float = 0.0, whole: bool = False
+) -> Drawn:
+    """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a random crop."""
+    for _ in range(200):
+        grid, crop = _whole(photo) if whole else _grid(rng, photo)
+        row, column = OTHERS[int(rng.integers(len(OTHERS)))]
+        missing, other = _piece(grid, 1, 1), _piece(grid, row, column)
+        if min(missing.std(), other.std()) >= PLAIN and _difference(missing, other) >= ALIKE:
+            break
+    else:
+        raise TaskError(f"{name} has no two pieces that differ{'' if whole else ', in any crop'}")
+    light = Light.draw(rng, strength)
+    pieces = [light(piece, rng) for piece in (missing, other)]
+    images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
+    return Drawn(images, meta={"crop": crop, "distractor": [row, column], **light.settings})
+
+
+def _grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
+    """A crop of the photograph as 3x3 pieces, and where it was cut out: left, top, right and bottom edge."""
+    tall, wide = photo.shape[:2]
+    height = int(rng.integers(*HEIGHTS, endpoint=True))
+    widest = min(wide, tall * PIECE // height)
+    width = round(widest * rng.uniform(*WIDTHS))
+    window = (width, width * height // PIECE)
+    left, top = cropped(rng, (wide, tall), window)
+    crop = photo[top : top + window[1], left : left + window[0]]
+    return _resized(crop, height), [left, top, left + window[0], top + window[1]]
+
+
+def _whole(photo: Pixels) -> tuple[Pixels, list[int]]:
+    tall, wide = photo.shape[:2]
+    return _resized(photo, max(8, round(PIECE * tall / wide))), [0, 0, wide, tall]
+
+
+def _resized(crop: Pixels, height: int) -> Pixels:
+    kind = cv2.INTER_AREA if crop.shape[1] > 3 * PIECE else cv2.INTER_CUBIC
+    return np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
+
+
+def _piece(grid: Pixels, row: int, column: int) -> Pixels:
+    height = grid.shape[0] // 3
+    return grid[row * height : (row + 1) * height, column * PIECE : (column + 1) * PIECE]
+
+
+def _board(grid: Pixels) -> Pixels:
+    height = grid.shape[0] // 3
+    board = grid[: 2 * height, : 2 * PIECE].copy()
+    board[height:, PIECE:] = 0
+    return board
+
+
+def _difference(one: Pixels, other: Pixels) -> float:
+    return float(np.abs(one.astype(np.int16) - other).mean())

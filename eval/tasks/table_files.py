@@ -1,0 +1,290 @@
+"""Tables of questions on disk, read row by row: parquet, JSON lines, CSV and TSV.
+
+The words of all rows are read first; the images of a row only when it is its turn.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from looktwice.eval.tasks.base import TaskError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
+
+Row = dict[str, Any]
+BATCH = 8  # rows with their images in memory at a time
+WORDS_BATCH = 1024
+BUFFER = 1 << 20
+
+
+class Source(Protocol):
+    """A table: its columns, the cells of some columns of all rows, and whole rows one after the other."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        ...
+
+    @property
+    def sha(self) -> str:
+        """The sha256 of its file or files."""
+        ...
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """These cells of every row."""
+        ...
+
+    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+        """These cells of the rows of these rising numbers, counted from 0."""
+        ...
+
+
+def source(path: Path) -> Source:
+    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there instead."""
+    path = Path(path)
+    if path.is_dir():
+        found = sorted(path.glob("*.parquet"))
+        if not found:
+            names = sorted(entry.name for entry in path.iterdir())[:12]
+            raise TaskError(f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file itself")
+        return ParquetSource(tuple(found))
+    kinds: dict[str, Callable[[Path], Source]] = {
+        ".parquet": lambda p: ParquetSource((p,)),
+        ".jsonl": lambda p: LineSource(p, "jsonl"),
+        ".tsv": lambda p: LineSource(p, "tsv"),
+        ".csv": lambda p: LineSource(p, "csv"),
+    }
+    if not path.is_file() or path.suffix.lower() not in kinds:
+        what = f"is no {', '.join(kinds)}" if path.is_file() else "does not exist"
+        raise TaskError(f"{path} {what}; a table of questions is one of these files, or a folder of parquet files")
+    return kinds[path.suffix.lower()](path)
+
+
+@dataclass(frozen=True)
+class ParquetSource:
+    """Parquet files as one table, streamed: pages are read through a small buffer and dropped again."""
+
+    files: tuple[Path, ...]
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns. Raises TaskError where two files differ."""
+        found: tuple[str, ...] | None = None
+        for file in self.files:
+            with _open(file) as held:
+                names = tuple(held.schema_arrow.names)
+            if found is not None and names != found:
+                raise TaskError(f"{file} has the columns {', '.join(names)}; {self.files[0]} has {', '.join(found)}")
+            found = names
+        return found or ()
+
+    @property
+    def sha(self) -> str:
+        """The sha256 of the files, of several that of their hashes."""
+        return _sha(self.files)
+
+    @cached_property
+    def heavy(self) -> frozenset[str]:
+        """The columns of images and other bytes."""
+        with _open(self.files[0]) as held:
+            return frozenset(column.name for column in held.schema_arrow if _is_heavy(column.type))
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """These cells of every row. Raises TaskError for a damaged file."""
+        for file in self.files:
+            with _open(file) as held:
+                size = BATCH if self.heavy & set(columns) else WORDS_BATCH
+                yield from _batches(held, file, batch_size=size, columns=list(columns))
+
+    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+        """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
+        first, wanted = 0, set(numbers)
+        for file in self.files:
+            with _open(file) as held:
+                for group in range(held.metadata.num_row_groups):
+                    end = first + held.metadata.row_group(group).num_rows
+                    if not wanted.isdisjoint(range(first, end)):
+                        rows = _batches(held, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
+                        yield from ((n, row) for n, row in enumerate(rows, first) if n in wanted)
+                    first = end
+
+
+def _open(file: Path) -> ParquetFile:
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        return ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
+    except (OSError, pyarrow.ArrowException) as exc:
+        raise TaskError(f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again") from exc
+
+
+def _batches(held: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
+    import pyarrow
+
+    try:
+        for batch in held.iter_batches(use_threads=False, **choice):
+            yield from batch.to_pylist()
+    except (OSError, pyarrow.ArrowException) as exc:
+        raise TaskError(f"{file} is damaged ({exc}); fetch it again") from exc
+
+
+def _is_heavy(kind: Any) -> bool:
+    from pyarrow import types
+
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _is_heavy(kind.value_type)
+    if types.is_struct(kind):
+        return any(_is_heavy(kind.field(number).type) for number in range(kind.num_fields))
+    return bool(types.is_binary(kind) or types.is_large_binary(kind))
+
+
+@dataclass(frozen=True)
+class LineSource:
+    """A text table: it is read through once to find its rows; then any row is read from its place alone."""
+
+    file: Path
+    kind: str
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns; of JSON lines those of the first twenty rows."""
+        names: dict[str, None] = {}
+        for number, row in enumerate(self._read(0)):
+            names |= dict.fromkeys(row)
+            if self.kind != "jsonl" or number >= 20:
+                break
+        return tuple(names) or tuple(self._header)
+
+    @property
+    def sha(self) -> str:
+        """The sha256 of the file."""
+        return _sha((self.file,))
+
+    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
+        """These cells of every row, None where a row lacks one. Raises TaskError with the line that is no row."""
+        for row in self._read(0):
+            yield {name: row.get(name) for name in columns}
+
+    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+        """These cells of the wanted rows. Raises TaskError."""
+        for number in numbers:
+            row = self.at(number)
+            yield number, {name: row.get(name) for name in columns}
+
+    def at(self, number: int) -> Row:
+        """One row, read from its place."""
+        return next(self._read(self._places[number]))
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """Where each row begins."""
+        return [place for place, _ in self._placed(0)]
+
+    @cached_property
+    def _header(self) -> list[str]:
+        if self.kind == "jsonl":
+            return []
+        with self._lines(0) as lines:
+            names = next(lines.cells(self.kind), None)
+        if not names:
+            raise TaskError(f"{self.file} is empty; a {self.kind.upper()} begins with the names of its columns")
+        if len(set(names)) < len(names):
+            raise TaskError(f"{self.file}: a column comes twice in {', '.join(names)}")
+        return [name.removeprefix("\ufeff") for name in names]
+
+    def _read(self, place: int) -> Iterator[Row]:
+        return (row for _, row in self._placed(place))
+
+    def _placed(self, place: int) -> Iterator[tuple[int, Row]]:
+        header = self._header
+        with self._lines(place) as lines:
+            if self.kind == "jsonl":
+                yield from lines.objects()
+                return
+            cells = lines.cells(self.kind)
+            if not place:
+                next(cells, None)
+            while True:
+                start = lines.place
+                values = next(cells, None)
+                if values is None:
+                    return
+                if len(values) != len(header):
+                    raise TaskError(
+                        f"{self.file} line {lines.number}: {len(values)} cells under {len(header)} columns; "
+                        "the file may be cut short, or its quotes may be broken"
+                    )
+                yield start, dict(zip(header, values, strict=True))
+
+    def _lines(self, place: int) -> _Lines:
+        try:
+            return _Lines(self.file, self.file.open("rb"), place)
+        except OSError as exc:
+            raise TaskError(f"{self.file} cannot be read ({exc.strerror})") from exc
+
+
+class _Lines:
+    """The lines of an open file from a place on, and where the next one begins."""
+
+    def __init__(self, path: Path, file: io.BufferedReader, place: int) -> None:
+        self.path, self.file, self.place, self.number = path, file, place, 0
+        file.seek(place)
+
+    def __enter__(self) -> _Lines:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.file.close()
+
+    def __iter__(self) -> Iterator[str]:
+        for line in self.file:
+            self.place += len(line)
+            self.number += 1
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError as exc:
+                raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
+
+    def cells(self, kind: str) -> Iterator[list[str]]:
+        csv.field_size_limit(1 << 30)  # images stand in cells
+        reader = csv.reader(iter(self), delimiter="\t" if kind == "tsv" else ",", strict=False)
+        try:
+            yield from reader
+        except csv.Error as exc:
+            raise TaskError(f"{self.path} line {self.number}: no {kind.upper()} ({exc})") from exc
+
+    def objects(self) -> Iterator[tuple[int, Row]]:
+        start = self.place
+        for line in self:
+            if line.strip():
+                yield start, self._object(line)
+            start = self.place
+
+    def _object(self, line: str) -> Row:
+        try:
+            row = json.loads(line)
+        except ValueError as exc:
+            raise TaskError(f"{self.path} line {self.number}: no JSON object ({exc}); write one a line") from exc
+        if not isinstance(row, Mapping):
+            raise TaskError(f"{self.path} line {self.number}: a JSON object is needed, found {type(row).__name__}")
+        return dict(row)
+
+
+def _sha(files: Sequence[Path]) -> str:
+    hashes = []
+    for file in files:
+        with file.open("rb") as held:
+            hashes.append(hashlib.file_digest(held, "sha256"))
+    if len(hashes) == 1:
+        return hashes[0].hexdigest()
+    return hashlib.sha256(b"".join(one.digest() for one in hashes)).hexdigest()

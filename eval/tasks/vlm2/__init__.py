@@ -1,0 +1,1 @@
+"""VLM2-Bench (2025): its rows, videos and metrics."""

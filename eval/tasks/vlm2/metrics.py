@@ -1,0 +1,188 @@
+"""VLM2-Bench's own metrics for each kind of subtask, and its totals."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import ClassVar
+
+from looktwice.eval.readers.vlm2 import chance_numeric, judged_score, numeric_score
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.benchmark import Figure, Scorer, Total
+from looktwice.eval.scoring.groups import figure, grouped, keyed, rights
+from looktwice.eval.scoring.metrics import comparable
+from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+
+HEADLINE = {
+    "GC-Mat": "pair_accuracy",
+    "GC-Trk": "pair_accuracy",
+    "OC-Cpr": "pair_accuracy",
+    "OC-Cnt": "numeric_official",
+    "OC-Grp": "accuracy",
+    "PC-Cpr": "pair_accuracy",
+    "PC-Cnt": "numeric_official",
+    "PC-Grp": "accuracy",
+}
+"""The metric by which each subtask enters the overall score."""
+TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
+
+
+@dataclass(frozen=True)
+class PairScorer(Scorer):
+    """GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
+
+    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than two, one right of
+    each kind is enough), Cpr counts complete pairs alone. `pair_accuracy_vlmevalkit` wants every question of the id,
+    and counts incomplete pairs as wrong. `positive_accuracy` and `negative_accuracy` are over the same pairs.
+    """
+
+    name: str
+
+    suite: ClassVar[str] = "VLM2-Bench"
+    totals: ClassVar[tuple[Total, ...]] = TOTALS
+
+    @property
+    def part(self) -> str:
+        """The subtask."""
+        return self.name
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """The four metrics, each over pairs."""
+        samples = keyed(scores)
+        pairs = grouped(samples, "pair")
+        sides = {key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()} for key in "TF"}
+        whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
+        counted = whole if self.name.endswith("Cpr") else pairs.keys()
+        positive, negative = (
+            figure(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in counted}, any)
+            for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
+        )
+        both = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
+        official = Figure("pair_accuracy", both, "pair", positive.failed | negative.failed)
+        every = figure("pair_accuracy_vlmevalkit", "pair", scores, pairs)
+        broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
+        return [official, positive, negative, Figure(every.metric, broken, "pair", every.failed)]
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies the other."""
+        return {"pair_accuracy": 0.5 if self.name.endswith("Cpr") else 0.25, "accuracy": 0.5}
+
+
+@dataclass(frozen=True)
+class CountScorer(Scorer):
+    """OC-Cnt, PC-Cnt: `numeric_official` leaves answers that are no count of 1 to the number of images out of the mean.
+
+    `numeric_vlmevalkit` counts what is no number as 0 and takes any number; accuracy is the share of exact counts.
+    """
+
+    name: str
+
+    suite: ClassVar[str] = "VLM2-Bench"
+    totals: ClassVar[tuple[Total, ...]] = TOTALS
+
+    @property
+    def part(self) -> str:
+        """The subtask."""
+        return self.name
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """Exact numbers; what is no number is no answer."""
+        if not answer.strip().isdecimal():
+            return Score(Verdict.UNREADABLE)
+        right = int(answer) == int(row.answer or 0)
+        return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """The two means; of several draws the mean over those that count."""
+        official: dict[str, float] = {}
+        toolkit: dict[str, float] = {}
+        samples, usable = keyed(scores), comparable(scores)
+        for name, row in samples.items():
+            truth, images = int(row.answer or 0), int(row.meta["image_len"])
+            draws = [_number(found.answer) if found else None for found in scores.draws(name)]
+            inside = [numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images]
+            if inside:
+                official[name] = fmean(inside)
+            toolkit[name] = fmean(numeric_score(n, truth, images) if n is not None else 0.0 for n in draws)
+        failed = frozenset(name for name in samples if name not in usable)
+        return [
+            Figure("numeric_official", official, failed=failed),
+            Figure("numeric_vlmevalkit", toolkit, failed=failed),
+        ]
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """The mean score and the share of exact hits of even draws from 1 to the number of images."""
+        pairs = [(int(row.answer or 0), int(row.meta["image_len"])) for row in samples.values()]
+        level = fmean(chance_numeric(truth, images) for truth, images in pairs)
+        exact = fmean(1 / images for _, images in pairs)
+        return {"numeric_official": level, "numeric_vlmevalkit": level, "accuracy": exact}
+
+
+@dataclass(frozen=True)
+class GroupScorer(Scorer):
+    """OC-Grp, PC-Grp: plain accuracy over four choices."""
+
+    name: str
+
+    suite: ClassVar[str] = "VLM2-Bench"
+    totals: ClassVar[tuple[Total, ...]] = TOTALS
+
+    @property
+    def part(self) -> str:
+        """The subtask."""
+        return self.name
+
+    def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
+        """One over the number of choices; of questions whose choices could not be told apart, four."""
+        return {"accuracy": fmean(1 / (len(row.sample["choices"]) or 4) for row in samples.values())}
+
+
+@dataclass(frozen=True)
+class VideoScorer(Scorer):
+    """PC-VID: the answer is a judge's score, 0 or 1 for AB videos and 0, 1 or 2 for ABA videos.
+
+    A description that no judge has scored is no answer. `vid` is the mean of `vid_ab` and `vid_aba`; what is
+    unreadable or failed is left out of all three, as officially.
+    """
+
+    suite: ClassVar[str] = "VLM2-Bench"
+    totals: ClassVar[tuple[Total, ...]] = TOTALS
+
+    @property
+    def part(self) -> str:
+        """The subtask."""
+        return "PC-VID"
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """The judged score over the highest one, which is the key; RIGHT is the full score."""
+        most = int(row.answer or 1)
+        found = judged_score(answer) if "core" in answer else _number(answer)
+        if found is None or found > most:
+            return Score(Verdict.UNREADABLE)
+        return Score(Verdict.RIGHT if found == most else Verdict.WRONG, found / most)
+
+    def figures(self, scores: PointScores) -> Sequence[Figure]:
+        """AB, ABA and their mean."""
+        kinds: dict[str, dict[str, float]] = defaultdict(dict)
+        for name, row in keyed(scores).items():
+            judged = [s.score.value for s in scores.draws(name) if s and s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+            if judged:
+                kinds[str(row.meta.get("type"))][name] = fmean(judged)
+        parts = [Figure(f"vid_{kind.lower()}", kinds[kind], "video") for kind in ("AB", "ABA") if kinds[kind]]
+        if len(parts) < 2:
+            return parts
+        mean = fmean(fmean(part.units.values()) for part in parts)
+        return [*parts, Figure("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
+
+
+def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str]) -> float:
+    """Whether one of each kind is right in the same draw; the mean over draws."""
+    sides = [list(zip(*(rights(scores, name) for name in side), strict=False)) for side in (positive, negative)]
+    draws = [any(ours) and any(theirs) for ours, theirs in zip(*sides, strict=False)]
+    return fmean(draws) if draws else 0.0
+
+
+def _number(answer: str | None) -> int | None:
+    return int(answer) if answer is not None and answer.strip().isdecimal() else None

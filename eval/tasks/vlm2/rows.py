@@ -1,0 +1,202 @@
+"""One line of VLM2-Bench's files, or one row of its TSV, checked and turned into a question."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.cells import image_cells, many, one_picture, text
+from looktwice.eval.tasks.files import opened
+from looktwice.eval.tasks.row_errors import LeftOut
+from looktwice.eval.tasks.table_files import LineSource
+from looktwice.pipelines.picture import Picture
+
+FULL = {"AB": "1", "ABA": "2"}
+"""The highest score that a judge may give a description, by kind of video."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """A question as its file has it; `images` are paths, or `cells` gives the pictures of a TSV's row."""
+
+    id: str
+    words: str
+    choices: tuple[str, ...]
+    answer: str | None
+    images: tuple[str, ...]
+    meta: Mapping[str, Any]
+    cells: Callable[[], list[Picture]] | None = None
+
+
+def lines(data: bytes, left_out: LeftOut) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a JSONL file with their line numbers; lines that are none are left out."""
+    for number, line in enumerate(data.split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as exc:
+            left_out.add_unread(number, f"no JSON object ({exc})")
+            continue
+        if isinstance(row, dict):
+            yield number, row
+        else:
+            left_out.add_unread(number, f"a JSON object is needed, found {type(row).__name__}")
+
+
+def from_line(number: int, row: Mapping[str, Any], name: str, seen: Counter[str], left_out: LeftOut) -> Question | None:
+    """The question of one line; None where it was left out. Raises TaskError where fields are missing altogether."""
+    needed = ("vid", "question") if name == "PC-VID" else ("q_id", "question", "gt_answer", "images")
+    if missing := [key for key in needed if key not in row]:
+        left_out.add(number, f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
+        return None
+    try:
+        return _video(row) if name == "PC-VID" else _question(row, name, seen)
+    except ValueError as exc:
+        left_out.add(number, str(exc))
+        return None
+
+
+def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:
+    identifier, words = str(row["q_id"]), str(row["question"])
+    images = tuple(str(image) for image in many(row["images"]))
+    if not images:
+        raise ValueError(f"{identifier} has no images")
+    answer = _key(row["gt_answer"], name)
+    meta: dict[str, Any] = {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
+    meta |= {"prompt": f"\n{words}", "q_id": identifier}
+    if name.endswith("Cpr"):
+        meta["pair"] = _pair(identifier, answer)
+    if name.startswith("GC"):
+        meta["pair"] = identifier
+        side = f"{identifier}_{'p' if answer == 'T' else 'n'}"
+        seen[side] += 1
+        identifier = side if seen[side] == 1 else f"{side}{seen[side]}"
+    if name.endswith("Cnt"):
+        meta["image_len"] = _length(row, len(images))
+    choices = _choices(words) if name.endswith("Grp") else ()
+    if choices and answer not in ascii_uppercase[: len(choices)]:
+        raise ValueError(f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices")
+    question = _without_choices(words) if choices else words
+    return Question(identifier, question, choices, answer, images, meta)
+
+
+def _video(row: Mapping[str, Any]) -> Question:
+    vid = str(row["vid"])
+    if not vid or "/" in vid or "\\" in vid or ".." in vid:
+        raise ValueError(f"`vid` names a file of the video folder, found {vid!r}")
+    kind = "ABA" if "ABA" in vid else "AB"
+    words = str(row["question"])
+    meta = {"prompt": f"\n{words}", "type": kind, "pair": vid}
+    return Question(vid, words, (), FULL[kind], (), meta)
+
+
+def _key(found: Any, name: str) -> str:
+    said = text(found).strip()
+    if name.endswith("Cnt"):
+        if not said.isdecimal() or int(said) < 1:
+            raise ValueError(f"gt_answer of a count is a whole number above 0, found {found!r}")
+        return str(int(said))
+    if name.endswith("Grp"):
+        letter = said.partition(")")[0].strip()
+        if not re.fullmatch("[A-Z]", letter):
+            raise ValueError(f'gt_answer is a choice such as "D) 1 and 2", found {found!r}')
+        return letter
+    if said not in ("T", "F"):
+        raise ValueError(f'gt_answer is "T" or "F", found {found!r}')
+    return said
+
+
+def _pair(identifier: str, answer: str) -> str:
+    """`17_p`, `tf_17_n`: the id without its side, which must agree with the key."""
+    plain = identifier.removeprefix("tf_")
+    pair, _, side = plain.rpartition("_")
+    if not pair or side not in ("p", "n"):
+        raise ValueError(f"q_id is <id>_p or <id>_n, found {identifier!r}")
+    if (side == "p") != (answer == "T"):
+        raise ValueError(f"{identifier}: its side says {'T' if side == 'p' else 'F'}, its key {answer}")
+    return pair
+
+
+def _length(row: Mapping[str, Any], images: int) -> int:
+    """How long the sequence is: `image_seq_len`, else the length of `image_seq`, else that of `images`."""
+    for found in (row.get("image_seq_len"), row.get("image_seq")):
+        if isinstance(found, list) and found:
+            return len(found)
+        if isinstance(found, int) and not isinstance(found, bool) and found > 0:
+            return found
+    return images
+
+
+def _choices(words: str) -> tuple[str, ...]:
+    _, colon, tail = words.rpartition("Choices:")
+    if not colon:
+        return ()
+    found = re.findall(r"(?:^|[\s;,])([A-Z])\)\s*(.*?)(?=[\s;,]+[A-Z]\)|$)", tail.strip(), re.S)
+    texts = tuple(said.strip(" ;,.\n") for _, said in found)
+    ordered = "".join(letter for letter, _ in found) == ascii_uppercase[: len(found)]
+    return texts if len(texts) > 1 and ordered and all(texts) and len(set(texts)) == len(texts) else ()
+
+
+def _without_choices(words: str) -> str:
+    return words.rpartition("Choices:")[0].strip()
+
+
+def from_tsv(path: Path, name: str, left_out: LeftOut) -> list[Question]:
+    """The questions of one category of VLMEvalKit's TSV. Raises TaskError for wrong columns and unknown categories."""
+    table = LineSource(path, "tsv")
+    needed = ("index", "question", "answer", "category")
+    if missing := [column for column in needed if column not in table.columns]:
+        raise TaskError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}")
+    files = opened(path.parent)
+    kept, total, seen, categories = [], 0, Counter[str](), set()
+    for number, cells in enumerate(table.rows([*needed, *({"image_seq_len"} & set(table.columns))])):
+        categories.add(text(cells["category"]))
+        if text(cells["category"]).casefold() != name.casefold():
+            continue
+        total += 1
+        try:
+            question = _of_cells(cells, name, seen)
+        except ValueError as exc:
+            left_out.add(number, str(exc))
+            continue
+        if not left_out.repeats(number, question.id):
+            kept.append((number, question))
+    if not total:
+        raise TaskError(f"{path} has no category {name.casefold()}; it has {', '.join(sorted(categories))}")
+    left_out.check(total)
+
+    def cells_of(number: int, identifier: str) -> Callable[[], list[Picture]]:
+        def read() -> list[Picture]:
+            found = image_cells(table.at(number), [c for c in ("image", "image_path") if c in table.columns][:1])
+            return [one_picture(cell, f"{identifier} image {i}", files) for i, cell in enumerate(found, 1)]
+
+        return read
+
+    return [_counted(q, cells_of(number, q.id), name) for number, q in kept]
+
+
+def _of_cells(cells: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:
+    index = text(cells["index"])
+    row = {"question": cells["question"], "gt_answer": cells["answer"], "images": ["in the table"]}
+    if name.startswith("GC"):
+        question = _question({**row, "q_id": index}, name, Counter())
+        return Question(
+            index, question.words, (), question.answer, (), {**question.meta, "pair": index.rpartition("_")[0] or index}
+        )
+    return _question({**row, "q_id": index}, name, seen)
+
+
+def _counted(question: Question, cells: Callable[[], list[Picture]], name: str) -> Question:
+    """With its pictures, and for counts with how many there are."""
+    meta = dict(question.meta)
+    if name.endswith("Cnt"):
+        meta["image_len"] = len(cells())
+    return Question(question.id, question.words, question.choices, question.answer, (), meta, cells)

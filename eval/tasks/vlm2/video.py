@@ -1,0 +1,127 @@
+"""Frames of a video file as pictures with their times, decoded with OpenCV when they are first looked at."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.picture import Picture, PictureError, Pixels
+
+
+def picks(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
+    """The numbers of the frames to show of `count` at `rate` per second.
+
+    `frames` of them evenly from the first to the last, or one every 1/`fps` seconds from the first on; fewer where
+    the video has fewer. Raises ValueError unless exactly one of the two is given.
+    """
+    if (frames is None) == (fps is None):
+        raise ValueError(f"say either frames or fps, found frames={frames} and fps={fps}")
+    if count < 1:
+        return []
+    if frames is not None:
+        chosen = np.linspace(0, count - 1, min(frames, count)).round()
+    else:
+        step = max(rate / (fps or 1.0), 1.0) if rate > 0 else 1.0
+        chosen = np.floor(np.arange(0, count, step))
+    return sorted({int(number) for number in chosen})
+
+
+@dataclass(eq=False)
+class Frames:
+    """One video: `times` of the chosen frames in seconds, `pictures` that decode it once, all together.
+
+    The header says how many frames there are; where it promises more than can be decoded, the frames are chosen
+    again among those that can. A video that does not decode gives one picture that says so when it is looked at.
+    `source` is the file, or gives its bytes, which are then put into a temporary file while they are decoded.
+    """
+
+    source: Path | Callable[[], bytes]
+    name: str
+    frames: int | None = 8
+    fps: float | None = None
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    decoded: list[Picture] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        with self._on_disk() as path:
+            self.count, self.rate = _header(path)
+        self.numbers = picks(self.count, self.rate, self.frames, self.fps)
+
+    @property
+    def times(self) -> list[float]:
+        """When each picture is seen, in seconds from the start; 0 where the file names no rate."""
+        return [round(number / self.rate, 3) if self.rate > 0 else 0.0 for number in self.numbers]
+
+    @property
+    def pictures(self) -> tuple[Picture, ...]:
+        """The chosen frames; nothing is decoded before one of them is looked at."""
+        return tuple(
+            Picture.lazy(self._nth(place), f"{self.name} frame {number}")
+            for place, number in enumerate(self.numbers or [0])
+        )
+
+    def _nth(self, place: int) -> Callable[[], bytes]:
+        def fetch() -> bytes:
+            with self.lock:
+                if self.decoded is None:
+                    self.decoded = [Picture(pixels, self.name) for pixels in self._decode()]
+                return self.decoded[place].payload.data
+
+        return fetch
+
+    def _decode(self) -> list[Pixels]:
+        if not self.numbers:
+            raise PictureError(f"{self.name}: the video does not decode (no frames found); fetch it again")
+        with self._on_disk() as path:
+            found, seen = _taken(path, self.numbers)
+            if seen and len(found) < len(self.numbers):
+                found, _ = _taken(path, picks(seen, self.rate, len(self.numbers), None))
+        if len(found) < len(self.numbers):
+            raise PictureError(
+                f"{self.name}: the video ends after {seen} of {self.count} frames, too few to show {len(self.numbers)}"
+            )
+        return found
+
+    @contextmanager
+    def _on_disk(self) -> Iterator[Path]:
+        if isinstance(self.source, Path):
+            yield self.source
+            return
+        with tempfile.TemporaryDirectory(prefix="looktwice-") as folder:
+            path = Path(folder) / Path(self.name).name
+            path.write_bytes(self.source())
+            yield path
+
+
+def _header(path: Path) -> tuple[int, float]:
+    capture = cv2.VideoCapture(str(path))
+    try:
+        if not capture.isOpened():
+            return 0, 0.0
+        return max(0, int(capture.get(cv2.CAP_PROP_FRAME_COUNT))), float(capture.get(cv2.CAP_PROP_FPS))
+    finally:
+        capture.release()
+
+
+def _taken(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
+    """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many there were."""
+    capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
+    found: list[Pixels] = []
+    try:
+        while seen <= max(numbers) and capture.grab():
+            if seen in wanted:
+                ok, frame = capture.retrieve()
+                if not ok or frame is None:
+                    break
+                found.append(np.ascontiguousarray(frame[:, :, ::-1], dtype=np.uint8))
+            seen += 1
+        return found, seen
+    finally:
+        capture.release()

@@ -1,0 +1,10 @@
+from .arm import Arm as Arm
+from .build import (
+    ConfigError as ConfigError,
+    Scope as Scope,
+    build as build,
+    load_plugin as load_plugin,
+    locate as locate,
+)
+from .plan import Plan as Plan, make_plan as make_plan, plan as plan
+from .spec import digest as digest, identity as identity, spec as spec

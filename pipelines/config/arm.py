@@ -1,0 +1,40 @@
+"""One arm of a study: a contestant on a task, with everything that was built for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.state import Stage
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One cell of the study: who answers (`contestant`, `changes`), which task, with which model and stages.
+
+    `id` is the sha256 of everything that decides the answers; URL, timeouts, rates and paths are no part of it.
+    `task_id` is the same of the task alone. `model` is None where no stage asks one. A point that differs from another
+    in its reader alone is not asked again: `replies_of` is the id of the one whose replies it reads.
+    """
+
+    contestant: str
+    changes: Mapping[str, Any]
+    task_name: str
+    task: Any
+    model: Any
+    stages: Mapping[str, Stage]
+    read: Any
+    draws: int
+    seed: int
+    baseline: bool
+    id: str
+    task_id: str
+    replies_of: str = ""
+
+    @property
+    def spec(self) -> dict[str, Any]:
+        """What was built, defaults included, as a configuration can hold it."""
+        stages = {slot: spec(stage) for slot, stage in self.stages.items()}
+        return {"task": spec(self.task), "model": spec(self.model), "stages": stages}

@@ -1,0 +1,218 @@
+"""From one configuration to the nodes of its points: contestants x sweep x each x their tasks."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import product
+from typing import Any
+
+from looktwice.pipelines.config.build import Scope
+from looktwice.pipelines.config.load import Node, Overlay, nested, resolved
+from looktwice.pipelines.config.schema import name_faults, shape_faults
+
+
+@dataclass(frozen=True)
+class PointNode:
+    """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages.
+
+    `place` is the contestant's place in the file, `own` the slots that it names itself, and `models` what `{ref: ...}`
+    may name.
+    """
+
+    contestant: str
+    changes: Mapping[str, Any]
+    task_name: str
+    task: Any
+    model: Any
+    stages: Mapping[str, Any]
+    read: Any
+    draws: Any
+    seed: Any
+    baseline: bool
+    place: str
+    own: frozenset[str]
+    models: Mapping[str, Any]
+
+
+@dataclass
+class Expansion:
+    """Expands a loaded configuration; gathers `faults`, and in `left_out` the contestants whose needs are not met."""
+
+    config: Node
+    scope: Scope = field(default_factory=Scope)
+    faults: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def points(self) -> Iterator[PointNode]:
+        """Every point that the configuration asks for, in order; what equals another point comes out too.
+
+        Where an entry holds the wrong kind of thing there are no points, only faults.
+        """
+        strange, wrong = shape_faults(self.config)
+        self._note([*strange, *wrong])
+        if wrong:
+            return
+        self._note(name_faults(self.config))
+        base = {k: v for k, v in self.config.items() if k not in ("sweep", "each", "contestants", "baseline")}
+        named = {k: v for k, v in (self.config.get("contestants") or {"plain": {}}).items() if v is not None}
+        first = self._baseline(named)
+        for name, overlay in named.items():
+            place = f"contestants.{name}" if self.config.get("contestants") else ""
+            entered = self._entered(base, overlay or {}, place)
+            if self._may_enter(name, overlay or {}, entered):
+                for changes in self._changes():
+                    yield from self._of(name, entered, overlay or {}, changes, name == first, place)
+
+    def _baseline(self, named: Mapping[str, Any]) -> str:
+        wanted = self.config.get("baseline")
+        if wanted is not None and wanted not in named:
+            self.faults.append(f"baseline: no contestant {wanted!r}; there are {', '.join(named)}")
+        return str(wanted or next(iter(named), ""))
+
+    def _entered(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
+        """The file as this contestant plays it: its own stages replace the file's unless it says `extend: true`."""
+        layer = Overlay()
+        node = dict(base)
+        own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
+        if "stages" in overlay and not overlay.get("extend"):
+            changes = _changes_of(overlay["stages"], base.get("stages"))
+            self._note(
+                f"{place}.stages.{slot}: it changes the file's {slot}, but a contestant's stages replace the file's; "
+                "say `extend: true` beside `stages:`, or give the slot a `use:`"
+                for slot in changes
+            )
+            node["stages"] = base.get("stages") if changes else {}
+        if isinstance(own.get("model"), str):
+            node["model"] = None
+        merged: Node = layer(node, own)
+        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        return merged
+
+    def _changes(self) -> list[dict[str, Any]]:
+        """Each combination of the sweep's axes, with nothing and then with each single change."""
+        sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
+        grid = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
+        return [{**point, **alone} for point in grid for alone in ({}, *each)]
+
+    def _of(
+        self,
+        name: str,
+        entered: Node,
+        overlay: Mapping[str, Any],
+        changes: Mapping[str, Any],
+        baseline: bool,
+        place: str,
+    ) -> Iterator[PointNode]:
+        """The points of one contestant under one set of changes, one for each of its tasks."""
+        applied = {k: v for k, v in changes.items() if self._applies(k, v, entered, overlay)}
+        layer, node = Overlay(), entered
+        for key, value in applied.items():
+            node = layer(node, nested(key, value))
+        self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
+        node = resolved(node, self.faults)
+        tasks = self._tasks(node)
+        models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
+        for task in self._chosen(overlay, tasks, place):
+            mine = {k: v for k, v in applied.items() if _touches(k, task)}
+            stages = {slot: stage for slot, stage in (node.get("stages") or {}).items() if stage is not None}
+            yield PointNode(
+                name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
+                node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
+                frozenset(overlay.get("stages") or ()), models,
+            )  # fmt: skip
+
+    def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:
+        """A contestant is not touched by changes of slots that it does not have, or has dropped."""
+        parts, own = key.split("."), overlay.get("stages") or {}
+        if parts[0] == "stages" and len(parts) > 1 and parts[1] in own and own[parts[1]] is None:
+            return False
+        if parts[0] != "stages" or "stages" not in overlay or overlay.get("extend"):
+            return not (parts[0] == "model" and "model" in overlay)
+        return len(parts) > 1 and parts[1] in entered["stages"]
+
+    def _tasks(self, node: Node) -> dict[str, Any]:
+        if node.get("task") is not None and node.get("tasks"):
+            self._note(["task: there is `tasks:` as well; keep one of the two"])
+        if (task := node.get("task")) is not None:
+            name = task.get("name") or task.get("kind") if isinstance(task, Mapping) else None
+            return {name if isinstance(name, str) else "task": task}
+        tasks = {k: v for k, v in (node.get("tasks") or {}).items() if v is not None}
+        if not tasks:
+            self._note(["tasks: there is none; name one, such as `task: {use: eval.tasks.Photos, kind: jigsaw}`"])
+        return tasks
+
+    def _chosen(self, overlay: Mapping[str, Any], tasks: Mapping[str, Any], place: str) -> list[str]:
+        only, dropped = overlay.get("only"), self.config.get("tasks") or {}
+        for name in only or ():
+            if name not in tasks and name not in dropped:
+                self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{_near(name, tasks)}"])
+        return [task for task in tasks if only is None or task in only]
+
+    def _model(self, model: Any, models: Mapping[str, Any]) -> Any:
+        """The model's node: named, written out, or the only one there is."""
+        if model is None:
+            return next(iter(models.values())) if len(models) == 1 and "model" not in self.config else None
+        if isinstance(model, str):
+            if model not in models:
+                self._note([f"model: no model {model!r} under `models:`{_near(model, models)}"])
+            return models.get(model)
+        return model
+
+    def _may_enter(self, name: str, overlay: Mapping[str, Any], entered: Node) -> bool:
+        """Whether what a contestant `needs` is there; if not, it is left out.
+
+        `env` names environment variables, `A|B` means one of them; `file` names files.
+        """
+        needs = overlay.get("needs") or {}
+        wanted = (text.split("|") for text in _many(needs.get("env")))
+        missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
+        for text in _many(needs.get("file")):
+            plain = resolved({**entered, "needed": text}, self.faults).get("needed", text)
+            try:
+                self.scope.path(plain)
+            except ValueError as exc:
+                missing.append(str(exc))
+        if missing:
+            self.left_out[name] = "; ".join(missing)
+        return not missing
+
+    def _note(self, faults: Any) -> None:
+        self.faults += [fault for fault in faults if fault not in self.faults]
+
+
+def _touches(key: str, task: str) -> bool:
+    parts = key.split(".")
+    return parts[0] != "tasks" or len(parts) < 2 or parts[1] == task
+
+
+def _flat(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Changes as single settings: a merged mapping is spread, a new node is shown by its class."""
+    flat: dict[str, Any] = {}
+    for key, value in changes.items():
+        if isinstance(value, Mapping) and "use" not in value:
+            flat |= _flat({f"{key}.{inner}": v for inner, v in value.items() if inner not in ("before", "after")})
+        elif isinstance(value, Mapping):
+            shown = ", ".join(f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after"))
+            flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")
+        else:
+            flat[key] = value
+    return flat
+
+
+def _many(value: Any) -> list[str]:
+    return [] if value is None else [value] if isinstance(value, str) else list(value)
+
+
+def _near(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, [str(w) for w in words], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def _changes_of(own: Any, stages: Any) -> list[str]:
+    """The slots of stages that stand there without a `use`, and in the file's with one."""
+    if not (isinstance(own, Mapping) and isinstance(stages, Mapping)):
+        return []
+    return [slot for slot, node in own.items() if isinstance(node, Mapping) and "use" not in node and slot in stages]

@@ -1,0 +1,155 @@
+"""Reading a configuration: YAML with `include`, overlays of nodes, dotted overrides and interpolation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from looktwice.pipelines.config.build import ConfigError
+
+Node = dict[str, Any]
+PLAIN_REFERENCE = re.compile(r"\$\{[A-Za-z_][\w-]*(\.[\w-]+)*\}")
+
+
+def load(path: Path) -> Node:
+    """A configuration file with what it includes below it. Raises ConfigError."""
+    return _load(Path(path), Path(path).resolve().parent, ())
+
+
+def _load(path: Path, top: Path, seen: tuple[Path, ...]) -> Node:
+    node = _read(path)
+    included = node.pop("include", None) or []
+    base: Node = {}
+    for name in [included] if isinstance(included, str) else included:
+        inner = (path.parent / str(name)).resolve()
+        if not inner.is_relative_to(top):
+            raise ConfigError([f"{path}: include: {name!r} lies outside the folder {top}"])
+        if inner in (*seen, path.resolve()):
+            raise ConfigError([f"{path}: include: {name!r} includes itself"])
+        base = _overlaid(base, _load(inner, top, (*seen, path.resolve())), str(path))
+    return _overlaid(base, node, str(path))
+
+
+def _overlaid(base: Node, top: Node, source: str) -> Node:
+    layer = Overlay()
+    merged: Node = layer(base, top)
+    if layer.faults:
+        raise ConfigError([f"{source}: {fault}" for fault in layer.faults])
+    return merged
+
+
+def _read(path: Path) -> Node:
+    try:
+        node = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+    except FileNotFoundError:
+        raise ConfigError([f"{path}: no such configuration file"]) from None
+    except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
+        raise ConfigError([f"{path}: not a YAML mapping ({str(exc).strip()})"]) from exc
+    if not isinstance(node, dict):
+        raise ConfigError([f"{path}: expected a YAML mapping at the top, found a {type(node).__name__}"])
+    return {str(key): value for key, value in node.items()}
+
+
+@dataclass
+class Overlay:
+    """Lays one node over another; what cannot be laid is noted in `faults` with its place.
+
+    Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is added to
+    stages must say `before:` or `after:` which slot it stands; on a slot that is there, they move it. A contestant's
+    stages are an overlay themselves, and find their places when they are laid over the file's.
+    """
+
+    faults: list[str] = field(default_factory=list)
+
+    def __call__(self, base: Any, top: Any, place: str = "") -> Any:
+        if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
+            return top
+        if "use" in top and top["use"] != base.get("use"):
+            return dict(top)
+        if place.rpartition(".")[2] == "stages" and not place.startswith("contestants."):
+            return self.stages(dict(base), top, place)
+        merged = dict(base)
+        for key, value in top.items():
+            merged[key] = self(base.get(key), value, f"{place}.{key}" if place else str(key))
+        return merged
+
+    def stages(self, base: Node, top: Mapping[str, Any], place: str) -> Node:
+        """Stages laid over stages: order is kept, and a new slot finds its place."""
+        merged, free = dict(base), not base
+        for slot, value in top.items():
+            here = f"{place}.{slot}"
+            anchors = {k: value[k] for k in ("before", "after") if isinstance(value, Mapping) and value.get(k)}
+            known = slot in merged
+            merged[slot] = self(base.get(slot), value, here) if known else value
+            if anchors:
+                merged = self._placed(merged, slot, anchors, here)
+            elif not known and not free and value is not None:
+                self.faults.append(
+                    f"{here}: a new slot needs its place; say `before:` or `after:` one of {', '.join(base)}"
+                )
+        return merged
+
+    def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:
+        node = {k: v for k, v in stages.pop(slot).items() if k not in ("before", "after")}
+        side, anchor = next(iter(anchors.items()))
+        if len(anchors) > 1 or anchor not in stages:
+            found = f"{side}: {anchor}" if len(anchors) == 1 else "both `before:` and `after:`"
+            self.faults.append(f"{place}: found {found}; name one of {', '.join(stages)}")
+            return {**stages, slot: node}
+        order = list(stages)
+        order.insert(order.index(anchor) + (side == "after"), slot)
+        return {name: node if name == slot else stages[name] for name in order}
+
+
+def override(text: str) -> tuple[str, Any]:
+    """`place=value` from the command line as (place, value), the value read as YAML. Raises ConfigError."""
+    place, equals, value = text.partition("=")
+    if not equals or not place.strip():
+        raise ConfigError([f"{text!r}: an override is written place=value, such as stages.mark.radius=5"])
+    try:
+        read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
+    except (yaml.YAMLError, OmegaConfBaseException) as exc:
+        raise ConfigError([f"{text!r}: the value is not YAML ({exc})"]) from exc
+    return place.strip(), read["value"] if isinstance(read, dict) else value
+
+
+def nested(place: str, value: Any) -> Node:
+    """The node that sets `value` at a dotted place; what stands under `sweep` is one key, dots and all."""
+    first, _, rest = place.partition(".")
+    if first == "sweep" and rest:
+        return {first: {rest: value}}
+    return {first: nested(rest, value) if rest else value}
+
+
+def resolved(node: Node, faults: list[str]) -> Node:
+    """The node with every `${a.b}` replaced; resolvers and anything else in `${...}` are faults."""
+    before = len(faults)
+    _check_references(node, "", faults)
+    if len(faults) > before:
+        return node
+    try:
+        plain = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
+    except OmegaConfBaseException as exc:
+        faults.append(f"{exc.full_key or 'the configuration'}: {str(exc).splitlines()[0]}")
+        return node
+    return plain if isinstance(plain, dict) else node  # type: ignore[return-value]
+
+
+def _check_references(node: Any, place: str, faults: list[str]) -> None:
+    if isinstance(node, Mapping):
+        for key, value in node.items():
+            _check_references(value, f"{place}.{key}" if place else str(key), faults)
+    elif isinstance(node, Sequence) and not isinstance(node, str):
+        for number, value in enumerate(node):
+            _check_references(value, f"{place}[{number}]", faults)
+    elif isinstance(node, str) and "${" in PLAIN_REFERENCE.sub("", node):
+        fault = f"{place}: {node!r} is refused: only ${{a.b}}, a place in this configuration, may stand in ${{...}}"
+        if fault not in faults:
+            faults.append(fault)

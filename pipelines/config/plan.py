@@ -1,0 +1,147 @@
+"""Points: each is a task, a model and stages, built and named by what decides its results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.expand import Expansion, PointNode
+from looktwice.pipelines.config.factors import between
+from looktwice.pipelines.config.load import Node, Overlay, load, nested, override
+from looktwice.pipelines.config.spec import asks, digest, identity, spec
+
+NAME = re.compile(r"[\w-][\w.-]*")
+DEFAULT_READER = {"use": "eval.readers.Robust"}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All points of a configuration that are asked, and the contestants left out with the reason.
+
+    `readings` are the points that only read the replies of one of these with another reader.
+    """
+
+    name: str
+    points: tuple[Arm, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    config: Node = field(default_factory=dict)
+    readings: tuple[Arm, ...] = ()
+
+
+def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
+    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once."""
+    config, faults = load(path), []
+    pairs = [override(text) for text in overrides]
+    for place, value in pairs:
+        layer = Overlay()
+        config = layer(config, nested(place, value))
+        faults += layer.faults
+    given = tuple(text for _, value in pairs for text in _paths(value))
+    return make_plan(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
+
+
+def named(point: Arm) -> Arm:
+    """The point with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
+    task = identity(point.task)
+    stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
+    whole = {"task": task, "model": identity(point.model), "stages": stages, "seed": point.seed}
+    return replace(point, id=digest(whole), task_id=digest(task))
+
+
+def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
+    """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
+    expansion = Expansion(config, scope, list(faults))
+    nodes = list(expansion.points())
+    if not NAME.fullmatch(str(config.get("name", name))):
+        expansion.faults.append(
+            f"name: {config.get('name')!r} names a folder; use letters, digits, '.', '_' and '-' only"
+        )
+    binder = Binder(scope, faults=expansion.faults)
+    points = [point for node in nodes if (point := _bound(node, binder))]
+    changed = between(points, config.get("gap"), binder.faults)
+    points += [point for one in changed if (point := _named(one, binder))]
+    _note_twins(points, binder.faults)
+    if binder.faults:
+        raise ConfigError(binder.faults)
+    if not points and not expansion.left_out:
+        raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
+    asked, readings = _distinct(points)
+    return Plan(str(config.get("name") or name), asked, expansion.left_out, config, readings)
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """The texts of a value from the command line that are paths of something that is there."""
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _paths(inner)
+    elif isinstance(value, str) and value not in ("", ".") and Path(value).expanduser().exists():
+        yield value
+
+
+def _bound(node: PointNode, binder: Binder) -> Arm | None:
+    """The built point, or None with its faults noted."""
+    before, binder.models = binder.noticed, node.models
+    where = f"{node.place}." if node.place else ""
+    task = binder.node(node.task, f"tasks.{node.task_name}", "task")
+    places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
+    stages = {slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()}
+    asking = any(asks(stage) for stage in stages.values() if stage is not None)
+    model = binder.node(node.model, "model", "model") if asking and node.model is not None else None
+    read = binder.node(node.read or DEFAULT_READER, "read", "stage")
+    draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
+    if not stages:
+        binder.fault(f"{where}stages", "there is none, so nothing would answer")
+    if asking and node.model is None and None not in stages.values():
+        binder.fault(f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`")
+    if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):
+        return None
+    point = Arm(
+        node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
+    )
+    return _named(point, binder)
+
+
+def _named(point: Arm, binder: Binder) -> Arm | None:
+    try:
+        return named(point)
+    except TypeError as exc:
+        binder.fault(f"contestants.{point.contestant}", str(exc))
+        return None
+
+
+def _note_twins(points: Sequence[Arm], faults: list[str]) -> None:
+    """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
+    seen: dict[tuple[str, str], Arm] = {}
+    tasks: dict[str, tuple[str, Any]] = {}
+    for point in points:
+        twin = seen.setdefault((point.id, _reader_id(point)), point)
+        if twin.contestant != point.contestant:
+            same = f"contestants.{point.contestant}: the same as {twin.contestant!r} on {point.task_name}; drop one"
+            faults += [same] if same not in faults else []
+        name, other = tasks.setdefault(point.task_id, (point.task_name, spec(point.task)))
+        if other != spec(point.task):
+            alike = f"tasks.{point.task_name}: differs from {name!r} in its folder alone; rename one of the folders"
+            faults += [alike] if alike not in faults else []
+
+
+def _distinct(points: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
+    """The points that are asked, and those that read the replies of one of them with another reader."""
+    asked: dict[str, Arm] = {}
+    readings: dict[str, Arm] = {}
+    for point in points:
+        first = asked.setdefault(point.id, point)
+        if _reader_id(point) != _reader_id(first):
+            name = f"{point.id}-{_reader_id(point)[:8]}"
+            readings.setdefault(name, replace(point, id=name, replies_of=point.id))
+    return tuple(asked.values()), tuple(readings.values())
+
+
+def _reader_id(point: Arm) -> str:
+    return digest(identity(point.read))

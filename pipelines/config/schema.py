@@ -1,0 +1,201 @@
+"""What may stand where in a configuration: its entries, what each holds, and what the type of a setting accepts."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+Kind = Literal["task", "stage", "model"]
+
+PLAIN = (int, float, str, bool, bytes, type(None))
+
+
+def members(hint: Any) -> Iterator[Any]:
+    """The alternatives of a union, or the hint alone."""
+    if get_origin(hint) in (Union, types.UnionType):
+        for inner in get_args(hint):
+            yield from members(inner)
+    else:
+        yield hint
+
+
+def is_plain(hint: Any) -> bool:
+    """Whether no object can stand here, only numbers, texts, truth values or paths."""
+    return all(h in PLAIN or h is Path or get_origin(h) is Literal for h in members(hint))
+
+
+def holds_path(hint: Any) -> bool:
+    """Whether a text given here is the path of a file or folder."""
+    return Path in members(hint) and str not in members(hint)
+
+
+def dataclass_in(hint: Any) -> type | None:
+    """The dataclass that a mapping given here stands for, if there is one."""
+    return next((h for h in members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)), None)
+
+
+def kind_of(cls: type) -> Kind | None:
+    """What a class makes, by what it can do: tasks are iterated, models have an identity, stages are only called."""
+    if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
+        return "task"
+    if any("__call__" in vars(base) for base in cls.__mro__):
+        return "model" if hasattr(cls, "identity") else "stage"
+    return None
+
+
+def misfit(cls: type, hint: Any) -> str:
+    """Why an object of the class cannot stand where the hint asks for a function of a protocol; empty where it can.
+
+    Told by what the two give, so that a finder of faces is no detector; where that is not declared, it may fit.
+    """
+    asked = {each.__name__: _given_by(each) for each in members(hint) if getattr(each, "_is_protocol", False)}
+    given = _given_by(cls)
+    if not asked or given is None or any(wanted is None or issubclass(given, wanted) for wanted in asked.values()):
+        return ""
+    wanted = " or ".join(f"a {name}, which gives {each.__name__}," for name, each in asked.items() if each)
+    return f"expected {wanted} and {cls.__name__} gives {given.__name__}"
+
+
+def _given_by(cls: type) -> type | None:
+    """The class of what calling an object of `cls` gives, where it is declared and a class."""
+    try:
+        given = get_type_hints(cls.__call__).get("return")
+    except (NameError, AttributeError):
+        return None
+    return given if isinstance(given, type) else None
+
+
+def check_kind(cls: type, wanted: Kind | None) -> None:
+    """Raises ValueError where a class makes another kind of thing than its place asks for."""
+    found = kind_of(cls)
+    if wanted is not None and found != wanted:
+        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes {f'a {found}' if found else 'none'}")
+
+
+Node = dict[str, Any]
+Nodes = dict[str, Node | None]
+Words = str | list[str]
+CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
+EXTRA = "extra_forbidden"
+CLOSED = ConfigDict(extra="forbid")
+
+
+class Needs(TypedDict, total=False):
+    """What must be there for a contestant to take part."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    env: Words
+    file: Words
+
+
+Gap = TypedDict("Gap", {"from": str, "to": str})
+Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
+
+
+class Contestant(TypedDict, total=False):
+    """An overlay of the file by name."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    stages: Nodes
+    extend: bool
+    model: str | Node | None
+    only: list[str]
+    needs: Needs
+    read: Node
+    draws: Annotated[int, Field(ge=1)]
+
+
+class Published(TypedDict):
+    """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    source: str
+    accuracy: dict[str, float]
+
+
+class StudyConfig(TypedDict, total=False):
+    """A whole configuration, its includes already laid below it."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    name: str
+    note: str
+    task: Node | None
+    tasks: Nodes | None
+    model: str | Node | None
+    models: Nodes | None
+    stages: Nodes | None
+    read: Node | None
+    seed: int
+    draws: Annotated[int, Field(ge=1)]
+    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] | None
+    each: list[Node] | None
+    contestants: dict[str, Contestant | None] | None
+    baseline: str | None
+    gap: Gap | None
+    published: dict[str, Published] | None
+
+
+KNOWN: dict[int, type] = {1: StudyConfig, 3: Contestant, 4: Needs}
+
+
+def shape_faults(config: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Entries that do not belong where they stand, and entries that hold the wrong kind of thing, with their places."""
+    try:
+        TypeAdapter(StudyConfig).validate_python(dict(config))
+    except ValidationError as exc:
+        errors = exc.errors(include_url=False, include_context=False)
+        strange = [_strange(e["loc"]) for e in errors if e["type"] == EXTRA]
+        wrong = [_wrong(e["loc"], e["msg"], e["input"]) for e in errors if e["type"] != EXTRA]
+        return list(dict.fromkeys(strange)), list(dict.fromkeys(wrong))
+    return [], []
+
+
+def name_faults(config: Mapping[str, Any]) -> list[str]:
+    """Changes under `sweep` and `each` that would change nothing, because what they name is not there."""
+    slots = set(config.get("stages") or ())
+    for contestant in (config.get("contestants") or {}).values():
+        slots |= set((contestant or {}).get("stages") or ())
+    there = {"stages": slots, "tasks": set(config.get("tasks") or ()), "models": set(config.get("models") or ())}
+    sweep, each = config.get("sweep") or {}, config.get("each") or ()
+    changes = [(f"sweep.{key}", key, value) for key, values in sweep.items() for value in values]
+    changes += [(f"each[{i}].{key}", key, value) for i, one in enumerate(each) for key, value in one.items()]
+    faults = (_name_fault(place, str(key), value, there) for place, key, value in changes)
+    return list(dict.fromkeys(fault for fault in faults if fault))
+
+
+def _name_fault(place: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
+    first, _, rest = key.partition(".")
+    if first not in CHANGEABLE:
+        return f"{place}: {first!r} is nothing that can be changed{_near(first, CHANGEABLE)}"
+    name, known = rest.partition(".")[0], there.get(first, set())
+    added = first == "stages" and isinstance(value, Mapping) and "use" in value
+    if name and first in there and name not in known and not added:
+        return f"{place}: there is no {name!r} under `{first}:`{_near(name, known)}"
+    return ""
+
+
+def _strange(loc: tuple[int | str, ...]) -> str:
+    known = list(KNOWN.get(len(loc), StudyConfig).__annotations__)
+    return f"{'.'.join(map(str, loc))}: no such entry{_near(str(loc[-1]), known)}; there are {', '.join(known)}"
+
+
+def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
+    shown, here = repr(found), ".".join(str(part) for part in loc if not _is_tag(str(part)))
+    return f"{here}: {message[0].lower()}{message[1:]}, found {shown if len(shown) < 80 else shown[:77] + '...'}"
+
+
+def _is_tag(part: str) -> bool:
+    """Whether pydantic put this word into the place to name a member of a union."""
+    return "[" in part or part in ("str", "dict", "list", "none")
+
+
+def _near(word: str, words: Any) -> str:
+    near = difflib.get_close_matches(word, [str(w) for w in words], 1)
+    return f"; did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,105 @@
+"""What was really built, written back as nodes, and the identity that follows from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.model import canonical
+
+
+def spec(thing: Any) -> Any:
+    """The node that builds `thing` again, defaults included: plain YAML values. Raises TypeError."""
+    return _write(thing, spec, lambda f, value: True)
+
+
+def identity(thing: Any) -> Any:
+    """The node with all that changes results, and nothing else.
+
+    Defaults and fields with `metadata={"identity": False}` are left out, paths keep their last name, and the
+    class's `version` is added. Stages keep their order. A model says itself what decides its answers.
+    """
+    said = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) and callable(thing) else None
+    if isinstance(said, str):
+        return {"use": public_path(type(thing)), "identity": said}
+    return settings(thing)
+
+
+def settings(thing: Any) -> Any:
+    """The same for the settings of a model, from which it makes its own identity."""
+    node = _write(thing, identity, _matters)
+    version = getattr(type(thing), "version", 1)
+    if isinstance(node, dict) and dataclasses.is_dataclass(thing) and version != 1:
+        node["version"] = version
+    return node
+
+
+def digest(value: Any) -> str:
+    """A short name for plain values: 16 hexadecimal digits of the sha256 of their canonical JSON."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def asks(stage: Any) -> bool:
+    """Whether a stage may call the model: what its class says in `asks`; specialists never do, others may."""
+    said = getattr(type(stage), "asks", None)
+    return bool(said) if said is not None else not type(stage).__module__.startswith("looktwice.specialists.")
+
+
+def public_path(thing: Any) -> str:
+    """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep their module."""
+    parts = str(thing.__module__).split(".")
+    own = parts[1:3] if parts[0] == "looktwice" else parts
+    return ".".join([*own, thing.__qualname__])
+
+
+def function_name(function: Any) -> str:
+    """The public path of a function, and a digest of its code, because every lambda has the same name."""
+    name, code = public_path(function), getattr(function, "__code__", None)
+    return f"{name} {_code_digest(code)}" if code is not None else name
+
+
+def _code_digest(code: Any) -> str:
+    inner = [_code_digest(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return hashlib.sha256(code.co_code + repr((inner, code.co_names)).encode()).hexdigest()[:8]
+
+
+def _write(thing: Any, inner: Callable[[Any], Any], wanted: Callable[[Any, Any], bool]) -> Any:
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        node = {"use": public_path(type(thing))}
+        chosen = ((f, getattr(thing, f.name)) for f in dataclasses.fields(thing) if f.init)
+        return node | {f.name: inner(value) for f, value in chosen if wanted(f, value)}
+    if isinstance(thing, Path):
+        return thing.name if inner is identity else str(thing)
+    if isinstance(thing, Mapping):
+        pairs = {str(key): inner(value) for key, value in thing.items()}
+        ordered = inner is identity and any(dataclasses.is_dataclass(value) for value in thing.values())
+        return [list(pair) for pair in pairs.items()] if ordered else pairs
+    if isinstance(thing, float) and inner is identity and thing.is_integer():
+        return int(thing)  # 10 and 10.0 are one setting
+    if isinstance(thing, list | tuple | set | frozenset):
+        return [inner(value) for value in (sorted(thing) if isinstance(thing, set | frozenset) else thing)]
+    if thing is None or isinstance(thing, str | int | float | bool):
+        return thing
+    if callable(thing) and hasattr(thing, "__qualname__"):
+        return function_name(thing)
+    raise TypeError(
+        f"a setting holds {type(thing).__name__}, which cannot be written into a configuration; "
+        "settings are numbers, texts, paths, lists, mappings and dataclasses"
+    )
+
+
+def _matters(f: Any, value: Any) -> bool:
+    if f.metadata.get("identity", True) is False:
+        return False
+    default = f.default_factory() if f.default_factory is not dataclasses.MISSING else f.default
+    return not _same(value, default)
+
+
+def _same(value: Any, default: Any) -> bool:
+    if isinstance(value, list | tuple) and isinstance(default, list | tuple):
+        return list(value) == list(default)
+    numbers = all(isinstance(x, int | float) and not isinstance(x, bool) for x in (value, default))
+    return (numbers or type(value) is type(default)) and bool(value == default)

@@ -1,0 +1,227 @@
+"""Replies on disk: what was once asked and answered is never asked again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, request_key
+from looktwice.pipelines.runtime.stores import Blobs
+
+VERSION = 1
+INLINE = 16 * 1024
+"""Replies of more bytes than this lie in a blob."""
+
+BUSY_SECONDS = 60.0
+NETWORK = {"nfs", "nfs3", "nfs4", "cifs", "smb3", "smbfs", "lustre", "gpfs", "beegfs", "ceph", "glusterfs", "afs"}
+NETWORK |= {"panfs", "wekafs", "orangefs", "ocfs2", "gfs2", "davfs", "sshfs", "gcsfuse", "s3fs", "rclone"}
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS replies (
+    key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
+) WITHOUT ROWID
+"""
+
+
+class CacheError(ValueError):
+    """A cache folder that cannot be used; the message says what was found and what to set instead."""
+
+
+@dataclass(eq=False)
+class Store:
+    """Replies by request key in `folder`: `replies.sqlite` and, for large ones, `blobs/`.
+
+    Safe between threads and between processes of one machine; a killed process loses nothing that `put` gave back.
+    `setting` is what messages tell the user to change. Raises CacheError for a network folder and damaged files.
+    """
+
+    folder: Path
+    setting: str = "the cache folder"
+
+    def __post_init__(self) -> None:
+        self.folder = Path(self.folder)
+        self.blobs = Blobs(self.folder / "blobs")
+        self._lock = threading.Lock()
+        self._turns_lock = threading.Lock()
+        self._connection: sqlite3.Connection | None = None
+        self._turns: dict[str, _Turn] = {}
+        refuse_network(self.folder, self.setting)
+
+    def get(self, key: str) -> Reply | None:
+        """The reply under a key, or None; a row whose blob is gone or torn counts as none and is removed."""
+        with self._lock, self._guarded() as connection:
+            row = connection.execute("SELECT reply, blob FROM replies WHERE key = ?", (key,)).fetchone()
+            if row is None:
+                return None
+            text = row[0] if row[0] is not None else self._blob(row[1])
+            if text is None:
+                connection.execute("DELETE FROM replies WHERE key = ?", (key,))
+                return None
+        return Reply.from_dict(json.loads(text))
+
+    def put(self, key: str, model: str, reply: Reply) -> Reply:
+        """Keep a reply and give back the one that is kept: the first, where another process was faster."""
+        text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
+        data = text.encode()
+        sha = None if len(data) <= INLINE else self.blobs.put(data)
+        row = (key, model, text if sha is None else None, sha, time.time())
+        with self._lock, self._guarded() as connection:
+            added = connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount
+        return reply if added else self.get(key) or reply
+
+    def __len__(self) -> int:
+        with self._lock, self._guarded() as connection:
+            return int(connection.execute("SELECT count(*) FROM replies").fetchone()[0])
+
+    @contextmanager
+    def turn(self, key: str) -> Iterator[None]:
+        """One caller of a key at a time in this process; the others wait."""
+        with self._turns_lock:
+            turn = self._turns.setdefault(key, _Turn())
+            turn.wanted += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self._turns_lock:
+                turn.wanted -= 1
+                if not turn.wanted:
+                    del self._turns[key]
+
+    def close(self) -> None:
+        """Close the file; a later use opens it again."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    @contextmanager
+    def _guarded(self) -> Iterator[sqlite3.Connection]:
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            yield self._connection
+        except sqlite3.Error as exc:
+            raise CacheError(
+                f"the reply cache {self.folder / 'replies.sqlite'} cannot be used ({exc}); "
+                f"free its disk or move the file away, or set {self.setting} to another folder"
+            ) from exc
+
+    def _open(self) -> sqlite3.Connection:
+        """Every statement commits by itself; WAL without a sync per commit outlives a killed process."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "replies.sqlite"
+        connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        try:
+            _journal(connection)
+            connection.execute(SCHEMA)
+            found = connection.execute("PRAGMA user_version").fetchone()[0]
+            if found not in (0, VERSION):
+                raise CacheError(f"{path} is of version {found}, this looktwice knows {VERSION}; set another folder")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _blob(self, sha: str) -> str | None:
+        try:
+            data = self.blobs.get(sha)
+        except FileNotFoundError:
+            data = b""
+        if hashlib.sha256(data).hexdigest() == sha:
+            return data.decode()
+        self.blobs.path(sha).unlink(missing_ok=True)
+        self.blobs.known.discard(sha)
+        return None
+
+
+class _Turn:
+    """The lock of one key and how many want it."""
+
+    def __init__(self) -> None:
+        self.lock, self.wanted = threading.Lock(), 0
+
+
+def _journal(connection: sqlite3.Connection) -> None:
+    """Switch to WAL; SQLite does not wait by itself where another process is switching at the same moment."""
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            break
+        except sqlite3.OperationalError as exc:
+            if "locked" not in str(exc) or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+    connection.execute("PRAGMA synchronous = NORMAL")
+
+
+@dataclass(frozen=True)
+class Cached:
+    """Answers from the store where it can; else asks, stores and only then gives the reply back.
+
+    Of several callers of one request one asks and the others wait for its reply (`cached` is true for them);
+    where it fails, the next asks. Failures are not stored. With `only`, what is not stored raises ModelError.
+    """
+
+    model: Model
+    store: Store = field(metadata={"identity": False})
+    only: bool = field(default=False, metadata={"identity": False})
+
+    @property
+    def identity(self) -> str:
+        """That of the model inside."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The stored or the new reply. Raises ModelError, CacheError."""
+        key = request_key(self.identity, messages, draw, options)
+        with self.store.turn(key):
+            found = self.store.get(key)
+            if found is not None:
+                return replace(found, cached=True)
+            if self.only:
+                raise ModelError(
+                    f"only cached replies were allowed and the store in {self.store.folder} holds none to this "
+                    f"request (draw {draw}, model {self.identity}); leave out --only-cached to ask the model"
+                )
+            return self.store.put(key, self.identity, self.model(messages, draw, options))
+
+    def close(self) -> None:
+        """Close the store and the model inside; both open again when used."""
+        self.store.close()
+        close_model(self.model)
+
+
+def close_model(model: Model) -> None:
+    """Close a model that can be closed."""
+    close = getattr(model, "close", None)
+    if close is not None:
+        close()
+
+
+def refuse_network(folder: Path, setting: str, mounts: Path = Path("/proc/mounts")) -> None:
+    """Raises CacheError where a folder lies on a network filesystem: SQLite's locks do not hold there."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    place = Path(os.path.abspath(folder)).resolve()
+    rows = [line.split(" ") for line in lines]
+    over = [(row[1].replace("\\040", " "), row[2]) for row in rows if len(row) > 2]
+    holding = [(point, kind) for point, kind in over if place.is_relative_to(point)]
+    point, kind = max(reversed(holding), key=lambda each: len(each[0]), default=("", ""))
+    if kind.removeprefix("fuse.") in NETWORK:
+        raise CacheError(
+            f"the reply cache {place} would lie on a network filesystem ({kind} at {point}), where SQLite's locks "
+            f"do not hold; set {setting} to a folder on a disk of this machine"
+        )

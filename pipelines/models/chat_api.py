@@ -1,0 +1,261 @@
+"""Any OpenAI-compatible chat endpoint as a model: OpenAI, vLLM, SGLang, Ollama, llama.cpp, OpenRouter and others."""
+
+from __future__ import annotations
+
+import email.utils
+import json
+import os
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from yarl import URL
+
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
+from looktwice.pipelines.models.http_client import Answer, background
+from looktwice.pipelines.models.wire import (
+    ChoicesAs,
+    Detail,
+    error_of,
+    is_filter,
+    reply_of,
+    wire_messages,
+    wire_options,
+)
+from looktwice.pipelines.models.wrappers import PRICES
+
+OPENAI = "https://api.openai.com/v1"
+KEYS: Mapping[str, str] = {
+    "api.openai.com": "OPENAI_API_KEY",
+    "openrouter.ai": "OPENROUTER_API_KEY",
+    "generativelanguage.googleapis.com": "GEMINI_API_KEY",
+    "api.anthropic.com": "ANTHROPIC_API_KEY",
+}
+"""Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
+
+OWN = {"model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "logprobs"}
+OWN |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
+QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
+FILTER_STATUS = {400, 403, 422, 451}
+ADVICE = {
+    401: "check the key in {key}",
+    402: "check the account's credit",
+    403: "check the key in {key} and what it may use",
+    404: "check `url` (it usually ends in /v1) and the model's name",
+    413: "the request is too large; show smaller or fewer pictures",
+}
+NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
+
+
+@dataclass(frozen=True)
+class ChatAPI:
+    """A model behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
+
+    `url` defaults to OPENAI_BASE_URL, else OpenAI's. Draw number d sends `seed` + d, so that draws differ.
+    `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added to the
+    body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight`,
+    `per_minute` and `prices` (money per million tokens: in, out, cached) are for the wrappers around it.
+    Keys come from the environment and go only to the host that they belong to.
+    """
+
+    model: str
+    url: str | None = field(default=None, metadata=NOT_IDENTITY)
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    stop: tuple[str, ...] | None = None
+    seed: int | None = None
+    logprobs: int | None = None
+    effort: str | None = None
+    detail: Detail | None = None
+    system: str = ""
+    token_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    choices_as: ChoicesAs | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    timeout: float = field(default=600.0, metadata=NOT_IDENTITY)
+    in_flight: int = field(default=64, metadata=NOT_IDENTITY)
+    per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
+    prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
+    remote: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        taken = sorted(OWN & self.extra.keys())
+        if taken:
+            raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
+        if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
+            found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
+            raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
+        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= PRICES:
+            raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, None if value is None else float(value))
+
+    @cached_property
+    def identity(self) -> str:
+        """The model's name and every setting that may change its replies; URL, timeout, rates and prices are not."""
+        return canonical(settings(self))
+
+    @property
+    def endpoint(self) -> str:
+        """The URL in force, without a slash at its end."""
+        named = self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+        return named.rstrip("/").removesuffix("/chat/completions")
+
+    def check(self) -> None:
+        """Raises ModelError where the URL cannot be used or the key of its host is missing; sends nothing."""
+        key_for(self.endpoint)
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
+        endpoint = self.endpoint
+        key = key_for(endpoint)
+        body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        start = time.perf_counter()
+        answer = background().post(f"{endpoint}/chat/completions", body, headers, self.timeout)
+        try:
+            return read(answer, endpoint, time.perf_counter() - start)
+        except ModelError as exc:
+            if key and key in str(exc):
+                raise _again(exc, str(exc).replace(key, "***")) from None
+            raise
+
+    def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
+        """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
+        full = self._filled(options)
+        if full.seed is not None:
+            full = replace(full, seed=full.seed + draw)
+        asked = wire_options(full, self.token_field, self.choices_as)
+        sent = wire_messages(messages, self.system, self.detail)
+        return {"model": self.model, "messages": sent, **asked, **self.extra}
+
+    def close(self) -> None:
+        """Let go of the connection; a later call opens another."""
+        background().release(self.endpoint)
+
+    def _filled(self, options: CallOptions) -> CallOptions:
+        """What is wanted, with this model's own settings where nothing is."""
+        own = {f.name for f in fields(self)}
+        gaps = [f.name for f in fields(options) if getattr(options, f.name) is None and f.name in own]
+        return replace(options, **{name: getattr(self, name) for name in gaps})
+
+
+def key_for(url: str) -> str | None:
+    """The key that belongs to a URL's host, or None for a host that is not known to need one.
+
+    Raises ModelError for a URL that cannot be used, a known host without a key, and a key over plain http to
+    anything but this machine or what OPENAI_BASE_URL names.
+    """
+    at = _parsed(url)
+    named = _named(at)
+    variables = _variables(at) + (["OPENAI_API_KEY"] if named else [])
+    keys = [os.environ[name].strip() for name in variables if os.environ.get(name, "").strip()]
+    if not keys:
+        if _variables(at):
+            raise ModelError(f"{at.host} needs a key: set the environment variable {_variables(at)[0]}")
+        return None
+    if at.scheme != "https" and not (named or _loopback(at)):
+        raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
+    return keys[0]
+
+
+def _parsed(url: str) -> URL:
+    try:
+        at = URL(url)
+        usable = at.scheme in ("http", "https") and bool(at.host) and not at.query_string and not at.fragment
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ModelError(f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1")
+    if at.user is not None or at.password is not None:
+        raise ModelError(f"`url` must not hold a user or key; name its variable in LOOKTWICE_KEYS: {at.host}=VARIABLE")
+    return at
+
+
+def _variables(at: URL) -> list[str]:
+    """The variables of the user's own table, then of ours."""
+    entries = (entry.strip().partition("=") for entry in os.environ.get("LOOKTWICE_KEYS", "").split(","))
+    own = [name.strip() for host, _, name in entries if host.strip().lower() in (at.host, f"{at.host}:{at.port}")]
+    return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
+
+
+def _named(at: URL) -> bool:
+    """Whether OPENAI_BASE_URL names the same scheme, host and port."""
+    base = os.environ.get("OPENAI_BASE_URL")
+    return bool(base) and _parsed(str(base)).origin() == at.origin()
+
+
+def _loopback(at: URL) -> bool:
+    return at.host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", at.host or ""))
+
+
+def read(answer: Answer, endpoint: str, seconds: float) -> Reply:
+    """The reply in an answer, a filtered request included. Raises ModelError for everything else."""
+    data = _json(answer.body)
+    error = error_of(data)
+    engine = answer.headers.get("server", "")
+    if error and is_filter(error) and (answer.status == 200 or answer.status in FILTER_STATUS):
+        return Reply("", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {})
+    if 200 <= answer.status < 300 and not error:
+        if data is None:
+            shown = shortened(answer.body.decode("utf-8", "replace"))
+            raise ModelError(f"{endpoint} answered no JSON; check that `url` is right: {shown}", retryable=True)
+        return reply_of(data, seconds, engine)
+    raise failure(answer, endpoint, error or {})
+
+
+def failure(answer: Answer, endpoint: str, error: Mapping[str, Any]) -> ModelError:
+    """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota is used up."""
+    code = error.get("code")
+    status = code if answer.status == 200 and isinstance(code, int) else answer.status
+    if 300 <= status < 400:
+        target = answer.headers.get("location", "nowhere")
+        return ModelError(f"{endpoint} redirects to {target}; that is not followed, set `url` yourself", status=status)
+    said = shortened(str(error.get("message") or answer.body.decode("utf-8", "replace")))
+    used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
+    retryable = (status in (200, 408, 429) or status >= 500) and not used_up
+    advice = "" if retryable else f"; {_advice(status, endpoint, used_up)}"
+    wait = retry_after(answer.headers) if retryable else None
+    text = f"{endpoint} answered {status}: {said}{advice}"
+    return ModelError(text, status=status, retryable=retryable, retry_after=wait)
+
+
+def _advice(status: int, endpoint: str, used_up: bool) -> str:
+    if used_up:
+        return "the account's quota is used up"
+    variable = next(iter(_variables(URL(endpoint))), "OPENAI_API_KEY")
+    return ADVICE.get(status, "check the settings that the message names, or leave them out").format(key=variable)
+
+
+def retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds that a server asks to wait: Retry-After as seconds or HTTP date, or retry-after-ms; else None."""
+    for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        if re.fullmatch(r"\d+(\.\d*)?", text):
+            return float(text) * scale
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def shortened(text: str, most: int = 300) -> str:
+    """Text in one line of at most so many characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 3] + "..."
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except ValueError:
+        return None
+
+
+def _again(exc: ModelError, text: str) -> ModelError:
+    return ModelError(text, status=exc.status, retryable=exc.retryable, retry_after=exc.retry_after)

@@ -1,0 +1,254 @@
+"""A multimodal model in this process: any image-text-to-text network of transformers, by hub id or folder."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Usage, canonical, request_key
+from looktwice.pipelines.models.chat_template import Chat, chat_of, drawn, open_processor, reply_text
+from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
+from looktwice.pipelines.runtime.networks import Device, Dtype, Place, WeightsError, from_hub, import_torch, opened
+
+NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
+
+
+@dataclass(frozen=True, eq=False)
+class _Network:
+    """The opened network with its processor; `note` says what the processor cannot do."""
+
+    model: Any
+    processor: Any
+    note: str
+
+    @property
+    def tokenizer(self) -> Any:
+        return getattr(self.processor, "tokenizer", self.processor)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """One request: the chat, what is wanted, and the seed of a sampled one (None: greedy)."""
+
+    chat: Chat
+    options: CallOptions
+    seed: int | None
+
+
+@dataclass(frozen=True)
+class LocalVLM:
+    """Answers with a network of transformers (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several images a turn.
+
+    `model` is a hub id or a local folder, `revision` pins a commit. Requests of several threads go through the
+    network together, up to `batch` at once, where they are greedy (`temperature` 0); sampled ones go one by one,
+    each with its own seed made from `seed`, the draw and the request, so that a reply never depends on its company.
+    A picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a resizing stage.
+    "auto" is bfloat16 on CUDA, float32 elsewhere. `CallOptions.choices` are scored by their log-probability as the
+    continuation (summed over their tokens): the likeliest is the reply, and `Reply.logprobs` holds all of them.
+    Tools go through the chat template where it knows them, and `<tool_call>` blocks in the reply to them become tool
+    calls.
+    """
+
+    model: str
+    revision: str | None = None
+    temperature: float = 0.0
+    top_p: float | None = None
+    max_tokens: int = 512
+    stop: tuple[str, ...] | None = None
+    seed: int = 0
+    max_pixels: int | None = None
+    system: str = ""
+    dtype: Dtype = "auto"
+    device: Device = field(default="auto", metadata=NOT_IDENTITY)
+    batch: int = field(default=8, metadata=NOT_IDENTITY)
+    remote: ClassVar[bool] = True  # its replies are worth keeping, and go through the same wrappers as a server's
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.max_tokens < 1 or self.temperature < 0:
+            found = f"{self.batch}, {self.max_tokens} and {self.temperature}"
+            raise ValueError(f"batch and max_tokens are 1 or more, temperature 0 or more; found {found}")
+        if self.max_pixels is not None and self.max_pixels < 1:
+            raise ValueError(f"max_pixels is 1 or more, found {self.max_pixels}")
+
+    @cached_property
+    def identity(self) -> str:
+        """The model's name and every setting that may change its replies; device and batch are not."""
+        return canonical({**settings(self), "model": self.model})
+
+    def check(self) -> None:
+        """Raises ModelError where the device or the packages are missing; opens nothing."""
+        try:
+            self._place()
+        except WeightsError as exc:
+            raise ModelError(str(exc)) from exc
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Ask once. Raises ModelError, also where the network cannot be opened, and PictureError."""
+        full = self._filled(options)
+        _refuse(full)
+        sampled = bool(full.temperature) and full.choices is None
+        seed = _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options)) if sampled else None
+        asked = _Asked(chat_of(messages, self.system, full.tools, self.max_pixels), full, seed)
+        try:
+            return self._batcher()(asked)
+        except WeightsError as exc:
+            raise ModelError(str(exc)) from exc
+        except Exception as exc:
+            if not out_of_memory(exc):
+                raise
+            raise ModelError(
+                f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
+            ) from exc
+
+    def _filled(self, options: CallOptions) -> CallOptions:
+        own = {f.name for f in fields(self)}
+        gaps = [f.name for f in fields(options) if getattr(options, f.name) is None and f.name in own]
+        return replace(options, **{name: getattr(self, name) for name in gaps})
+
+    def _place(self) -> Place:
+        return Place.of(self.device, self.dtype, half="bfloat16")
+
+    def network(self) -> _Network:
+        """The opened network, one for all equal models of this process. Raises WeightsError."""
+        place = self._place()
+        return opened(("vlm", self.model, self.revision, place), lambda: self._open(place))
+
+    def _open(self, place: Place) -> _Network:
+        processor, note = open_processor(self.model, self.revision)
+        getattr(processor, "tokenizer", processor).padding_side = "left"
+        chosen = {"dtype": place.torch_dtype, "use_safetensors": True}
+        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, **chosen)
+        return _Network(model.to(place.device).eval(), processor, note)
+
+    def _batcher(self) -> Batcher[_Asked, Reply]:
+        key = ("vlm batcher", self.identity, self.device, self.batch)
+        return opened(key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}"))
+
+    def _forward(self, asked: Sequence[_Asked]) -> list[Reply]:
+        network, torch, start = self.network(), import_torch(), time.perf_counter()
+        with torch.inference_mode(), torch.random.fork_rng(enabled=asked[0].seed is not None):
+            if asked[0].seed is not None:
+                torch.manual_seed(asked[0].seed)
+            inputs = self._inputs(network, [each.chat for each in asked])
+            if asked[0].options.choices is not None:
+                replies = [_chosen(network, self._inputs(network, [each.chat]), each.options) for each in asked]
+            else:
+                replies = _generated(network, inputs, asked[0].options)
+        seconds = (time.perf_counter() - start) / len(asked)
+        return [replace(each, seconds=seconds, served_by=self._served(network)) for each in replies]
+
+    def _inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
+        texts = [drawn(network.processor, chat) for chat in chats]
+        images = [list(chat.images) for chat in chats] if chats[0].images else None
+        inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
+        return inputs.to(network.model.device, network.model.dtype)
+
+    def _served(self, network: _Network) -> dict[str, str]:
+        from transformers import __version__
+
+        commit = getattr(network.model.config, "_commit_hash", None)
+        said = {"model": self.model, "engine": "transformers", "version": __version__, "revision": commit or ""}
+        return {key: value for key, value in (said | {"processor": network.note}).items() if value}
+
+
+def _refuse(options: CallOptions) -> None:
+    lacking = [name for name in ("schema", "effort") if getattr(options, name) is not None]
+    if lacking:
+        raise ModelError(f"LocalVLM knows no {' and no '.join(lacking)}; leave it out, or serve the model over HTTP")
+
+
+def _seed(seed: int, key: str) -> int:
+    return int.from_bytes(hashlib.sha256(f"{seed}\n{key}".encode()).digest()[:7], "big")
+
+
+def _like(asked: _Asked) -> Any:
+    """Greedy requests with equal settings go together, those with pictures apart from those without."""
+    alone = asked.seed if asked.seed is not None else None
+    return (alone, bool(asked.chat.images), canonical(asked.options.given()))
+
+
+def _generated(network: _Network, inputs: Any, options: CallOptions) -> list[Reply]:
+    sampling = {"do_sample": True, "temperature": options.temperature, "top_p": options.top_p or 1.0, "top_k": 0}
+    greedy = {"do_sample": False, "temperature": None, "top_p": None, "top_k": None}
+    chosen = sampling if options.temperature else greedy
+    if options.stop:
+        chosen |= {"stop_strings": list(options.stop), "tokenizer": network.tokenizer}
+    found = network.model.generate(
+        **inputs, max_new_tokens=options.max_tokens, return_dict_in_generate=True, output_scores=bool(options.logprobs),
+        **chosen,
+    )  # fmt: skip
+    width, ends = inputs["input_ids"].shape[1], _ends(network)
+    rows = found.sequences[:, width:].tolist()
+    counts = inputs["attention_mask"].sum(1).tolist()
+    return [
+        _reply(network, _until(tokens, ends), counts[row], options, _top(network, found.scores, row, options))
+        for row, tokens in enumerate(rows)
+    ]
+
+
+def _reply(
+    network: _Network, tokens: list[int], tokens_in: int, options: CallOptions, top: tuple[Mapping[str, float], ...]
+) -> Reply:
+    said = network.tokenizer.decode(tokens, skip_special_tokens=True)
+    ended = bool(tokens) and tokens[-1] in _ends(network)
+    text, stopped = _cut(said, options.stop or ())
+    text, reasoning, calls = reply_text(text, bool(options.tools))
+    finish = "tool" if calls else "stop" if ended or stopped else "length"
+    usage = Usage(tokens_in, len(tokens))
+    return Reply(text, finish, reasoning, calls, usage=usage, logprobs=top[: len(tokens)])  # type: ignore[arg-type]
+
+
+def _ends(network: _Network) -> set[int]:
+    said = network.model.generation_config.eos_token_id
+    return {network.tokenizer.eos_token_id} | set(said if isinstance(said, list) else [said])
+
+
+def _until(tokens: list[int], ends: set[int]) -> list[int]:
+    """The tokens up to the first end, which stays; what follows is padding."""
+    stop = next((n for n, token in enumerate(tokens) if token in ends), len(tokens) - 1)
+    return tokens[: stop + 1]
+
+
+def _cut(text: str, stops: Sequence[str]) -> tuple[str, bool]:
+    at = min((place for stop in stops if (place := text.find(stop)) >= 0), default=None)
+    return (text, False) if at is None else (text[:at], True)
+
+
+def _top(network: _Network, scores: Any, row: int, options: CallOptions) -> tuple[Mapping[str, float], ...]:
+    """For each new token the `options.logprobs` likeliest texts and their natural log-probabilities."""
+    if not options.logprobs:
+        return ()
+    most = min(options.logprobs, scores[0].shape[-1])
+    best = [step[row].float().log_softmax(-1).topk(most) for step in scores]
+    decode = network.tokenizer.decode
+    return tuple({decode([n]): float(p) for n, p in zip(each.indices, each.values, strict=True)} for each in best)
+
+
+def _chosen(network: _Network, inputs: Any, options: CallOptions) -> Reply:
+    """The likeliest of the allowed texts as the continuation of the prompt."""
+    choices = options.choices or ()
+    scored = {choice: _likelihood(network, inputs, choice) for choice in choices}
+    best = max(scored, key=lambda choice: scored[choice])
+    usage = Usage(int(inputs["attention_mask"].sum()), 0)
+    return Reply(best, usage=usage, logprobs=(scored,))
+
+
+def _likelihood(network: _Network, inputs: Any, choice: str) -> float:
+    """The summed log-probability of the tokens of a text after the prompt. Raises ModelError for an empty text."""
+    torch = import_torch()
+    tokens = network.tokenizer(choice, add_special_tokens=False, return_tensors="pt")["input_ids"]
+    tokens = tokens.to(network.model.device)
+    if not tokens.numel():
+        raise ModelError(f"the choice {choice!r} is no token of this model; give it a text")
+    longer = dict(inputs)
+    longer["input_ids"] = torch.cat((inputs["input_ids"], tokens), 1)
+    for name, fill in (("attention_mask", 1), ("mm_token_type_ids", 0)):
+        if name in longer:
+            longer[name] = torch.cat((inputs[name], torch.full_like(tokens, fill)), 1)
+    said = network.model(**longer).logits[0, -tokens.shape[1] - 1 : -1].float().log_softmax(-1)
+    return float(said.gather(1, tokens.T).sum())

@@ -1,0 +1,197 @@
+"""Models without a network: answers from a function, a list, recorded replies, or the records of a run."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import threading
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.config.spec import function_name
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, message_json
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A file of replies in memory: sample id -> (line number, what stands in the text field), and its sha256."""
+
+    sha: str
+    replies: Mapping[str, tuple[int, Any]]
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Answers every sample with the one reply that a JSONL file (plain or .gz) holds under its id.
+
+    Each line is an object with `id_field` and `text_field`. The file is read once, when first needed. Errors are
+    ModelErrors that name file and line. The reply is the same at every call of a sample, whatever is asked.
+    """
+
+    path: Path
+    id_field: str = "idx"
+    text_field: str = "reply"
+    loaded: list[Recording] = field(default_factory=list, init=False, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    @property
+    def identity(self) -> str:
+        """The file's name, fields and content, not its folder. Raises ModelError."""
+        name = Path(self.path).name
+        return canonical({"replay": name, "sha256": self.recording.sha, "fields": [self.id_field, self.text_field]})
+
+    @property
+    def recording(self) -> Recording:
+        """What the file holds. Raises ModelError for a file that cannot be read, and for two lines of one id."""
+        with self.lock:
+            if not self.loaded:
+                self.loaded.append(_load(Path(self.path), self.id_field, self.text_field))
+            return self.loaded[0]
+
+    def of(self, sample: str) -> Recorded:
+        """The model of one sample."""
+        return Recorded(self, sample)
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Raises ModelError: without a sample there is nothing to look up."""
+        raise ModelError(f"{self.path}: recorded replies go by sample; call `replay.of(sample_id)(messages)`")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The recorded reply to one sample, as a model."""
+
+    replay: Replay
+    sample: str
+
+    @property
+    def identity(self) -> str:
+        """That of the recording."""
+        return self.replay.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The recorded text. Raises ModelError where there is none, and for any draw but the first."""
+        path, name = self.replay.path, self.replay.text_field
+        if draw:
+            raise ModelError(f"{path} holds one reply a sample, and draw {draw} was asked for; set `draws: 1`")
+        found = self.replay.recording.replies.get(self.sample)
+        if found is None:
+            raise ModelError(f"{path} holds no reply to sample {self.sample!r}; {self._near()}")
+        line, text = found
+        if not isinstance(text, str):
+            raise ModelError(f"{path} line {line}: {name!r} of sample {self.sample!r} is {text!r}, not a text")
+        return Reply(text, served_by={"engine": "recorded", "file": Path(path).name})
+
+    def _near(self) -> str:
+        ids = self.replay.recording.replies
+        example = next(iter(ids), None)
+        return f"its {len(ids)} ids look like {example!r}" if ids else "the file is empty"
+
+
+def _load(path: Path, id_field: str, text_field: str) -> Recording:
+    data = _bytes(path)
+    replies: dict[str, tuple[int, Any]] = {}
+    for number, row in _rows(path, data):
+        missing = [name for name in (id_field, text_field) if name not in row]
+        if missing:
+            raise ModelError(f"{path} line {number} has no field {missing[0]!r}; it has {sorted(row)}")
+        identifier = str(row[id_field])
+        if identifier in replies:
+            raise ModelError(f"{path}: sample {identifier!r} stands on line {replies[identifier][0]} and on {number}")
+        replies[identifier] = (number, row[text_field])
+    return Recording(hashlib.sha256(data).hexdigest(), replies)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as exc:
+        raise ModelError(f"{path}: the recorded replies cannot be read ({exc})") from exc
+
+
+def _rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Line numbers, from 1, and objects; empty lines are passed over."""
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as exc:
+            raise ModelError(f"{path} line {number} is no JSON ({exc})") from exc
+        if not isinstance(row, dict):
+            raise ModelError(f"{path} line {number} is no object with fields: {str(row)[:80]}")
+        yield number, row
+
+
+@dataclass(frozen=True)
+class ReplayCalls:
+    """Answers each request with what was recorded for it, in the recorded order; asks nobody.
+
+    `replies` go by `request_digest`, which leaves out the model; `identity` is that of the model that once answered.
+    """
+
+    replies: Mapping[str, Sequence[Reply]]
+    identity: str = "recorded calls"
+    given: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The next recorded reply. Raises ModelError for a request that was never recorded, or less often."""
+        digest = request_digest([message_json(message) for message in messages], draw, options.given())
+        recorded = self.replies.get(digest, ())
+        with self.lock:
+            number = self.given.get(digest, 0)
+            if number < len(recorded):
+                self.given[digest] = number + 1
+                return recorded[number]
+        said = " ".join(messages[-1].text.split())[:80] if messages else ""
+        raise ModelError(
+            f"the records hold {len(recorded)} replies to this request and it was asked {number + 1} times "
+            f"(draw {draw}, {said!r}); the stages ask something else than the recorded run did"
+        )
+
+
+def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any]) -> str:
+    """The sha256 of a request without its model: as `message_json` and `CallOptions.given` write it."""
+    whole = {"messages": list(messages), "draw": draw, "options": dict(options)}
+    return hashlib.sha256(canonical(whole).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Scripted:
+    """Answers every call with `answer`: a text, a list of texts in turn, or a function of the messages.
+
+    A function may give a text or a whole Reply. A list that is used up raises ModelError.
+    """
+
+    answer: str | Sequence[str | Reply] | Callable[[Messages], str | Reply] = "(A)"
+    asked: list[Messages] = field(default_factory=list, init=False, repr=False, compare=False)
+    lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    @property
+    def identity(self) -> str:
+        """The script itself where it is data, else the function's name and code."""
+        data = isinstance(self.answer, str | list | tuple)
+        return f"scripted: {repr(self.answer) if data else function_name(self.answer)}"
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The next answer; every call is kept in `asked`."""
+        with self.lock:
+            number = len(self.asked)
+            self.asked.append(messages)
+        said = self._said(number, messages)
+        return said if isinstance(said, Reply) else Reply(said)
+
+    def _said(self, number: int, messages: Messages) -> str | Reply:
+        if isinstance(self.answer, str):
+            return self.answer
+        if callable(self.answer):
+            return self.answer(messages)
+        if number >= len(self.answer):
+            raise ModelError(f"the script has {len(self.answer)} answers and was asked once more; add one")
+        return self.answer[number]

@@ -1,0 +1,237 @@
+"""Between our messages and the JSON of OpenAI-compatible chat endpoints, both ways."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal
+
+from looktwice.pipelines.model import CallOptions, Finish, Message, Messages, ModelError, Reply, ToolCall, Usage
+from looktwice.pipelines.view import View
+
+Detail = Literal["auto", "low", "high", "original"]
+ChoicesAs = Literal["structured_outputs", "guided_choice", "regex"]
+Json = dict[str, Any]
+
+FINISH: Mapping[str, Finish] = {
+    "stop": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "filter",
+    "safety": "filter",
+    "tool_calls": "tool",
+    "function_call": "tool",
+}
+BROKEN = {"error", "abort", "cancelled"}
+"""Finish reasons with which servers say that they gave up in the middle."""
+
+FILTERS = {
+    "content_filter",
+    "content_policy_violation",
+    "contentpolicyviolation",
+    "responsibleaipolicyviolation",
+    "data_inspection_failed",
+    "datainspectionfailed",
+    "moderation_blocked",
+    "prompt_blocked",
+}
+
+CHOICES: Mapping[str, Callable[[list[str]], Json]] = {
+    "structured_outputs": lambda texts: {"structured_outputs": {"choice": texts}},
+    "guided_choice": lambda texts: {"guided_choice": texts},
+    "regex": lambda texts: {"regex": "(" + "|".join(map(re.escape, texts)) + ")"},
+}
+
+
+def wire_messages(messages: Messages, system: str = "", detail: Detail | None = None) -> list[Json]:
+    """The `messages` of a request. Pictures travel as data URLs of exactly the kept bytes.
+
+    Endpoints take pictures in a user's turn only: those of a tool's turn follow in a user's turn after the last of
+    the tools' turns. Raises ModelError for pictures in a system's or an assistant's turn, PictureError.
+    """
+    sent: list[Json] = [{"role": "system", "content": system}] if system else []
+    shown: list[View] = []
+    for message in messages:
+        if message.role != "tool" and shown:
+            sent.append(_pictures(shown, detail))
+            shown = []
+        sent.append(_turn(message, detail))
+        shown += message.views if message.role == "tool" else ()
+    return [*sent, _pictures(shown, detail)] if shown else sent
+
+
+def _turn(message: Message, detail: Detail | None) -> Json:
+    if message.role == "user":
+        single = len(message.parts) == 1 and isinstance(message.parts[0], str)
+        return {"role": "user", "content": message.text if single else [_part(p, detail) for p in message.parts]}
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.call_id, "content": message.text}
+    if message.views:
+        raise ModelError(f"chat endpoints take no pictures in a turn of the {message.role}; put them in a user's turn")
+    turn: Json = {"role": message.role, "content": message.text}
+    if message.tool_calls:
+        turn["content"] = message.text or None
+        turn["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return turn
+
+
+def _pictures(views: list[View], detail: Detail | None) -> Json:
+    return {"role": "user", "content": [_part(view, detail) for view in views]}
+
+
+def _part(part: str | View, detail: Detail | None) -> Json:
+    if isinstance(part, str):
+        return {"type": "text", "text": part}
+    image = {"url": part.picture.payload.data_url}
+    return {"type": "image_url", "image_url": image if detail is None else {**image, "detail": detail}}
+
+
+def wire_options(options: CallOptions, token_field: str, choices_as: ChoicesAs | None) -> Json:
+    """The fields of a request for what is asked for; what is None is not sent.
+
+    Raises ModelError for `choices` where it was not said how this server takes them.
+    """
+    plain = {
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        token_field: options.max_tokens,
+        "stop": None if options.stop is None else list(options.stop),
+        "seed": options.seed,
+        "reasoning_effort": options.effort,
+        "top_logprobs": options.logprobs,
+        "logprobs": None if options.logprobs is None else True,
+    }
+    body = {name: value for name, value in plain.items() if value is not None}
+    return body | _tools(options) | _format(options) | _choices(options, choices_as)
+
+
+def _tools(options: CallOptions) -> Json:
+    if not options.tools:
+        return {}
+    described = [
+        {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
+        for tool in options.tools
+    ]
+    return {"tools": [{"type": "function", "function": each} for each in described], "tool_choice": "auto"}
+
+
+def _format(options: CallOptions) -> Json:
+    if options.schema is None:
+        return {}
+    schema = {"name": "reply", "schema": dict(options.schema), "strict": True}
+    return {"response_format": {"type": "json_schema", "json_schema": schema}}
+
+
+def _choices(options: CallOptions, choices_as: ChoicesAs | None) -> Json:
+    if options.choices is None:
+        return {}
+    if choices_as is None:
+        raise ModelError(
+            "the reply was to be one of given choices, and chat endpoints have no common field for that; set "
+            "`choices_as` to structured_outputs (vLLM), guided_choice (vLLM before 0.12) or regex (SGLang)"
+        )
+    return CHOICES[choices_as](list(options.choices))
+
+
+def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
+    """The reply in a response body. Raises ModelError (retryable) where it holds none."""
+    try:
+        choice = data["choices"][0]
+        message, reason = choice["message"], str(choice.get("finish_reason") or "").lower()
+        calls = tuple(_call(number, call) for number, call in enumerate(message.get("tool_calls") or ()))
+        text, thought, refusal = _content(message.get("content"))
+        finish = FINISH.get(reason, "stop")
+        reply = Reply(
+            text=whole(text),
+            finish="tool" if calls and finish == "stop" else finish,
+            reasoning=whole(str(message.get("reasoning_content") or message.get("reasoning") or thought)),
+            tool_calls=calls,
+            refusal=whole(str(message.get("refusal") or refusal)),
+            usage=_usage(data.get("usage") or {}),
+            seconds=seconds,
+            logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
+            served_by=_served_by(data, engine),
+        )
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
+        found = json.dumps(data, ensure_ascii=False)[:200]
+        raise ModelError(f"the answer is no chat completion ({exc!r}): {found}", retryable=True) from exc
+    if reason in BROKEN:
+        raise ModelError(f"the server gave up in the middle of its reply (finish_reason {reason!r})", retryable=True)
+    return reply
+
+
+def whole(text: str) -> str:
+    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _content(content: Any) -> tuple[str, str, str]:
+    """(text, reasoning, refusal) of a content that is a text, a list of parts, or nothing."""
+    if content is None or isinstance(content, str):
+        return content or "", "", ""
+    found = {"text": "", "thinking": "", "refusal": ""}
+    for part in content:
+        kind = part.get("type", "text")
+        inner = part.get(kind, "")
+        if kind in found:
+            found[kind] += inner if isinstance(inner, str) else _content(inner)[0]
+    return found["text"], found["thinking"], found["refusal"]
+
+
+def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
+    function = call["function"]
+    arguments = function.get("arguments") or "{}"
+    written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return ToolCall(whole(str(call.get("id") or f"call_{number}")), whole(str(function["name"])), whole(written))
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed counts."""
+    asked, said, total = (int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total"))
+    reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
+    cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
+    return Usage(asked, max(said, total - asked), int(reasoning), int(cached))
+
+
+def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
+    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest counts."""
+    for token in tokens:
+        found: dict[str, float] = {}
+        for each in (token, *(token.get("top_logprobs") or ())):
+            value = float(each["logprob"])
+            if math.isfinite(value):
+                found[str(each["token"])] = max(value, found.get(str(each["token"]), value))
+        yield found
+
+
+def _served_by(data: Mapping[str, Any], engine: str) -> dict[str, str]:
+    said = {
+        "model": data.get("model"),
+        "fingerprint": data.get("system_fingerprint"),
+        "engine": data.get("provider") or engine,
+    }
+    return {name: str(text) for name, text in said.items() if text}
+
+
+def error_of(data: Any) -> Json | None:
+    """The error object in a body, with its `message`, in any of the shapes that servers use; None without one."""
+    if isinstance(data, list):
+        data = data[0] if data else None
+    if not isinstance(data, dict):
+        return None
+    error = data.get("error") or (data if data.get("object") == "error" else data.get("detail"))
+    if not error or (data.get("choices") and not data.get("error")):
+        return None
+    return error if isinstance(error, dict) else {"message": error if isinstance(error, str) else json.dumps(error)}
+
+
+def is_filter(error: Mapping[str, Any]) -> bool:
+    """Whether an error says that a content filter took the request."""
+    inner = error.get("innererror")
+    named = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
+    return any(str(name).lower() in FILTERS for name in named)

@@ -1,0 +1,292 @@
+"""Models around a model: asking again, holding back, counting; and the order in which they are put."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from typing import Any
+from weakref import WeakValueDictionary
+
+import tenacity
+
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
+from looktwice.pipelines.models.cache import Cached, Store, close_model
+
+NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
+POLL_SECONDS = 0.2
+PRICES = {"in", "out", "cached"}
+
+
+@dataclass(frozen=True)
+class Retried:
+    """Asks again where a ModelError is retryable, up to `attempts` times in all.
+
+    Between attempts it waits `first` seconds, then twice as long each time up to `most`, plus up to `first` seconds
+    of jitter. Where the server named a time, that counts, and the `Limited` inside is paused for all its callers;
+    a time of more than `patience` seconds ends the call. Setting `stop` ends the wait at once with Stopped.
+    """
+
+    model: Model
+    attempts: int = field(default=6, metadata=NOT_IDENTITY)
+    first: float = field(default=1.0, metadata=NOT_IDENTITY)
+    most: float = field(default=60.0, metadata=NOT_IDENTITY)
+    patience: float = field(default=300.0, metadata=NOT_IDENTITY)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
+
+    @property
+    def identity(self) -> str:
+        """That of the model inside."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The first reply that comes. Raises the last ModelError, with how often was tried; Stopped."""
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self.attempts),
+            wait=self._wait,
+            retry=tenacity.retry_if_exception(self._worthwhile),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(self.model, messages, draw, options)
+        except ModelError as exc:
+            tried = int(retrying.statistics.get("attempt_number", 1))
+            raise self._given_up(exc, tried) if exc.retryable else exc from exc.__cause__
+
+    def close(self) -> None:
+        """Close the model inside."""
+        close_model(self.model)
+
+    def _worthwhile(self, exc: BaseException) -> bool:
+        return isinstance(exc, ModelError) and exc.retryable and (exc.retry_after or 0.0) <= self.patience
+
+    def _wait(self, state: tenacity.RetryCallState) -> float:
+        exc = state.outcome.exception() if state.outcome else None
+        named = exc.retry_after if isinstance(exc, ModelError) else None
+        jitter = random.uniform(0, self.first)
+        if named is None:
+            return min(self.most, self.first * 2.0 ** (state.attempt_number - 1)) + jitter
+        if isinstance(self.model, Limited):
+            self.model.pause(named)
+        return named + min(jitter, named)
+
+    def _sleep(self, seconds: float) -> None:
+        if self.stop.wait(seconds):
+            raise Stopped("stopped while waiting to ask again")
+
+    def _given_up(self, exc: ModelError, tried: int) -> ModelError:
+        asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""
+        text = f"{exc}{asked} (given up after {tried} attempt{'s' if tried > 1 else ''})"
+        return ModelError(text, status=exc.status, retryable=True, retry_after=exc.retry_after)
+
+
+class Gate:
+    """Lets so many callers through at a time and so many a minute, evenly spaced; nobody while it is paused."""
+
+    def __init__(self, in_flight: int, per_minute: float | None) -> None:
+        if in_flight < 1 or (per_minute is not None and per_minute <= 0):
+            raise ValueError(f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and {per_minute}")
+        self._slots = threading.Semaphore(in_flight)
+        self._spacing = 60.0 / per_minute if per_minute else 0.0
+        self._lock = threading.Lock()
+        self._opens = 0.0
+        self._next = 0.0
+
+    def pause(self, seconds: float) -> None:
+        """Let nobody through for so many seconds from now; a longer pause that is running stays."""
+        with self._lock:
+            self._opens = max(self._opens, time.monotonic() + seconds)
+
+    @contextmanager
+    def passed(self, stop: threading.Event) -> Iterator[None]:
+        """Inside, a place is taken. Raises Stopped where `stop` is set before there is one."""
+        while not self._slots.acquire(timeout=POLL_SECONDS):
+            _unless(stop.is_set())
+        try:
+            while (wait := self._left()) > 0:
+                _unless(stop.wait(wait))
+            _unless(stop.is_set())
+            yield
+        finally:
+            self._slots.release()
+
+    def _left(self) -> float:
+        """Seconds until one may pass; 0 where this caller just took the turn."""
+        with self._lock:
+            now = time.monotonic()
+            left = max(self._opens, self._next) - now
+            if left <= 0:
+                self._next = now + self._spacing
+            return left
+
+
+def _unless(stopped: bool) -> None:
+    if stopped:
+        raise Stopped("stopped while waiting for the endpoint")
+
+
+_gates: WeakValueDictionary[tuple[str, int, float | None], Gate] = WeakValueDictionary()
+_gates_lock = threading.Lock()
+
+
+def _gate(model: Model, in_flight: int, per_minute: float | None) -> Gate:
+    """The gate of an endpoint: models behind one URL with equal limits share it, and all of one URL share pauses."""
+    endpoint = getattr(model, "endpoint", None)
+    if not isinstance(endpoint, str):
+        return Gate(in_flight, per_minute)
+    with _gates_lock:
+        return _gates.setdefault((endpoint, in_flight, per_minute), Gate(in_flight, per_minute))
+
+
+def _gates_of(endpoint: object) -> list[Gate]:
+    with _gates_lock:
+        return [gate for (url, _, _), gate in _gates.items() if url == endpoint]
+
+
+@dataclass(frozen=True)
+class Limited:
+    """At most `in_flight` calls at a time and `per_minute` a minute; what is more waits, until `stop` is set."""
+
+    model: Model
+    in_flight: int = field(default=64, metadata=NOT_IDENTITY)
+    per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
+    gate: Gate = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "gate", _gate(self.model, self.in_flight, self.per_minute))
+
+    @property
+    def identity(self) -> str:
+        """That of the model inside."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Wait for a place, then ask. Raises what the model raises; Stopped."""
+        with self.gate.passed(self.stop):
+            return self.model(messages, draw, options)
+
+    def pause(self, seconds: float) -> None:
+        """Start no call to this endpoint, from whichever model, for so many seconds; those on their way go on."""
+        for gate in {self.gate, *_gates_of(getattr(self.model, "endpoint", None))}:
+            gate.pause(seconds)
+
+    def close(self) -> None:
+        """Close the model inside."""
+        close_model(self.model)
+
+
+@dataclass(frozen=True)
+class UsageCount:
+    """Calls that brought a reply, their tokens, and their seconds as the server took them."""
+
+    calls: int = 0
+    tokens_in: int = 0
+    tokens_out: int = 0
+    reasoning_tokens: int = 0
+    cached_tokens: int = 0
+    seconds: float = 0.0
+
+    def plus(self, reply: Reply) -> UsageCount:
+        """With one more reply."""
+        used = reply.usage
+        more = (1, used.tokens_in, used.tokens_out, used.reasoning_tokens, used.cached_tokens, reply.seconds)
+        return UsageCount(*(getattr(self, f.name) + extra for f, extra in zip(fields(self), more, strict=True)))
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What was paid for, what came from the cache, how many calls failed; `cost` is None without prices."""
+
+    paid: UsageCount = UsageCount()
+    cached: UsageCount = UsageCount()
+    failed: int = 0
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class Metered:
+    """Counts calls, tokens and seconds, paid and cached apart.
+
+    `prices` are money per million tokens: `in`, `out` and, where it differs, `cached` for input that the server
+    had in its own cache. Reasoning tokens are part of `out`.
+    """
+
+    model: Model
+    prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
+    tallies: list[Tally] = field(default_factory=lambda: [Tally()], init=False, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= PRICES:
+            raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
+
+    @property
+    def identity(self) -> str:
+        """That of the model inside."""
+        return self.model.identity
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Ask and count. Raises what the model raises."""
+        try:
+            reply = self.model(messages, draw, options)
+        except ModelError:
+            self._add(None)
+            raise
+        self._add(reply)
+        return reply
+
+    def snapshot(self) -> Tally:
+        """The counts up to now, as one consistent value."""
+        with self.lock:
+            counted = self.tallies[0]
+        return Tally(counted.paid, counted.cached, counted.failed, self._cost(counted.paid))
+
+    def close(self) -> None:
+        """Close the model inside."""
+        close_model(self.model)
+
+    def _add(self, reply: Reply | None) -> None:
+        with self.lock:
+            old = self.tallies[0]
+            paid, cached, failed = old.paid, old.cached, old.failed
+            if reply is None:
+                failed += 1
+            elif reply.cached:
+                cached = cached.plus(reply)
+            else:
+                paid = paid.plus(reply)
+            self.tallies[0] = Tally(paid, cached, failed)
+
+    def _cost(self, paid: UsageCount) -> float | None:
+        if self.prices is None:
+            return None
+        fresh = paid.tokens_in - paid.cached_tokens
+        reused = paid.cached_tokens * self.prices.get("cached", self.prices["in"])
+        return (fresh * self.prices["in"] + reused + paid.tokens_out * self.prices["out"]) / 1e6
+
+
+def wrap(
+    model: Model,
+    store: Store | None = None,
+    stop: threading.Event | None = None,
+    *,
+    attempts: int = 6,
+    only_cached: bool = False,
+) -> Metered:
+    """`Metered(Cached(Retried(Limited(model))))`; without a store nothing is cached.
+
+    `in_flight`, `per_minute` and `prices` are read from the model where it has them. Raises ValueError.
+    """
+    if only_cached and store is None:
+        raise ValueError("only_cached needs a store to look into; pass one")
+    stop = stop or threading.Event()
+    limited = Limited(model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop)
+    inner: Model = Retried(limited, attempts, stop=stop)
+    if store is not None:
+        inner = Cached(inner, store, only_cached)
+    return Metered(inner, getattr(model, "prices", None))

@@ -1,0 +1,7 @@
+"""Resources shared by all threads of a run: networks in memory, micro-batches, and files stored by content.
+
+Not here: the loop over samples, which is `eval.runs`."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

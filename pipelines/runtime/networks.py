@@ -1,0 +1,251 @@
+"""Networks in memory: one of each per process, opened once however many threads ask, and closed by the runner."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
+FEW = 0.02  # of a network's parameters; some published files lack a few that its answers do not need
+HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
+
+OPENING = threading.RLock()  # of two threads that import or open networks of transformers at once, one gets half of it
+
+Dtype = Literal["auto", "float32", "float16", "bfloat16"]
+Device = Literal["auto", "cpu", "cuda", "mps"]
+Thing = TypeVar("Thing")
+
+
+class WeightsError(ValueError):
+    """A network that cannot be opened; the message says its id, what was tried and what to type."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a network runs: `device` and `dtype` as torch names them."""
+
+    device: str
+    dtype: str
+
+    @classmethod
+    def of(cls, device: str, dtype: str, half: str = "float16") -> Place:
+        """What "auto" stands for here: CUDA, else MPS, else CPU; the precision `half` on CUDA, else float32.
+
+        Raises WeightsError for a device that this machine lacks.
+        """
+        torch = import_torch()
+        there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if device == "auto":
+            device = next(name for name in ("cuda", "mps", "cpu") if there[name])
+        if not there[device]:
+            able = ", ".join(name for name, found in there.items() if found)
+            raise WeightsError(f"device {device!r} was asked for, torch finds only {able} here; set device: auto")
+        if dtype == "auto":
+            dtype = half if device == "cuda" else "float32"
+        return cls(device, dtype)
+
+    @property
+    def torch_dtype(self) -> Any:
+        """The dtype object."""
+        return getattr(import_torch(), self.dtype)
+
+
+class _Store:
+    """Things by key, each opened by the first who asks while the others wait; a failure is told to all of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.turns: dict[Hashable, threading.Lock] = {}
+        self.things: dict[Hashable, Any] = {}
+        self.failed: dict[Hashable, WeightsError] = {}
+
+    def get(self, key: Hashable, open_: Callable[[], Any]) -> Any:
+        with self.lock:
+            turn = self.turns.setdefault(key, threading.Lock())
+        with turn:
+            if key in self.failed:
+                raise WeightsError(str(self.failed[key]))
+            if key not in self.things:
+                try:
+                    self.things[key] = open_()
+                except WeightsError as exc:
+                    self.failed[key] = exc
+                    raise
+            return self.things[key]
+
+    def close(self) -> None:
+        with self.lock:
+            things, self.things, self.failed, self.turns = list(self.things.values()), {}, {}, {}
+        if not things:
+            return
+        for thing in reversed(things):
+            if callable(close := getattr(thing, "close", None)):
+                close()
+        del things
+        gc.collect()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_available():
+            torch.cuda.empty_cache()
+
+
+_STORE = _Store()
+
+
+def opened(key: Hashable, open_: Callable[[], Thing]) -> Thing:
+    """The one thing of this process under `key`, opened now if nobody has. Raises WeightsError, the same each time."""
+    thing: Thing = _STORE.get(key, open_)
+    return thing
+
+
+def close_networks() -> None:
+    """Free the memory of every network; a later use opens it again."""
+    _STORE.close()
+
+
+def import_torch() -> Any:
+    """The torch module. Raises WeightsError with what to type where it is missing."""
+    try:
+        import torch
+    except ImportError as exc:
+        raise WeightsError("torch is not installed; type: pip install 'looktwice[torch]'") from exc
+    return torch
+
+
+def import_transformers() -> Any:
+    """The transformers module. Raises WeightsError with what to type where it is missing."""
+    import_torch()
+    try:
+        with OPENING:
+            import transformers
+    except ImportError as exc:
+        raise WeightsError("transformers is not installed; type: pip install 'looktwice[hf]'") from exc
+    import logging
+
+    logging.getLogger("huggingface_hub").setLevel(
+        logging.ERROR
+    )  # its retries, a line each, would drown the one sentence at their end
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    return transformers
+
+
+def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> Any:
+    """`transformers.<kind>.from_pretrained` of a hub id or a local folder, safetensors only, never remote code.
+
+    Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
+    what to type. A network, which is what has the setting `use_safetensors`, must find its parameters in its files.
+    """
+    transformers = import_transformers()
+    settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
+    place = Path(model).expanduser()
+    local = place.is_dir()
+    if not local and _looks_like_path(model):
+        raise WeightsError(
+            f"{kind}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+        )
+    silence = "" if local else hub_silence(model, revision)
+    if silence:
+        settings["local_files_only"] = True
+    try:
+        with OPENING:
+            found = getattr(transformers, kind).from_pretrained(
+                str(place) if local else model, revision=revision, trust_remote_code=False, **settings
+            )
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
+        tried = (
+            f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
+        )
+        said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
+        raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
+    return filled(model, *found) if "use_safetensors" in settings else found
+
+
+def filled(model: str, network: Any, told: Mapping[str, Any]) -> Any:
+    """The network, whose library told which `missing_keys` it filled with random numbers, which it does silently.
+
+    Raises WeightsError where these are more than a few of its parameters.
+    """
+    learned = [name for name, _ in network.named_parameters()]
+    missing = sorted(name for name in set(learned) & set(told["missing_keys"]) if "pooler" not in name)
+    if len(missing) > FEW * len(learned):
+        raise WeightsError(
+            f"{model}: its files lack {len(missing)} of the {len(learned)} parameters of {type(network).__name__} "
+            f"({missing[0]} ...), so they are those of another network; check the id or folder"
+        )
+    return network
+
+
+def hub_silence(model: str, revision: str | None) -> str:
+    """Why the model hub gives no answer about an id, in its own words; empty where it answers, whatever it says."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # of the library that it speaks HTTP with, which has been another from time to time
+    unanswered: tuple[Any, ...] = (OSError, *HfHubHTTPError.__bases__)
+    try:
+        HfApi().model_info(model, revision=revision, timeout=HUB_S)
+    except HfHubHTTPError:
+        return ""
+    except unanswered as exc:
+        return first_line(exc)
+    except ValueError:  # no id at all, which opening it will say better
+        return ""
+    return ""
+
+
+def weights_hash(path: str | Path) -> str:
+    """sha256 over a weights file, or over all files of a folder; computed once per process."""
+    place = Path(path).expanduser().resolve()
+    return opened(("hash", str(place)), lambda: _hash_files(place))
+
+
+def weights_file(path: str | Path) -> Path:
+    """The weights file that a setting names. Raises WeightsError where there is none."""
+    place = Path(path).expanduser()
+    if not place.is_file():
+        raise WeightsError(f"there is no weights file {place}; set model: to the path of one")
+    return place
+
+
+def _hash_files(place: Path) -> str:
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    digest = hashlib.sha256()
+    for path in files:
+        digest.update(f"{path.name}\n".encode())
+        with path.open("rb") as file:
+            digest.update(hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
+
+
+def _looks_like_path(model: str) -> bool:
+    return model.startswith(("/", ".", "~")) or model.count("/") > 1 or "\\" in model
+
+
+def first_line(exc: BaseException) -> str:
+    """The first line of what a library said, at most 300 characters of it."""
+    lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
+    return (lines[0] if lines else type(exc).__name__)[:300]
+
+
+def _advice(exc: BaseException) -> str:
+    text = " ".join(f"{type(each).__name__} {each}" for each in _chain(exc)).lower()
+    if "gated" in text or "401" in text or "403" in text:
+        return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
+    if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):
+        return FETCH
+    return f"check the id or folder; {FETCH}"
+
+
+def _chain(exc: BaseException | None) -> list[BaseException]:
+    """An exception and those that led to it."""
+    found: list[BaseException] = []
+    while exc is not None and exc not in found:
+        found.append(exc)
+        exc = exc.__cause__ or exc.__context__
+    return found

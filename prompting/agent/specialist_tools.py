@@ -1,0 +1,184 @@
+"""Tools that bring in a specialist or any other stage, and the placebo and oracle versions of the zoom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from pydantic import Field
+
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.agent.tool import Arguments, Image, OnBox, OnImage, ToolResult, drawn, looked
+from looktwice.prompting.agent.view_tools import ASKED, Zoom
+from looktwice.prompting.controls.crops import OracleCrop, RandomCrop
+from looktwice.prompting.coordinates import ToolError
+from looktwice.prompting.markers.overlays import DepthOverlay, MatchOverlay
+from looktwice.prompting.markers.set_of_mark import SetOfMark
+from looktwice.prompting.views.crop import Crop
+from looktwice.prompting.views.zoom import ZoomOnDetections
+from looktwice.specialists.protocols import Depth, Detector, Matcher, Segmenter
+
+ZOOM_CONTROL = Zoom()
+
+
+@dataclass(frozen=True)
+class RandomZoom:
+    """The placebo: a crop as large as the one asked for, as far off it as the best of 64 random places.
+
+    `prompting.controls.RandomCrop` on the box that the model names. Places are the same for every run of one seed,
+    sample and draw; `seed` gives others.
+    """
+
+    description: str = ZOOM_CONTROL.description
+    crop: Crop = ZOOM_CONTROL.crop
+    seed: int = 0
+
+    arguments: ClassVar[type[Arguments]] = OnBox
+
+    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+        """The crop, which says nothing of where it lies. Raises ToolError."""
+        asked = OracleCrop(ASKED, crop=self.crop)
+        elsewhere = RandomCrop(asked, seed=self.seed + len(state.views))
+        found = drawn(elsewhere, state, state.views[arguments.image - 1], Box(ASKED, *arguments.box))
+        return ToolResult("", found.views)
+
+
+@dataclass(frozen=True)
+class TrueZoom:
+    """The oracle: the region that matters, wherever the model asked for.
+
+    `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names, or on the first one that
+    shows the region where that one does not.
+    """
+
+    description: str = ZOOM_CONTROL.description
+    label: str = ""
+    hint: str = "region"
+    crop: Crop = ZOOM_CONTROL.crop
+
+    arguments: ClassVar[type[Arguments]] = OnBox
+
+    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+        """The crop, which says nothing of where it lies. Raises ValueError where no image shows the region."""
+        oracle = OracleCrop(self.label, self.hint, self.crop)
+        asked = state.views[arguments.image - 1]
+        places = oracle.places(state.replace(views=(asked, *state.views)))
+        view = (asked, *state.views)[min(places)]
+        return ToolResult("", looked(oracle, state, view).views)
+
+
+ZOOM = Crop(padding=0.1, min_px=32, upscale=512, most=4)
+
+
+class Named(OnImage):
+    """A thing to look for in one of the images."""
+
+    word: str = Field(min_length=1, max_length=80, description="what to look for, in a word or two")
+
+
+class Pair(Arguments):
+    """Two of the images."""
+
+    first: Image = Field(1, description="number of the first image, from 1")
+    second: Image = Field(2, description="number of the second image, from 1")
+
+
+@dataclass(frozen=True)
+class Apply:
+    """Any stage as a tool, applied to the image that the model names; `description` is what the model is told of it.
+
+    Specialists in the stage look at the sample's own image behind it.
+    """
+
+    stage: Stage
+    description: str
+
+    arguments: ClassVar[type[Arguments]] = OnImage
+
+    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+        """What the stage makes of the image. Raises ToolError, and what the stage raises."""
+        return looked(self.stage, state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class CropByWord:
+    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take words."""
+
+    detector: Detector
+    description: str = "Looks for a thing by its name and shows each one that is found larger, as an image of its own."
+    min_score: float | None = None
+    crop: Crop = ZOOM
+
+    arguments: ClassVar[type[Arguments]] = Named
+
+    def __call__(self, state: State, arguments: Named) -> ToolResult:
+        """The crops. Raises ToolError where nothing is found."""
+        zoom = ZoomOnDetections(
+            self.detector, (arguments.word.strip() or "?",), min_score=self.min_score, crop=self.crop
+        )
+        return looked(zoom, state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class ZoomOnFaces:
+    """`prompting.views.ZoomOnDetections` with a detector that needs no word, such as `FaceCascade`."""
+
+    detector: Detector
+    description: str = "Looks for faces and shows each one larger, as an image of its own."
+    crop: Crop = ZOOM
+
+    arguments: ClassVar[type[Arguments]] = OnImage
+
+    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+        """The crops. Raises ToolError where there is no face."""
+        return looked(ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class ShowDepth:
+    """`prompting.markers.DepthOverlay` on the image that the model names."""
+
+    depth: Depth
+    description: str = "Shows how near everything in an image is to the camera: the brighter the nearer."
+
+    arguments: ClassVar[type[Arguments]] = OnImage
+
+    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+        """The map of depth. Raises ValueError where there is none."""
+        view = state.views[arguments.image - 1]
+        sources = tuple(sorted({part.source for part in view.parts}))
+        return looked(DepthOverlay(depth=self.depth, layout="only", images=sources), state, view)
+
+
+@dataclass(frozen=True)
+class ShowSegments:
+    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number."""
+
+    segmenter: Segmenter
+    description: str = "Shows an image with its regions outlined and numbered."
+    most: int = 20
+
+    arguments: ClassVar[type[Arguments]] = OnImage
+
+    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+        """The image with its regions. Raises ValueError where there is none."""
+        return looked(SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class ShowMatches:
+    """`prompting.markers.MatchOverlay` on two images of the sample."""
+
+    matcher: Matcher
+    description: str = "Lays two images beside one another and joins the places that show the same spot by lines."
+
+    arguments: ClassVar[type[Arguments]] = Pair
+
+    def __call__(self, state: State, arguments: Pair) -> ToolResult:
+        """The two images with the lines. Raises ToolError, and ValueError where no place matches."""
+        views = state.views[arguments.first - 1], state.views[arguments.second - 1]
+        shown = [{part.source for part in view.parts} for view in views]
+        if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:
+            raise ToolError(f"images {arguments.first} and {arguments.second} do not show two different images")
+        return looked(MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1]))), state, *views)

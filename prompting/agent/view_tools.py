@@ -1,0 +1,246 @@
+"""The tools that need no specialist: zoom, magnify, mark, grid, rotate, contrast, measure, undo and answer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import cv2
+import numpy as np
+from pydantic import Field
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.agent.tool import Arguments, OnBox, OnImage, Place, ToolResult, drawn
+from looktwice.prompting.coordinates import ToolError
+from looktwice.prompting.grids.grids import RuledGrid
+from looktwice.prompting.markers.points import Circles
+from looktwice.prompting.markers.regions import Rectangles
+from looktwice.prompting.views.crop import Crop
+from looktwice.prompting.views.zoom import ZoomOnMarks
+
+ASKED = "asked"
+CROP = Crop(padding=0, min_px=16, upscale=512)
+TILE = 8  # of CLAHE: so many fields along each side
+LARGEST = 32.0  # megapixels of a turned image: turned over and over, one grows with every turn
+LONGEST_TEXT = 4000  # characters of an answer, and of a label 40
+
+
+class OnPoint(OnImage):
+    """A point on one of the images."""
+
+    point: Place = Field(description="x and y of the point, in {unit}")
+
+
+class Magnified(OnPoint):
+    """A point, and how many times larger its surroundings are shown."""
+
+    factor: float = Field(2.0, gt=1, le=16, description="how many times larger, more than 1 and at most 16")
+
+
+class LabelledBox(OnBox):
+    """A box with a name."""
+
+    label: str = Field("", max_length=40, description="a short name to write beside it")
+
+
+class LabelledPoint(OnPoint):
+    """A point with a name."""
+
+    label: str = Field("", max_length=40, description="a short name to write beside it")
+
+
+class Turned(OnImage):
+    """An image and an angle."""
+
+    degrees: float = Field(90.0, ge=-360, le=360, description="counter-clockwise, in degrees")
+
+
+class Stretch(OnImage):
+    """An image and how far its contrast is raised."""
+
+    strength: float = Field(3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong")
+
+
+class TwoPoints(OnImage):
+    """Two points of one image."""
+
+    start: Place = Field(description="x and y of the first point, in {unit}")
+    end: Place = Field(description="x and y of the second point, in {unit}")
+
+
+class Said(Arguments):
+    """A text."""
+
+    text: str = Field(max_length=LONGEST_TEXT, description="the answer to the question, and nothing else")
+
+
+@dataclass(frozen=True)
+class Zoom:
+    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cut and shown."""
+
+    description: str = "Shows a part of an image larger, as an image of its own."
+    crop: Crop = CROP
+
+    arguments: ClassVar[type[Arguments]] = OnBox
+
+    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+        """The crop. Raises ToolError."""
+        box = Box(ASKED, *arguments.box)
+        return drawn(ZoomOnMarks(crop=self.crop), state, state.views[arguments.image - 1], box)
+
+
+@dataclass(frozen=True)
+class Magnify:
+    """A zoom around a point by a factor: a part of the view's own proportions, as large as the view."""
+
+    description: str = "Shows what lies around a point several times larger, as an image of its own."
+
+    arguments: ClassVar[type[Arguments]] = Magnified
+
+    def __call__(self, state: State, arguments: Magnified) -> ToolResult:
+        """The crop. Raises ToolError."""
+        view = state.views[arguments.image - 1]
+        (x, y), (width, height) = arguments.point, (side / arguments.factor / 2 for side in view.size)
+        box = Box(ASKED, x + 0.5 - width, y + 0.5 - height, x + 0.5 + width, y + 0.5 + height)
+        inside = _pushed(box, view.size)
+        return drawn(ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size))), state, view, inside)
+
+
+@dataclass(frozen=True)
+class DrawBox:
+    """A marker for boxes, `prompting.markers.Rectangles` unless another is named, on the box that the model names."""
+
+    description: str = "Draws a box on a copy of an image, with a name if one is given."
+    marker: Stage = field(default_factory=Rectangles)
+
+    arguments: ClassVar[type[Arguments]] = LabelledBox
+
+    def __call__(self, state: State, arguments: LabelledBox) -> ToolResult:
+        """The image with the box. Raises ToolError, and ValueError where the label has no room."""
+        return drawn(self.marker, state, state.views[arguments.image - 1], Box(arguments.label, *arguments.box))
+
+
+@dataclass(frozen=True)
+class DrawPoint:
+    """A marker for points, `prompting.markers.Circles` unless another is named, on the point that the model names."""
+
+    description: str = "Draws a mark around a point on a copy of an image, with a name if one is given."
+    marker: Stage = field(default_factory=Circles)
+
+    arguments: ClassVar[type[Arguments]] = LabelledPoint
+
+    def __call__(self, state: State, arguments: LabelledPoint) -> ToolResult:
+        """The image with the mark. Raises ToolError, and ValueError where the label has no room."""
+        return drawn(self.marker, state, state.views[arguments.image - 1], Point(arguments.label, *arguments.point))
+
+
+@dataclass(frozen=True)
+class ShowGrid:
+    """A grid over an image: any stage of prompting.grids.grids or prompting.grids.axes."""
+
+    description: str = "Shows an image with a grid of named cells over it, to tell places apart."
+    grid: Stage = field(default_factory=RuledGrid)
+
+    arguments: ClassVar[type[Arguments]] = OnImage
+
+    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+        """The image with the grid. Raises ValueError where it has no room."""
+        return drawn(self.grid, state, state.views[arguments.image - 1])
+
+
+@dataclass(frozen=True)
+class Rotate:
+    """An image turned about its centre; it grows so that nothing is cut off."""
+
+    description: str = "Shows an image turned counter-clockwise."
+
+    arguments: ClassVar[type[Arguments]] = Turned
+
+    def __call__(self, state: State, arguments: Turned) -> ToolResult:
+        """The turned image. Raises ToolError for a full turn, and for more than `LARGEST` megapixels."""
+        if arguments.degrees % 360 == 0:
+            raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
+        view = state.views[arguments.image - 1]
+        width, height = transforms.turned_size(view.size, arguments.degrees)
+        if arguments.degrees % 90 and width * height > LARGEST * 1e6:
+            raise ToolError(
+                f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too large; turn an earlier "
+                "image, or a part of it"
+            )
+        view = transforms.rotate(view, arguments.degrees)
+        return ToolResult(f"turned by {arguments.degrees:g} degrees", (view,))
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Local contrast raised by adaptive histogram equalisation of the lightness (CLAHE, Zuiderveld 1994)."""
+
+    description: str = "Shows an image with more contrast, for what is too dark, too bright or too faint."
+
+    arguments: ClassVar[type[Arguments]] = Stretch
+
+    def __call__(self, state: State, arguments: Stretch) -> ToolResult:
+        """The image with more contrast; hue and saturation stay."""
+        view = state.views[arguments.image - 1]
+        lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
+        lab[..., 0] = cv2.createCLAHE(arguments.strength, (TILE, TILE)).apply(np.ascontiguousarray(lab[..., 0]))
+        return ToolResult("", (view.drawn(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),))
+
+
+@dataclass(frozen=True)
+class Measure:
+    """How far two points of an image are apart, and in which direction; words alone.
+
+    Lengths are in pixels of the image at its full size, and as shares of its width, so that they can be compared
+    between images.
+    """
+
+    description: str = "Measures the distance between two points of an image and the direction from one to the other."
+
+    arguments: ClassVar[type[Arguments]] = TwoPoints
+
+    def __call__(self, state: State, arguments: TwoPoints) -> ToolResult:
+        """The measures in words."""
+        (x0, y0), (x1, y1) = arguments.start, arguments.end
+        length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
+        width = state.views[arguments.image - 1].size[0]
+        return ToolResult(
+            f"{length:.1f} pixels, {100 * length / width:.1f} % of the width of image {arguments.image}; "
+            f"direction {angle % 360:.1f} degrees (0 is to the right, 90 is up)"
+        )
+
+
+@dataclass(frozen=True)
+class Undo:
+    """Takes the last image of a look back: it is not shown again, and no tool can work on it."""
+
+    description: str = "Takes back the last image that a tool showed."
+
+    arguments: ClassVar[type[Arguments]] = Arguments
+
+    def __call__(self, state: State, arguments: Arguments) -> ToolResult:
+        """What the agent then does."""
+        return ToolResult(undo=True)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Ends the looking with the answer, which the agent's reader reads."""
+
+    description: str = "Gives the final answer to the question and ends the looking."
+
+    arguments: ClassVar[type[Arguments]] = Said
+
+    def __call__(self, state: State, arguments: Said) -> ToolResult:
+        """The answer."""
+        return ToolResult(answer=arguments.text)
+
+
+def _pushed(box: Box, size: tuple[int, int]) -> Box:
+    """The box moved into a picture of this size (width, height), which is larger."""
+    dx = max(0.0, -box.x0) - max(0.0, box.x1 - size[0])
+    dy = max(0.0, -box.y0) - max(0.0, box.y1 - size[1])
+    return Box(box.label, box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy, box.image)

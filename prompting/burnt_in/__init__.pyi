@@ -1,0 +1,2 @@
+from .erase import EraseMarks as EraseMarks
+from .recover import RecoverMarks as RecoverMarks

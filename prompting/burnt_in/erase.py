@@ -1,0 +1,128 @@
+"""Removes burnt-in markers from images and views, so that they can be marked anew or read by specialists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, get_args
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Mask
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+
+Method = Literal["telea", "ns"]
+Hole = Literal["keep", "recolor"]
+FLAGS: dict[Method, int] = {"telea": cv2.INPAINT_TELEA, "ns": cv2.INPAINT_NS}
+Region = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class EraseMarks:
+    """Paints over the markers that RecoverMarks found, from what surrounds them; its marks stay.
+
+    Rings lose their stroke, boxes their lines, labels their plate, each with `margin` more pixels around them, where
+    JPEG has smeared them. Every other pixel stays as it was, the inside of a box and the hole inside a ring too. The
+    colour of that hole is no guide to what was under the stroke, since JPEG stores colour at half the resolution;
+    with `hole: recolor` the hole keeps its brightness alone and loses its tint as well.
+    The pixels are inpainted by `method` (Telea, J. Graphics Tools 2004; Navier-Stokes, Bertalmio et al., CVPR 2001)
+    from a neighbourhood of `reach` pixels. The sample's images and every view are treated alike; what shows no
+    marker is passed on as it is. Raises ValueError for a sample on which RecoverMarks has not run.
+    """
+
+    margin: float = 2.0
+    hole: Hole = "keep"
+    method: Method = "telea"
+    reach: float = 3.0
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.method not in FLAGS:
+            raise ValueError(f"method is one of {', '.join(get_args(Method))}, found {self.method!r}")
+        if self.hole not in get_args(Hole):
+            raise ValueError(f"hole is one of {', '.join(get_args(Hole))}, found {self.hole!r}")
+        if self.margin < 0 or not self.reach > 0:
+            raise ValueError(
+                f"margin is 0 or more and reach more than 0 pixels, found margin {self.margin}, reach {self.reach}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with clean images and views."""
+        spoilt = self._spoilt(state.sample)
+        clean = {
+            id(state.sample.images[number]): Picture(self._painted(state.sample.images[number].pixels, *regions))
+            for number, regions in spoilt.items()
+        }
+        images = tuple(clean.get(id(image), image) for image in state.sample.images)
+        views = tuple(self._cleaned(view, clean, spoilt) for view in state.views)
+        return state.replace(sample=replace(state.sample, images=images), views=views)
+
+    def _spoilt(self, sample: Sample) -> dict[int, tuple[Region, Region]]:
+        """For each image that has markers, the pixels to paint and those whose colour is not to be trusted."""
+        if "burnt_in" not in sample.meta:
+            raise ValueError(
+                f"sample {sample.id}: nobody has looked for burnt-in markers; "
+                "put prompting.burnt_in.RecoverMarks before EraseMarks"
+            )
+        spoilt: dict[int, tuple[Region, Region]] = {}
+        for look in sample.meta["burnt_in"]:
+            number = int(look["image"])
+            width, height = sample.images[number].size
+            nothing = np.zeros((height, width), bool)
+            pair = zip(spoilt.get(number, (nothing, nothing)), covered(look, (height, width), self.margin), strict=True)
+            hidden, tinted = (before | more for before, more in pair)
+            spoilt[number] = hidden, tinted
+        return spoilt
+
+    def _cleaned(self, view: View, clean: Mapping[int, Picture], spoilt: Mapping[int, tuple[Region, Region]]) -> View:
+        """The view without markers; one that shows an image as it is gets that image's clean picture."""
+        if id(view.picture) in clean:
+            return replace(view, picture=clean[id(view.picture)])
+        hidden, tinted = (_seen(view, {number: pair[which] for number, pair in spoilt.items()}) for which in (0, 1))
+        return view.drawn(self._painted(view.pixels, hidden, tinted)) if hidden.any() else view
+
+    def _painted(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
+        """The pixels, the hidden ones made up from their surroundings and all others as they were."""
+        split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
+        brightness = self._inpainted(np.ascontiguousarray(split[..., 0]), hidden)
+        colour = self._inpainted(split, hidden | tinted)
+        painted = cv2.cvtColor(np.dstack([brightness, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
+        changed = hidden | tinted if self.hole == "recolor" else hidden
+        return np.where(changed[..., None], painted, pixels).astype(np.uint8)
+
+    def _inpainted(self, values: NDArray[np.uint8], region: Region) -> NDArray[np.uint8]:
+        return np.asarray(cv2.inpaint(values, region.astype(np.uint8), self.reach, FLAGS[self.method]), np.uint8)
+
+
+def _seen(view: View, regions: Mapping[int, Region]) -> Region:
+    """Where regions of the sample's images are seen in a view, HxW."""
+    masks = [Mask("", region, number) for number, region in regions.items() if region.any()]
+    places = [place.pixels for mask in masks for place in view.to_view(mask) if isinstance(place, Mask)]
+    return np.asarray(np.logical_or.reduce([np.zeros(view.size[::-1], bool), *places]), bool)
+
+
+def covered(look: Mapping[str, Any], shape: tuple[int, int], margin: float) -> tuple[Region, Region]:
+    """What a marker, as RecoverMarks describes it, hides or has smeared, and the hole of its ring; both HxW."""
+    ys, xs = np.ogrid[: shape[0], : shape[1]]
+    half = look["stroke"] / 2
+    hole = np.zeros(shape, bool)
+    if look["kind"] == "ring":
+        away = np.hypot(xs - look["x"], ys - look["y"])
+        region = away < look["radius"] + half + 0.5 + margin
+        hole = np.asarray(away <= look["radius"] - half - 0.5, bool)
+    else:
+        sides = [xs + 0.5 - look["x0"], look["x1"] - xs - 0.5, ys + 0.5 - look["y0"], look["y1"] - ys - 0.5]
+        inward = np.minimum.reduce(np.broadcast_arrays(*sides))  # pixels inside the middle of the lines
+        region = (inward > -half - margin) & (inward < half + margin)
+    if look["plate"]:
+        left, top, right, bottom = look["plate"]
+        level = (ys >= top - margin) & (ys < bottom + margin)
+        region = region | (level & (xs >= left - margin) & (xs < right + margin))
+    return np.asarray(region & ~hole, bool), hole

@@ -1,0 +1,204 @@
+"""Pairs rings with their labels: the markers burnt into a picture, told by both and by their common style."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.burnt_in.label_ocr import Area, Gray, ReadLabel, labels, overlap, shifted
+from looktwice.prompting.burnt_in.rings import Map, Ring, closeness, refined, rings, score, sharpened
+
+COARSE = 3.0  # stroke that rings are first looked for with, in pixels
+SURE = 0.5  # correlation from which a ring beside a label is one
+LIKE = 0.35  # the same where another marker of the picture has the same style and arrangement
+LONE = 0.8  # the same where it is the only one of several that must be there
+BONUS = 0.1  # what it is worth, in correlation, that two markers are arranged alike
+FAINT = 0.25  # the same at the very place where the style of another marker puts the ring
+GAPS = (-3.0, 18.0)  # pixels between a ring's outer edge and its plate
+MOST = 4  # readings per word that are followed up
+
+
+@dataclass(frozen=True)
+class Marker:
+    """A ring and its label; `plate` is the black rectangle behind the label in pixels, `glyphs` the letters on it.
+
+    Both are None where they lie outside the picture.
+    """
+
+    label: str
+    ring: Ring
+    plate: Area | None = None
+    glyphs: Area | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class MarkerScene:
+    """A picture as the search sees it: luma, and how close each pixel is to each colour by name."""
+
+    gray: Gray
+    near: Mapping[str, Map]
+    radii: tuple[float, float]
+
+    @classmethod
+    def of(cls, pixels: Pixels, colors: Mapping[str, tuple[int, int, int]], radii: tuple[float, float]) -> MarkerScene:
+        """From RGB pixels HxWx3."""
+        gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
+        return cls(gray, {name: closeness(pixels, color) for name, color in colors.items()}, radii)
+
+    @property
+    def steps(self) -> list[float]:
+        """The radii that are tried first: a pixel apart, then a pixel and a half."""
+        low, high = self.radii
+        return [*np.arange(low, min(7.0, high), 1.0), *np.arange(max(low, 7.0), high + 0.75, 1.5)]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A reading and a ring that may belong together."""
+
+    label: ReadLabel
+    ring: Ring
+    value: float
+
+    @property
+    def offset(self) -> tuple[float, float]:
+        """From the middle of the plate to that of the ring."""
+        x, y = self.label.center
+        return self.ring.x - x, self.ring.y - y
+
+
+def markers(scene: MarkerScene, words: Sequence[str], style: Ring | None = None) -> list[Marker]:
+    """At most one marker for each word, all in one style; those whose label cannot be read are left out.
+
+    One marker alone, where several words may be there, must be plainer than several in one style, unless it has the
+    `style` of a ring in another picture.
+    """
+    found = labels(scene.gray, words)
+    followed = [label for word in words for label in [label for label in found if label.text == word][:MOST]]
+    pairs = [pair for label in followed for pair in _pairs(scene, label)]
+    picked = _in_one_style(pairs, len(words), style)
+    if not picked:
+        return []
+    blank = without(scene, [pair.label.area for pair in picked])
+    chosen = [replace(pair, ring=refined(blank.near[pair.ring.color], pair.ring, scene.radii)) for pair in picked]
+    for word in {*words} - {pair.label.text for pair in chosen}:
+        faint = [_by_arrangement(blank, label, chosen[: len(picked)]) for label in followed if label.text == word]
+        faint = [pair for pair in faint if pair.ring.score >= FAINT and _fits_in(pair, chosen)]
+        if faint:
+            chosen.append(max(faint, key=lambda pair: pair.ring.score))
+    sharp = sharpened(scene.gray, [pair.ring for pair in chosen])
+    return [Marker(p.label.text, ring, p.label.plate, p.label.area) for p, ring in zip(chosen, sharp, strict=True)]
+
+
+def without(scene: MarkerScene, glyphs: Sequence[Area]) -> MarkerScene:
+    """The scene with nothing of any colour on these glyphs, so that no letter is taken for a ring."""
+    near = {name: values.copy() for name, values in scene.near.items()}
+    for left, top, right, bottom in glyphs:
+        for values in near.values():
+            values[max(0, top - 2) : bottom + 2, max(0, left - 2) : right + 2] = 0
+    return replace(scene, near=near)
+
+
+def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
+    """The rings around a label that it may belong to."""
+    reach = int(2 * scene.radii[1] + GAPS[1] + 4)
+    left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
+    for color, near in scene.near.items():
+        window = near[top : label.plate[3] + reach, left : label.plate[2] + reach].copy()
+        own = shifted(label.area, -left, -top)
+        window[max(0, own[1] - 1) : own[3] + 1, max(0, own[0] - 1) : own[2] + 1] = 0
+        for ring in rings(window, color, scene.steps, COARSE, 3, LIKE - 0.1):
+            ring = replace(ring, x=ring.x + left, y=ring.y + top)
+            astray = _astray(scene, label, ring)
+            if astray is not None:
+                yield Pair(label, ring, ring.score - astray + 0.3 * (label.likeness - 0.8))
+
+
+def _astray(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
+    """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot belong to it."""
+    left, top, right, bottom = label.plate
+    across = max(left - ring.x, 0, ring.x - right + 1)
+    down = max(top - ring.y, 0, ring.y - bottom + 1)
+    gap = float(np.hypot(across, down)) - ring.outer
+    if not GAPS[0] <= gap <= GAPS[1]:
+        return None
+    x, y = label.center
+    height, width = scene.gray.shape
+    rim = left <= 1 or top <= 1 or right >= width - 1 or bottom >= height - 1
+    off = min(abs(ring.x - x), abs(ring.y - y))
+    return 0.0 if off <= 2.5 else 0.05 if rim else 0.12
+
+
+def _in_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
+    """The best pair for each word such that all rings are alike."""
+    best: list[Pair] = []
+    for first in sorted(pairs, key=lambda pair: -pair.value)[:12]:
+        if first.value < SURE:
+            break
+        if style is None or alike(first.ring, style):
+            picked = _picked(first, [pair for pair in pairs if alike(pair.ring, first.ring)])
+            best = max(best, picked, key=_worth)
+    lone = len(best) == 1 < expected and style is None
+    return [] if lone and best[0].value < LONE else best
+
+
+def _worth(picked: Sequence[Pair]) -> float:
+    """How good pairs are together: those that are arranged like the first are better."""
+    return sum(pair.value + (BONUS if _arranged(pair, picked[0]) else 0) for pair in picked)
+
+
+def _arranged(first: Pair, second: Pair) -> bool:
+    """Whether ring and label lie alike in two pairs."""
+    return bool(np.hypot(*np.subtract(first.offset, second.offset)) <= 3)
+
+
+def _picked(first: Pair, others: Sequence[Pair]) -> list[Pair]:
+    """For each word its best pair, the strongest first, each ring given once."""
+    picked = [first]
+    for pair in sorted(others, key=lambda pair: -pair.value):
+        enough = pair.value >= (LIKE if _arranged(pair, first) else SURE)
+        if enough and _fits_in(pair, picked):
+            picked.append(pair)
+    return picked
+
+
+def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
+    """Whether a pair is another marker than those that were picked already."""
+    return all(
+        _apart(pair, one) and _apart(one, pair) and not overlap(pair.label.area, one.label.area) for one in picked
+    )
+
+
+def _apart(first: Pair, second: Pair) -> bool:
+    """Whether two pairs are two markers: other words, other rings, and no letter of one is the ring of the other."""
+    left, top, right, bottom = second.label.area
+    ring = first.ring
+    letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
+    return first.label.text != second.label.text and distance(ring, second.ring) > ring.radius / 2 and not letter
+
+
+def alike(first: Ring, second: Ring) -> bool:
+    """Whether two rings, found with coarse steps of radius, may be of one style."""
+    return first.color == second.color and abs(first.radius - second.radius) <= 1.6
+
+
+def distance(first: Ring, second: Ring) -> float:
+    return float(np.hypot(first.x - second.x, first.y - second.y))
+
+
+def _by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair]) -> Pair:
+    """The best ring where those of the known markers lie relative to their labels, however faint."""
+    x, y = label.center
+    options = []
+    for pair in known:
+        dx, dy = pair.offset
+        for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
+            ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
+            options.append(replace(ring, score=score(scene.near[ring.color], ring)))
+    best = max(options, key=lambda ring: ring.score)
+    return Pair(label, best, best.score)

@@ -1,0 +1,205 @@
+"""Reads markers that are burnt into the pixels, such as those of the official BLINK images, and gives them as marks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.burnt_in.clipped_labels import cut_off
+from looktwice.prompting.burnt_in.label_ocr import Area, ReadLabel, labels
+from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, markers
+from looktwice.prompting.burnt_in.rectangles import FoundRectangle, outlines
+from looktwice.prompting.drawing.colors import rgb
+
+Kind = Literal["rings", "boxes"]
+Missing = Literal["keep", "fail", "abstain"]
+WORD = re.compile(r"(?<![\w'])(?:[A-H]|REF)(?![\w'])")
+CLAUSE = re.compile(r"label?led (?:by|with|as)\b([^.?\n]*)")
+FAR = 1e9  # what it costs to pair a box with a label that is not beside it
+NEAR = 2  # steps of 8 pixels between a box and its label, at most
+
+
+@dataclass(frozen=True)
+class RecoverMarks:
+    """The sample with the markers of its images as marks: rings become points, drawn boxes become boxes.
+
+    Looked for are circles in one of `colors` with a white label on a black plate beside them (`kinds: [rings]`), and
+    upright rectangles in `box_colors` (`[boxes]`); those whose label cannot be read are labelled with their colour.
+    `radii` are the least and the greatest to the middle of the stroke, in pixels. `letters` are the labels that must
+    be there, each once in all images; null takes those that the choices name, and REF where the prompt does. Rings
+    of one image have one style, which also finds a ring that is nearly lost in its ground, and a ring whose label is
+    cut off by the rim. Marks that the sample has already are dropped, views are left as they are, and how each marker
+    looks is kept in `meta["burnt_in"]` for EraseMarks.
+
+    Where labels are missing, `on_missing` keeps what was found, fails (ValueError) or abstains, with the reason.
+    Raises ValueError at once for settings that cannot be.
+    """
+
+    kinds: tuple[Kind, ...] = ("rings",)
+    colors: tuple[str, ...] = ("red", "white")
+    box_colors: tuple[str, ...] = ("red", "lime")
+    radii: tuple[float, float] = (4.0, 17.0)
+    letters: tuple[str, ...] | None = None
+    on_missing: Missing = "keep"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not self.kinds or not set(self.kinds) <= set(get_args(Kind)):
+            raise ValueError(f"kinds are some of {', '.join(get_args(Kind))}, found {list(self.kinds)}")
+        if self.on_missing not in get_args(Missing):
+            raise ValueError(f"on_missing is one of {', '.join(get_args(Missing))}, found {self.on_missing!r}")
+        if not self.colors or not self.box_colors:
+            raise ValueError("colors and box_colors name at least one colour each, such as red")
+        for color in (*self.colors, *self.box_colors):
+            rgb(color)
+        if not 2 <= self.radii[0] < self.radii[1]:
+            raise ValueError(f"radii are the least, 2 or more, and the greatest in pixels, found {list(self.radii)}")
+        if self.letters is not None:
+            wrong = [word for word in self.letters if not re.fullmatch("[A-Z]+", word)]
+            if wrong or not self.letters or len(set(self.letters)) < len(self.letters):
+                raise ValueError(
+                    f"letters are different words of capitals, such as A or REF, found {list(self.letters)}"
+                )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the marks that were read. Raises ValueError where `on_missing` says so, PictureError."""
+        sample = state.sample
+        words = self.letters if self.letters is not None else words_of(sample)
+        found: list[tuple[Mark, dict[str, Any]]] = []
+        if "rings" in self.kinds and words:
+            found += [
+                _as_point(marker, image, sample.images[image].size) for image, marker in self._rings(sample, words)
+            ]
+        if "boxes" in self.kinds:
+            found += [_as_box(*box) for box in self._boxes(sample, words)]
+        found.sort(key=lambda pair: (pair[0].image, pair[0].label not in words, pair[0].label))
+        meta = {**sample.meta, "burnt_in": [look for _, look in found]}
+        state = state.replace(sample=replace(sample, marks=tuple(mark for mark, _ in found), meta=meta))
+        missing = [word for word in words if word not in {mark.label for mark, _ in found}]
+        if not missing and words:
+            return state
+        reason = f"no marker {', '.join(missing)} was found" if words else "the choices name no labels; set `letters`"
+        if self.on_missing == "fail":
+            raise ValueError(f"sample {sample.id}: {reason}")
+        return state.abstain(reason) if self.on_missing == "abstain" else state
+
+    def _rings(self, sample: Sample, words: Sequence[str]) -> list[tuple[int, Marker]]:
+        """The image number and marker of each word that was found."""
+        wanted = {color: rgb(color) for color in self.colors}
+        scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
+        found: dict[str, tuple[int, Marker]] = {}
+        for number, scene in enumerate(scenes):
+            _keep_best(found, number, markers(scene, words))
+        if found:
+            style = max((marker.ring for _, marker in found.values()), key=lambda ring: ring.score)
+            for number in {*range(len(scenes))} - {number for number, _ in found.values()}:
+                _keep_best(found, number, markers(scenes[number], _left(words, found), style))
+        for number, scene in enumerate(scenes):
+            known = [marker for image, marker in found.values() if image == number]
+            like = [marker for image, marker in found.values() if image != number]
+            if _left(words, found):
+                _keep_best(found, number, cut_off(scene, _left(words, found), known, self.colors[0], like))
+        return list(found.values())
+
+    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[FoundRectangle, int, str, Area | None]]:
+        """The rectangles of each image, one of each colour, with the labels read beside them or left for them."""
+        wanted = {color: rgb(color) for color in self.box_colors}
+        for number, image in enumerate(sample.images):
+            scene = MarkerScene.of(image.pixels, wanted, self.radii)
+            found = [outline for color, near in scene.near.items() for outline in outlines(near, color)]
+            beside = _beside(found, labels(scene.gray, words) if words and found else [])
+            rest = _left(words, {label.text for label in beside.values()})
+            last = rest[0] if len(rest) == 1 and len(found) == len(words) else ""
+            for place, outline in enumerate(found):
+                label = beside.get(place)
+                yield outline, number, label.text if label else last or outline.color, label.plate if label else None
+
+
+def words_of(sample: Sample) -> tuple[str, ...]:
+    """The labels that a question's words speak of, in their order: those of its choices, REF, or a clause's.
+
+    Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does so too.
+    """
+    prompt = f"{sample.question}\n{sample.meta.get('prompt', '')}"
+    named = [word for choice in sample.choices if isinstance(choice, str) for word in WORD.findall(choice)]
+    if not named:
+        named = [word for clause in CLAUSE.findall(prompt) for word in WORD.findall(clause)]
+    if "REF" in WORD.findall(prompt):
+        named.insert(0, "REF")
+    return tuple(dict.fromkeys(named))
+
+
+def _left(words: Sequence[str], found: Container[str]) -> list[str]:
+    return [word for word in words if word not in found]
+
+
+def _keep_best(found: dict[str, tuple[int, Marker]], image: int, more: Sequence[Marker]) -> None:
+    """Add markers of one image; a word that was found before keeps its plainer ring."""
+    for marker in more:
+        if marker.label not in found or found[marker.label][1].ring.score < marker.ring.score:
+            found[marker.label] = image, marker
+
+
+def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, dict[str, Any]]:
+    """The point, on a pixel of its image also where half of its ring lies outside."""
+    ring = marker.ring
+    x, y = (min(max(0.0, float(at)), side - 1.0) for at, side in zip((ring.x, ring.y), size, strict=True))
+    point = Point(marker.label, x, y, image)
+    style = {"radius": float(ring.radius), "stroke": float(ring.stroke), "color": ring.color}
+    score = round(float(ring.score), 3)
+    return point, {"kind": "ring", **point.to_dict(), **style, "plate": _listed(marker.plate), "score": score}
+
+
+def _as_box(outline: FoundRectangle, image: int, text: str, plate: Area | None) -> tuple[Mark, dict[str, Any]]:
+    box = Box(text, outline.x0, outline.y0, outline.x1, outline.y1, image)
+    return box, {
+        "kind": "box", **box.to_dict(), "stroke": outline.stroke, "color": outline.color, "plate": _listed(plate)
+    }  # fmt: skip
+
+
+def _listed(area: Area | None) -> list[int] | None:
+    return [int(edge) for edge in area] if area else None
+
+
+def _beside(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) -> dict[int, ReadLabel]:
+    """For each rectangle, by its place in the list, the label beside its outline; each word is given once.
+
+    Labels go to outlines so that as many as can be are given and those lie nearest, all taken together: a label that
+    stands beside two outlines then goes to the one whose own label is not elsewhere.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if not found or not read:
+        return {}
+    cost = np.array([[_cost(outline, label) for label in read] for outline in found])
+    pairs = zip(*linear_sum_assignment(cost), strict=True)
+    given: dict[int, ReadLabel] = {}
+    for place, column in sorted(((int(place), int(column)) for place, column in pairs), key=lambda pair: cost[pair]):
+        if cost[place, column] < FAR and read[column].text not in {label.text for label in given.values()}:
+            given[place] = read[column]
+    return given
+
+
+def _cost(outline: FoundRectangle, label: ReadLabel) -> float:
+    away, corner = _away(outline, label)
+    return away * 10_000 + corner if away <= NEAR else FAR
+
+
+def _away(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
+    """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest corner."""
+    x, y = label.center
+    across = max(outline.x0 - x, x - outline.x1)
+    down = max(outline.y0 - y, y - outline.y1)
+    outside = float(np.hypot(max(across, 0), max(down, 0)))
+    half = min(label.plate[2] - label.plate[0], label.plate[3] - label.plate[1]) / 2
+    corner = np.hypot(min(abs(outline.x0 - x), abs(outline.x1 - x)), min(abs(outline.y0 - y), abs(outline.y1 - y)))
+    return max(0.0, (outside or -max(across, down)) - half) // 8, float(corner)

@@ -1,0 +1,148 @@
+"""Crops that serve as bounds and controls of zooming: the true region, and a random one of the same size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Mark, bounding_box, mark_from_dict
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.placement import Area
+from looktwice.prompting.views.crop import Crop
+
+DRAWS = 64  # random places that are drawn to find one that lies off the true one
+
+
+@dataclass(frozen=True)
+class OracleCrop:
+    """The part of a view around the region that matters: what a perfect zoom would show.
+
+    A stage never sees the key, so an oracle must be told where to look: by `label`, the label of a mark that every
+    sample has (REF, say), or else by the sample's own field `hint`, into which a task or a line of a JSONL file
+    writes the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates, or a mark as records hold it
+    ({"x0": ..., "image": 1}). A hint is part of the sample and may be told to a model by a careless template; where
+    the choices are the marks, the mark of the right choice gives the answer away, so hint at what is asked about.
+
+    `crop` says how it is cut and shown, as in every zoom. Views that do not show the region are passed on.
+    """
+
+    label: str = ""
+    hint: str = "region"
+    crop: Crop = field(default_factory=Crop)
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with crops. Raises ValueError where nothing says where the region is, or no view shows it."""
+        return _shown(state, self.places(state), self.crop)
+
+    def places(self, state: State) -> dict[int, Mark]:
+        """Where each view, by its number, shows the region, in that view's coordinates."""
+        region = self._region(state)
+        found = {number: view.to_view(region) for number, view in enumerate(state.views)}
+        if not any(found.values()):
+            raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r} that was hinted at")
+        return {number: places[0] for number, places in found.items() if places}
+
+    def _region(self, state: State) -> Mark:
+        sample, wanted = state.sample, self.label or state.sample.meta.get(self.hint)
+        if isinstance(wanted, str) and wanted:
+            named = [mark for mark in sample.marks if mark.label == wanted]
+            if not named:
+                there = ", ".join(mark.label for mark in sample.marks) or "none"
+                raise ValueError(f"sample {sample.id} has no mark {wanted!r}; its marks: {there}")
+            return named[0]
+        try:
+            if isinstance(wanted, Mapping):
+                return mark_from_dict(wanted)
+            if isinstance(wanted, list | tuple) and len(wanted) == 4:
+                x0, y0, x1, y1 = (float(edge) for edge in wanted)
+                return Box(self.hint, x0, y0, x1, y1)
+        except (TypeError, ValueError) as exc:
+            raise ValueError(f"sample {sample.id}: its field {self.hint!r} is no region ({exc})") from exc
+        raise ValueError(
+            f"sample {sample.id} does not say where to look: {self.hint}={wanted!r}; give `label`, or write a mark's "
+            f"label or a box [x0, y0, x1, y1] into its field {self.hint!r}"
+        )
+
+
+@dataclass(frozen=True)
+class RandomCrop:
+    """A crop at a random place: whether it is the zoom on the right spot that helps, or any zoom.
+
+    With `of`, the settings of an `OracleCrop`, it is cut and shown as that one, at the same size and in the same
+    views, but as far off it as the best of 64 random places. Otherwise it has `share` of each view's width and
+    height. Places are the same for every run of one seed, sample and draw; `seed` gives others.
+    """
+
+    of: OracleCrop | None = None
+    share: float = 0.5
+    seed: int = 0
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 1:
+            raise ValueError(f"share lies in 0..1, above 0, found {self.share}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with crops. Raises what the oracle raises."""
+        rng = state.rng(f"RandomCrop {self.seed}")
+        if self.of is not None:
+            crop, true = self.of.crop, self.of.places(state)
+            places = {number: _off(state.views[number], place, crop, rng) for number, place in true.items()}
+        else:
+            crop = Crop(padding=0, min_px=1)
+            places = {number: self._place(view.size, rng) for number, view in enumerate(state.views)}
+        return _shown(state, places, crop)
+
+    def _place(self, size: tuple[int, int], rng: np.random.Generator) -> Mark:
+        width, height = (max(1, round(side * self.share)) for side in size)
+        return _box(width, height, int(rng.integers(size[0] - width + 1)), int(rng.integers(size[1] - height + 1)))
+
+
+def _shown(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
+    views: list[View] = []
+    notes: list[str] = []
+    for number, view in enumerate(state.views):
+        if number not in places:
+            views.append(view)
+            continue
+        areas, _ = crop.areas(view, [places[number]])
+        marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
+        try:
+            shown, said = crop(view, [places[number]], marks)
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+        views += shown
+        notes += [f"view {number + 1} cropped to {areas[0]}", *said]
+    return state.replace(views=tuple(views)).noted(*notes)
+
+
+def _off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
+    """A box as large as `true` whose crop has the size of the true one and shares least with it."""
+    (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
+    size, best = (area[2] - area[0], area[3] - area[1]), (_shared(area, area), true)
+    for left, top in rng.integers((0, 0), np.subtract(view.size, size), (DRAWS, 2), endpoint=True):
+        # centred on whole pixels, so that the crop is rounded to the same size wherever it lies
+        x, y = left + (size[0] - (x1 - x0)) / 2, top + (size[1] - (y1 - y0)) / 2
+        place = _box(x1 - x0, y1 - y0, float(x), float(y), true.image)
+        other = crop.areas(view, [place])[0][0]
+        if (other[2] - other[0], other[3] - other[1]) == size:
+            best = min(best, (_shared(area, other), place), key=lambda pair: pair[0])
+    return best[1]
+
+
+def _shared(one: Area, two: Area) -> int:
+    across = min(one[2], two[2]) - max(one[0], two[0])
+    down = min(one[3], two[3]) - max(one[1], two[1])
+    return max(0, across) * max(0, down)
+
+
+def _box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
+    return Box("random", left, top, left + width, top + height, image)

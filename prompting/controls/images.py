@@ -1,0 +1,193 @@
+"""The arms that reviewers ask for first: what is left of a result without the image, with another, or other marks.
+
+Each is a stage of one line. The oracle and random crops are in `prompting.controls.crops`, permuted letters in
+`prompting.controls.choices`.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.geometry import Affine, rectangle
+from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.views.resize import resized
+
+TRIES = 2000  # places that are tried for one mark before there counts as no room
+
+
+@dataclass(frozen=True)
+class NoImage:
+    """No image at all: what the words alone give away. Put it right before the stage that asks."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state without views."""
+        return state.replace(views=())
+
+
+@dataclass(frozen=True)
+class BlankImage:
+    """Every view in one colour, at its size: the prompt's form without what it shows.
+
+    `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources stays, so that
+    marks drawn afterwards stand on the blank ground at their places; put it after the markers to blank them too.
+    """
+
+    color: str = "gray"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.color != "mean":
+            rgb(self.color)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its views blank."""
+        return state.replace(views=tuple(self._blank(view) for view in state.views))
+
+    def _blank(self, view: View) -> View:
+        width, height = view.size
+        ground = np.rint(view.pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
+        return view.drawn(np.full((height, width, 3), ground, np.uint8))
+
+
+@dataclass(frozen=True)
+class OtherImage:
+    """The images of another sample in place of this one's, with this one's question, choices and marks.
+
+    `task` gives the samples to choose from, usually the task itself (`task: ${task}`). The choice is the same for
+    every run of one seed, sample and draw; `seed` gives another one. The other sample is never this one nor one with
+    any of its images, and has as many images where there are such. `fit` "cover" scales and crops the other image
+    around its middle to the size of the view that it replaces, so that marks drawn afterwards fall inside and the
+    size says nothing; "stretch" scales it alone; "none" sends it as it is, in its own bytes, and a mark beyond it is
+    not drawn. Put it first.
+    """
+
+    task: Iterable[Item]
+    fit: Literal["cover", "stretch", "none"] = "cover"
+    seed: int = 0
+    items: list[Item] = field(default_factory=list, init=False, repr=False, compare=False)
+    lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with another sample's images. Raises ValueError where the task has none that may stand in."""
+        if not state.views:
+            return state
+        chosen, pictures = self._other(state)
+        pairs = ((view, pictures[number % len(pictures)], number) for number, view in enumerate(state.views))
+        views = tuple(self._fitted(*pair) for pair in pairs)
+        return state.replace(views=views).noted(f"shown with the images of sample {chosen}")
+
+    def _other(self, state: State) -> tuple[str, list[Picture]]:
+        """Id and images of the first other sample, in seeded order, that has none of this one's images."""
+        sample, own = state.sample, {image.sha for image in state.sample.images}
+        others = [item.sample for item in self._items() if item.sample.id != sample.id and item.sample.images]
+        alike = [other for other in others if len(other.images) >= len(state.views)] or others
+        for number in state.rng(f"OtherImage {self.seed}").permutation(len(alike)):
+            # copies, so that the list of samples does not keep every image that was ever decoded
+            pictures = [copy.copy(image) for image in alike[number].images]
+            if own.isdisjoint(picture.sha for picture in pictures):
+                return alike[number].id, pictures
+        raise ValueError(
+            f"sample {sample.id}: the task of {type(self.task).__name__} has no other sample with another image "
+            f"({len(others)} others with images); give `task` one with more samples"
+        )
+
+    def _items(self) -> list[Item]:
+        with self.lock:
+            if not self.items:
+                self.items.extend(self.task)
+            return self.items
+
+    def _fitted(self, view: View, picture: Picture, number: int) -> View:
+        if self.fit == "none":
+            return View.of(picture, view.parts[0].source if view.parts else number)
+        (width, height), other = view.size, View.of(picture)
+        if self.fit == "cover":
+            factor = max(width / other.size[0], height / other.size[1])
+            size = max(width, round(other.size[0] * factor)), max(height, round(other.size[1] * factor))
+            large = resized(other, size)
+            left, top = (size[0] - width) // 2, (size[1] - height) // 2
+            other = large if size == view.size else transforms.crop(large, left, top, left + width, top + height)
+        return replace(view, picture=resized(other, view.size).picture)
+
+
+@dataclass(frozen=True)
+class RandomMarks:
+    """The same labels and kinds of marks at random places of their images: does it matter where they point?
+
+    Places are the same for every run of one seed, sample and draw; `seed` gives others. No mark comes nearer than
+    `apart` to a true place or to another new one (between centres), nor a point nearer than `margin` to the rim,
+    both as a share of the image's shorter side. Boxes and masks keep their shape and stay whole. Labels in `keep`
+    stay where they are. The new marks are the sample's from here on, so stages draw them and the record holds them.
+    Put it before every stage that draws or says marks; what is part of the pixels it cannot move.
+    """
+
+    apart: float = 0.1
+    margin: float = 0.05
+    keep: tuple[str, ...] = ()
+    seed: int = 0
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.apart < 1 or not 0 <= self.margin < 0.5:
+            raise ValueError(
+                f"apart lies in 0..1 and margin in 0..0.5 of the shorter side, found {self.apart} and {self.margin}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its marks moved. Raises ValueError where there are none, or no room."""
+        sample = state.sample
+        if not any(mark.label not in self.keep for mark in sample.marks):
+            raise ValueError(f"sample {sample.id} has no marks to move; it needs a task with marks, or a stage")
+        rng, new = state.rng(f"RandomMarks {self.seed}"), list(sample.marks)
+        for number, mark in enumerate(sample.marks):
+            if not 0 <= mark.image < len(sample.images):
+                raise ValueError(
+                    f"sample {sample.id}: mark {mark.label!r} is on image {mark.image}, which is not there"
+                )
+            if mark.label not in self.keep:
+                others = [m.center for m in (*sample.marks, *new[:number]) if m.image == mark.image]
+                try:
+                    new[number] = self._moved(mark, sample.images[mark.image].size, others, rng)
+                except ValueError as exc:
+                    raise ValueError(f"sample {sample.id}: {exc}") from exc
+        return state.replace(sample=replace(sample, marks=tuple(new)))
+
+    def _moved(
+        self, mark: Mark, size: tuple[int, int], others: Sequence[tuple[float, float]], rng: np.random.Generator
+    ) -> Mark:
+        """The mark at the first place that is free."""
+        shorter, frame = min(size), rectangle(0, 0, *size)
+        x0, y0, x1, y1 = bounding_box(mark)
+        rim = self.margin * shorter if not isinstance(mark, Box | Mask) else 0.0
+        low, high = np.array([rim - x0, rim - y0]), np.array([size[0] - rim - x1, size[1] - rim - y1])
+        if (low > high).any():
+            raise ValueError(f"mark {mark.label!r} is larger than its image of {size[0]} x {size[1]} pixels")
+        x, y = mark.center
+        for shift in rng.uniform(low, high, (TRIES, 2)):
+            dx, dy = np.rint(shift) if isinstance(mark, Mask) else shift
+            away = (math.hypot(x + dx - a, y + dy - b) for a, b in others)
+            if all(distance >= self.apart * shorter for distance in away):
+                moved = mark.moved(Affine.shift(float(dx), float(dy)), frame)
+                if moved is not None:
+                    return moved
+        raise ValueError(f"no room for mark {mark.label!r} in {size[0]} x {size[1]} pixels; make `apart` smaller")

@@ -1,0 +1,86 @@
+"""Colours of marks: by CSS name, by "#rrggbb", chosen against the pixels around, or told apart by number."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from functools import lru_cache
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import ImageColor
+
+from looktwice.pipelines.picture import Pixels
+
+RGB = tuple[int, int, int]
+
+BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
+VIVID: tuple[RGB, ...] = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255), (0, 255, 255))
+LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
+"""What a setting may say instead of a colour, to have it chosen from the pixels around."""
+DISTINCT: tuple[RGB, ...] = (
+    (230, 25, 75), (60, 180, 75), (0, 130, 200), (255, 225, 25), (145, 30, 180), (245, 130, 48),
+    (70, 240, 240), (240, 50, 230), (128, 128, 0), (0, 128, 128), (170, 110, 40), (0, 0, 128),
+)  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def rgb(color: str) -> RGB:
+    """The colour behind a CSS name or "#rrggbb". Raises ValueError with the nearest names."""
+    check_color(color)
+    red, green, blue = ImageColor.getrgb(color.lower())[:3]
+    return red, green, blue
+
+
+def check_color(color: str, *words: str, name: str = "") -> None:
+    """Raise ValueError unless `color` is a CSS name, "#rrggbb", or one of the other `words` allowed for a setting."""
+    lower = color.lower()
+    if lower in ImageColor.colormap or re.fullmatch(r"#[0-9a-f]{6}", lower) or color in words:
+        return
+    near = difflib.get_close_matches(lower, [*words, *ImageColor.colormap], n=3)
+    also = "".join(f", or {word}" for word in words)
+    hint = f"did you mean {' or '.join(near)}?" if near else f'give a CSS name such as red, or "#rrggbb"{also}'
+    raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour; {hint}")
+
+
+def contrast(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID) -> RGB:
+    """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in pixel centres.
+
+    Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the first wins a tie.
+    Outside the picture nothing counts; a point whose surroundings all lie outside gets the palette's first colour.
+    """
+    left, top = max(0, math.floor(x - reach)), max(0, math.floor(y - reach))
+    right, bottom = max(0, math.ceil(x + reach) + 1), max(0, math.ceil(y + reach) + 1)
+    patch = pixels[top:bottom, left:right]
+    if not patch.size:
+        return palette[0]
+    step = max(1, round(max(patch.shape[:2]) / 32))  # some thousand pixels tell enough
+    seen = _lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
+    away = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
+    return palette[int(np.percentile(away, 10, axis=0).argmax())]
+
+
+def ink(ground: RGB) -> RGB:
+    """Black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
+    parts = (value / 255 for value in ground)
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+    return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
+
+
+def distinct(number: int) -> RGB:
+    """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again from the first."""
+    return DISTINCT[number % len(DISTINCT)]
+
+
+def resolve(color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0) -> RGB:
+    """The colour of a setting at a place: the words of `LOCAL` look at the pixels around, "distinct" at the number."""
+    if color in LOCAL:
+        return contrast(pixels, x, y, reach, LOCAL[color])
+    return distinct(number) if color == "distinct" else rgb(color)
+
+
+def _lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:
+    return np.asarray(cv2.cvtColor((colors / np.float32(255))[None].astype(np.float32), cv2.COLOR_RGB2LAB)[0])

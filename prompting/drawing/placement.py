@@ -1,0 +1,201 @@
+"""Where labels and insets stand: inside the image, on no point and on no other label."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.prompting.drawing.colors import RGB
+
+Area = tuple[int, int, int, int]
+"""Left, top, right and bottom edge in whole pixels of a view."""
+Frame = tuple[float, float, float, float]
+"""The same in parts of pixels."""
+
+SMALLER = (1.0, 0.75, 0.5)  # shares of the wanted size that are tried, so that nothing need be hidden
+CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
+
+
+def settled(
+    size: tuple[int, int],
+    piece: tuple[int, int],
+    room: tuple[float, float],
+    areas: Sequence[Area],
+    marks: Sequence[Frame],
+    taken: Sequence[Area],
+) -> tuple[Area, list[int]] | None:
+    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled into `room`.
+
+    It lies over no inset already `taken`, over as few `marks` as it can, near as few, and then over none of the
+    outlined `areas`; the largest such place counts, corners before the middles of the sides. Gives the area and the
+    numbers of the marks that it lies over; None where it has no room.
+    """
+    options = []
+    for rank, share in enumerate(SMALLER):
+        scale = share * min(room[0] / piece[0], room[1] / piece[1])
+        width, height = (max(1, round(side * scale)) for side in piece)
+        for spot, area in enumerate(_spots(size, width, height)):
+            if any(_meet(area, other) for other in taken):
+                continue
+            hidden = [number for number, mark in enumerate(marks) if _meet(area, mark)]
+            near = sum(_meet(area, _grown(mark)) for mark in marks)
+            covers = sum(_meet(area, other) for other in areas)
+            options.append(((len(hidden), near, covers, rank, spot), area, hidden))
+    if not options or min(room) < 1:
+        return None
+    _, area, hidden = min(options)
+    return area, hidden
+
+
+def _spots(size: tuple[int, int], width: int, height: int) -> Iterator[Area]:
+    right, bottom = size[0] - width, size[1] - height
+    middle, center = right // 2, bottom // 2
+    corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
+    sides = [(right, center), (0, center), (middle, bottom), (middle, 0)]
+    for left, top in corners + sides:
+        if left >= 0 and top >= 0:
+            yield left, top, left + width, top + height
+
+
+def _grown(mark: Frame) -> Frame:
+    return mark[0] - CLEARANCE, mark[1] - CLEARANCE, mark[2] + CLEARANCE, mark[3] + CLEARANCE
+
+
+def _meet(one: Frame, two: Frame) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
+
+
+"""Left, top, right and bottom edge in pixels of the view; half-open."""
+
+Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
+
+CORNERS = ("above-left", "above-right", "below-left", "below-right")
+ORDER: dict[str, tuple[str, ...]] = {
+    "auto": ("above", "below", "right", "left", *CORNERS),
+    "above": ("above", "below", "right", "left", *CORNERS),
+    "below": ("below", "above", "right", "left", "below-left", "below-right", "above-left", "above-right"),
+    "right": ("right", "left", "above", "below", "above-right", "below-right", "above-left", "below-left"),
+    "left": ("left", "right", "above", "below", "above-left", "below-left", "above-right", "below-right"),
+    "beside": ("right", "left", "above", "below", *CORNERS),
+    "inside": ("inside", "above", "below", "right", "left", *CORNERS),
+}
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What a label belongs to: a mark as it was drawn, in pixels of the view.
+
+    `x`, `y` is its middle in pixel centres; `box` is what the drawing covers, left, top, right, bottom edge.
+    `frame` is the area that the label must not leave: the part of the view that shows the mark. `color` is the
+    drawing's. Of an `open` anchor the pixel in the middle has to stay visible, so no label may lie on it.
+    """
+
+    text: str
+    x: float
+    y: float
+    box: tuple[float, float, float, float]
+    frame: Area
+    color: RGB = (255, 0, 0)
+    open: bool = True
+
+
+def place(
+    anchors: Sequence[Anchor], sizes: Sequence[tuple[int, int]], placement: Placement = "auto", gap: float = 3
+) -> list[Area | None]:
+    """An area of each (width, height) beside its anchor, one after the other; None where there is no room at all.
+
+    Anchors beyond the last size get no label, but none may hide them.
+
+    No area covers the middle of an open anchor or another area, and none leaves its frame. `placement` is the side
+    that is tried first; `gap` pixels stay free between drawing and label. Of the sides, the first is taken that
+    hides no drawing, else the one that lies on the fewest; where every side would hide a point or a label, the
+    nearest free place of the frame.
+    """
+    taken: list[Area] = []
+    found: list[Area | None] = []
+    for own, size in enumerate(sizes):
+        area = _beside(anchors, own, size, ORDER[placement], gap, taken) or _anywhere(anchors, own, size, taken)
+        found.append(area)
+        taken += [area] if area else []
+    return found
+
+
+def _beside(
+    anchors: Sequence[Anchor], own: int, size: tuple[int, int], order: Sequence[str], gap: float, taken: Sequence[Area]
+) -> Area | None:
+    """The first side that hides nothing, else the side that hides the fewest drawings but no point and no label."""
+    best, least = None, math.inf
+    for side, area in _sides(anchors[own], size, order, gap):
+        points, drawings = _hidden(area, anchors, taken, own if side == "inside" else -1)
+        if not points and drawings < least:
+            best, least = area, drawings
+        if least == 0:
+            break
+    return best
+
+
+def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float) -> Iterator[tuple[str, Area]]:
+    """Each side's area, pushed into the frame; sides are left out where the frame is smaller than the label."""
+    (width, height), (x0, y0, x1, y1) = size, anchor.box
+    low_x, low_y, high_x, high_y = anchor.frame
+    if width > high_x - low_x or height > high_y - low_y:
+        return
+    middle = math.floor(anchor.x + 1 - width / 2), math.floor(anchor.y + 1 - height / 2)
+    before = math.floor(x0 - gap) - width, math.floor(y0 - gap) - height
+    after = math.ceil(x1 + gap), math.ceil(y1 + gap)
+    for side in order:
+        if side == "inside" and (width > x1 - x0 or height > y1 - y0):
+            continue
+        left = before[0] if "left" in side else after[0] if "right" in side else middle[0]
+        top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
+        left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
+        yield side, (left, top, left + width, top + height)
+
+
+def _hidden(area: Area, anchors: Sequence[Anchor], taken: Sequence[Area], inside: int) -> tuple[int, int]:
+    """How many points and labels an area would lie on, and how many drawings; `inside` is the anchor it may cover."""
+    left, top, right, bottom = area
+    points = sum(left < c and a < right and top < d and b < bottom for a, b, c, d in taken)
+    drawings = 0
+    for number, anchor in enumerate(anchors):
+        if number == inside:
+            continue
+        x0, y0, x1, y1 = anchor.box
+        if left < x1 and x0 < right and top < y1 and y0 < bottom:
+            drawings += 1
+            points += anchor.open and left - 1 < anchor.x < right and top - 1 < anchor.y < bottom
+    return points, drawings
+
+
+def _anywhere(anchors: Sequence[Anchor], own: int, size: tuple[int, int], taken: Sequence[Area]) -> Area | None:
+    """The nearest place of the frame that hides no point and no label, rather off the drawings than on them."""
+    (width, height), (low_x, low_y, high_x, high_y) = size, anchors[own].frame
+    if width > high_x - low_x or height > high_y - low_y:
+        return None
+    lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
+    left, top = (side.ravel() for side in np.meshgrid(lefts, tops))
+    right, bottom = left + width, top + height
+    free = np.ones(left.shape, bool)
+    for a, b, c, d in taken:
+        free &= ~((left < c) & (a < right) & (top < d) & (b < bottom))
+    drawings = np.zeros(left.shape)
+    for anchor in anchors:
+        x, y, (x0, y0, x1, y1) = anchor.x, anchor.y, anchor.box
+        drawings += (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
+        if anchor.open:
+            free &= ~((left - 1 < x) & (x < right) & (top - 1 < y) & (y < bottom))
+    if not free.any():
+        return None
+    away = np.hypot(left + width / 2 - anchors[own].x, top + height / 2 - anchors[own].y) + drawings * height
+    best = int(np.where(free, away, np.inf).argmin())
+    return int(left[best]), int(top[best]), int(right[best]), int(bottom[best])
+
+
+def _steps(low: int, high: int) -> NDArray[np.int64]:
+    """Places from `low` to `high`, both included, a few pixels apart."""
+    return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))

@@ -1,0 +1,283 @@
+"""Anti-aliased shapes: the share of each pixel that a disc, ring, cross, arrow or the rim of a region covers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.drawing.colors import RGB
+from looktwice.prompting.drawing.placement import Area
+
+Floats = NDArray[np.float32]
+Extent = tuple[float, float, float, float]
+
+
+class Shape(Protocol):
+    """A shape around (0, 0), in pixels; frozen, so that it can be drawn once and kept."""
+
+    @property
+    def box(self) -> Extent:
+        """Left, top, right and bottom of what it covers."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """The distance to its rim in pixels, negative inside; x and y broadcast to (height, width)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the four sides."""
+
+    radius: float
+    thickness: float
+    gap: float = 0
+
+    @property
+    def box(self) -> Extent:
+        """See `Shape`."""
+        return _around(self.radius + self.thickness / 2)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """See `Shape`."""
+        rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
+        return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
+
+
+@dataclass(frozen=True)
+class Disc:
+    """A filled circle."""
+
+    radius: float
+
+    @property
+    def box(self) -> Extent:
+        """See `Shape`."""
+        return _around(self.radius)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """See `Shape`."""
+        return np.hypot(x, y) - np.float32(self.radius)
+
+
+@dataclass(frozen=True)
+class Cross:
+    """Two upright bars from `gap` to `radius` pixels off the middle, on all four sides."""
+
+    radius: float
+    thickness: float
+    gap: float
+
+    @property
+    def box(self) -> Extent:
+        """See `Shape`."""
+        return _around(self.radius)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """See `Shape`."""
+        across, down, half = np.abs(x), np.abs(y), self.thickness / 2
+        level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
+        upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
+        return np.minimum(level, upright)
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0 right, 90 above.
+
+    `length` runs from tip to tail, `head` is the head's length and width.
+    """
+
+    length: float
+    thickness: float
+    head: float
+    gap: float
+    angle: float
+
+    @property
+    def box(self) -> Extent:
+        """See `Shape`."""
+        (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
+        shoulder, wing = self.gap + self.head, self.head / 2
+        along = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
+        xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in along), strict=True)
+        return min(xs), min(ys), max(xs), max(ys)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """See `Shape`."""
+        dx, dy = self._way
+        along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
+        shaft = np.maximum(aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length))
+        steep = math.hypot(0.5, 1)
+        before = along + aside / 2 < 0  # where the tip is what lies nearest
+        sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
+        return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
+
+    @property
+    def tail(self) -> tuple[float, float]:
+        """Where the arrow begins, in the middle of its shaft."""
+        (dx, dy), tail = self._way, self.gap + self.length
+        return tail * dx, tail * dy
+
+    @property
+    def _way(self) -> tuple[float, float]:
+        return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
+
+
+def stamp(
+    pixels: Pixels, frame: Area, shape: Shape, x: float, y: float, color: RGB, alpha: float = 1, grow: float = 0
+) -> None:
+    """Paint a shape around the point (x, y), in pixel centres, on the picture itself, inside `frame` alone.
+
+    `grow` pixels make it larger on all sides.
+    """
+    column, row = math.floor(x), math.floor(y)
+    left, top, keep, add = _mixed(shape, x - column, y - row, color, alpha, grow)
+    patch, inner = _cut(pixels, frame, column + left, row + top, keep.shape)
+    mixed = patch * keep[inner]
+    mixed += add[inner]
+    mixed >>= 8
+    patch[:] = mixed
+
+
+@lru_cache(maxsize=512)
+def coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[int, int, Floats]:
+    """How much of each pixel a shape around (x, y) covers: the patch's left, its top, and 0..1, HxW, read-only."""
+    x0, y0, x1, y1 = shape.box
+    left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
+    right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
+    xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
+    ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
+    covered = cover(shape.distance(xs, ys) - np.float32(grow))
+    covered.flags.writeable = False
+    return left, top, covered
+
+
+@lru_cache(maxsize=512)
+def _mixed(
+    shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
+) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
+    """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both HxWx3."""
+    left, top, covered = coverage(shape, x, y, grow)
+    share = np.rint(np.repeat(covered[..., None], 3, axis=2) * (256 * alpha)).astype(np.uint16)
+    return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
+
+
+def cover(distance: Floats) -> Floats:
+    """How much of a pixel lies inside a rim that passes its centre at this distance, negative inside: 0..1."""
+    return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
+
+
+def paint(
+    pixels: Pixels, frame: Area, left: int, top: int, covered: Floats, color: RGB | Pixels, alpha: float = 1
+) -> None:
+    """Mix a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in 0..1.
+
+    The patch's top-left pixel stands at (left, top); what lies outside `frame` and the picture is cut.
+    """
+    patch, inner = _cut(pixels, frame, left, top, covered.shape)
+    share = covered[inner][..., None]
+    other = np.asarray(color, np.float32) if isinstance(color, tuple) else color[inner].astype(np.float32)
+    patch[:] = np.rint(patch + (share * np.float32(alpha) if alpha != 1 else share) * (other - patch))
+
+
+def _cut(
+    pixels: Pixels, frame: Area, left: int, top: int, shape: tuple[int, ...]
+) -> tuple[Pixels, tuple[slice, slice]]:
+    """The pixels under a patch of this shape, and the part of the patch that lies in the frame and the picture."""
+    x0, y0 = max(0, frame[0], left), max(0, frame[1], top)
+    x1 = max(x0, min(pixels.shape[1], frame[2], left + shape[1]))
+    y1 = max(y0, min(pixels.shape[0], frame[3], top + shape[0]))
+    return pixels[y0:y1, x0:x1], (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
+
+
+def _around(reach: float) -> Extent:
+    return -reach, -reach, reach, reach
+
+
+Edges = tuple[float, float, float, float]
+"""Left, top, right and bottom edge, half-open."""
+
+
+def edges(place: Mark) -> Edges:
+    """The smallest upright box around a place, in edge coordinates; of a point the point itself, without area."""
+    if isinstance(place, Point):
+        return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
+    if isinstance(place, Box):
+        return place.xyxy
+    rows, columns = np.flatnonzero(place.pixels.any(1)), np.flatnonzero(place.pixels.any(0))
+    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
+
+
+def distance(place: Mark, area: Area) -> Floats:
+    """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative inside: HxW.
+
+    Of a box it is the larger of the two distances across and down, so that its corners stay square.
+    """
+    left, top, right, bottom = area
+    if isinstance(place, Mask):
+        return _from_mask(place, area)
+    xs = np.arange(left, right, dtype=np.float32)[None] + np.float32(0.5)
+    ys = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
+    x0, y0, x1, y1 = map(np.float32, edges(place))
+    if isinstance(place, Point):
+        return np.asarray(np.hypot(xs - x0, ys - y0), np.float32)
+    return np.asarray(np.maximum(np.maximum(x0 - xs, xs - x1), np.maximum(y0 - ys, ys - y1)), np.float32)
+
+
+def _from_mask(mask: Mask, area: Area) -> Floats:
+    left, top, right, bottom = area
+    inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)  # with a rim, so that a full picture has an edge
+    height, width = mask.pixels.shape
+    x0, y0, x1, y1 = max(0, left), max(0, top), min(width, right), min(height, bottom)
+    if x1 > x0 and y1 > y0:
+        inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = mask.pixels[y0:y1, x0:x1]
+    within = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    beyond = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    return np.asarray(np.where(inside, 0.5 - within, beyond - 0.5)[1:-1, 1:-1], np.float32)
+
+
+def along(place: Mark, reach: float) -> Iterator[Area]:
+    """Areas that hold all pixels within `reach` of the rim, none twice: four strips of a large box."""
+    x0, y0, x1, y1 = edges(place)
+    left, top, right, bottom = (
+        math.floor(x0 - reach),
+        math.floor(y0 - reach),
+        math.ceil(x1 + reach),
+        math.ceil(y1 + reach),
+    )
+    inner = math.ceil(x0 + reach), math.ceil(y0 + reach), math.floor(x1 - reach), math.floor(y1 - reach)
+    if isinstance(place, Mask) or inner[2] <= inner[0] or inner[3] <= inner[1]:
+        yield left, top, right, bottom
+        return
+    yield left, top, right, inner[1]
+    yield left, inner[3], right, bottom
+    yield left, inner[1], inner[0], inner[3]
+    yield inner[2], inner[1], right, inner[3]
+
+
+def middle(place: Mark) -> tuple[float, float]:
+    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In pixel centres."""
+    if not isinstance(place, Mask):
+        return place.center
+    inside = cv2.distanceTransform(np.pad(place.pixels, 1).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    row, column = np.unravel_index(inside.argmax(), inside.shape)
+    return float(column) - 1, float(row) - 1
+
+
+def within(box: Edges, grow: float, frame: Area) -> Area:
+    """The whole pixels of the frame that a box grown on all sides touches."""
+    x0, y0, x1, y1 = box
+    left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))
+    return left, top, max(left, min(frame[2], math.ceil(x1 + grow))), max(top, min(frame[3], math.ceil(y1 + grow)))

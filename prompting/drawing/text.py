@@ -1,0 +1,146 @@
+"""Letters as pixels: TrueType text and BLINK's own letters, tight render_text and plates, each drawn once and kept."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.drawing.colors import RGB
+from looktwice.prompting.drawing.shapes import paint
+
+Coverage = NDArray[np.uint8]
+Font = Literal["sans", "blink"] | Path
+"""Pillow's own scalable sans serif (Aileron), the letters of BLINK's released images, or a TrueType file."""
+
+MISSING = "\U0010ffff"  # no font has a sign for it
+BLINK_SIZE = 15
+BLINK_LETTERS = {  # eleven rows from the top
+    "A": "....#........#.......###......#.#.....##.##....#...#....#...#...#######..#######..#.....#.##.....##",
+    "B": "#######.##....#.##....####....####...##.#######.##....#.##....####....####...##.#######.",
+    "C": "..#####...##...##.##.....###........#........#........#........#........##.....##.##...##...#####..",
+    "D": "######..##...##.##....####....####.....###.....###.....###....####....####...##.######..",
+    "E": "##########......##......##......##......#####...##......##......##......##......########",
+    "F": "##########......##......##......##......#####...##......##......##......##......##......",
+    "R": "#######.##....#.##....####....####...##.#######.##..##..##..##..##...##.##...##.##....##",
+}
+"""A and B as the markers of BLINK's Relative_Depth show them: the median of 55 of each.
+
+They are OpenCV 4's Hershey Duplex letters at scale 0.5, one pixel wide and not smoothed; the others follow that face.
+"""
+
+
+@lru_cache(maxsize=2048)
+def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
+    """How much of each pixel the text covers, 0..255: HxW, tight around the ink, read-only; `size` is the em in pixels.
+
+    "blink" is not smoothed, exists at size 15 alone and has the letters A to F and R; its box is a pixel wider on each
+    side, and two pixels higher, than the ink. Raises ValueError for a letter that the font does not have, and for a
+    file that is no font.
+    """
+    drawn = _blink(text) if font == "blink" else _type(text, size, None if font == "sans" else Path(font))
+    drawn.flags.writeable = False
+    return drawn
+
+
+@lru_cache(maxsize=1024)
+def plate(
+    text: str,
+    size: float,
+    color: RGB = (255, 255, 255),
+    ground: RGB = (0, 0, 0),
+    padding: int = 2,
+    min_width: int = 0,
+    font: Font = "sans",
+) -> Pixels:
+    """Text in the middle of a filled rectangle: HxWx3 RGB, read-only; `padding` pixels lie around the render_text."""
+    ink = render_text(text, size, font)
+    width, height = plate_size(ink, padding, min_width)
+    image = np.empty((height, width, 3), np.uint8)
+    image[:] = ground
+    _put(image, ink, (width - ink.shape[1]) // 2, padding, color)
+    image.flags.writeable = False
+    return image
+
+
+def plate_size(ink: Coverage, padding: int, min_width: int = 0) -> tuple[int, int]:
+    """(width, height) of the rectangle around a text."""
+    return max(min_width, ink.shape[1] + 2 * padding), ink.shape[0] + 2 * padding
+
+
+def draw_text(
+    pixels: Pixels,
+    text: str,
+    left: int,
+    top: int,
+    size: float,
+    color: RGB,
+    halo: int = 0,
+    halo_color: RGB = (0, 0, 0),
+    font: Font = "sans",
+) -> None:
+    """Write on the picture itself, tight glyphs with their top-left pixel at (left, top); what lies outside is cut.
+
+    `halo` pixels around the letters take `halo_color` first.
+    """
+    ink = render_text(text, size, font)
+    if halo:
+        rim = cv2.copyMakeBorder(ink, halo, halo, halo, halo, cv2.BORDER_CONSTANT, value=0)
+        disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * halo + 1, 2 * halo + 1))
+        _put(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, halo_color)
+    _put(pixels, ink, left, top, color)
+
+
+def _put(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> None:
+    height, width = pixels.shape[:2]
+    paint(pixels, (0, 0, width, height), left, top, np.asarray(ink / np.float32(255), np.float32), color)
+
+
+def _type(text: str, size: float, file: Path | None) -> Coverage:
+    font = _font(size, file)
+    for sign in sorted(set(text) - {" "}):
+        if not _has(font, sign):
+            raise ValueError(
+                f"the font has no sign for {sign!r} in the label {text!r}; give label.font_file, a TrueType file "
+                "with these letters"
+            )
+    left, top, right, bottom = font.getbbox(text)
+    box = math.floor(left), math.floor(top), math.ceil(right), math.ceil(bottom)
+    image = Image.new("L", (max(1, box[2] - box[0]), max(1, box[3] - box[1])))
+    ImageDraw.Draw(image).text((-box[0], -box[1]), text, fill=255, font=font)
+    return np.array(image, np.uint8)
+
+
+@lru_cache(maxsize=64)
+def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
+    try:
+        font = ImageFont.load_default(size) if file is None else ImageFont.truetype(str(file), size)
+    except OSError as exc:
+        raise ValueError(f"{file}: not a TrueType or OpenType font ({exc})") from exc
+    if not isinstance(font, ImageFont.FreeTypeFont):
+        raise ValueError("this Pillow was built without FreeType and cannot write; install Pillow's own wheel")
+    return font
+
+
+def _has(font: ImageFont.FreeTypeFont, sign: str) -> bool:
+    missing, found = font.getmask(MISSING), font.getmask(sign)
+    return sign == MISSING or found.size != missing.size or bytes(found) != bytes(missing)
+
+
+def _blink(text: str) -> Coverage:
+    strange = sorted(set(text) - BLINK_LETTERS.keys())
+    if strange:
+        raise ValueError(
+            f"the letters of BLINK's released images have no sign for {strange[0]!r} in the label {text!r}; there are "
+            f"{' '.join(BLINK_LETTERS)}; set label.font: sans"
+        )
+    letters = [np.array([dot == "#" for dot in BLINK_LETTERS[letter]]).reshape(11, -1) for letter in text]
+    padded = np.hstack([np.pad(letter, ((2, 0), (1, 1))) for letter in letters])
+    return np.where(padded, np.uint8(255), np.uint8(0))

@@ -1,0 +1,297 @@
+"""Grids over the views, with names that model and reader share: a matrix of dots, and ruled cells."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import RGB, ink, rgb
+from looktwice.prompting.drawing.text import draw_text, render_text
+from looktwice.prompting.grids import base
+from looktwice.prompting.grids.base import BRIGHT, Layout, Size, check_grid, font_for, written
+
+
+@dataclass(frozen=True)
+class DotGrid:
+    """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of VLM2-Bench.
+
+    The defaults are those of Scaffold's released code: 6 x 6 dots at whole pixels, spaced by the width over columns
+    plus one and the height over rows plus one; dots of a radius of width // 240 pixels and letters of width // 40
+    (here at least 6); labels `offset` pixels right of and below the dot; black where R + G + B is `threshold` or more
+    in the pixel under the dot, else white. `radius` and `font_size` set them in pixels of the view, `color` is
+    "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around the letters.
+
+    `coordinates`: "row-column" writes (row,column), "image-row-column" also the number of the image among those with
+    dots, "auto" only where there are several; all count from 1, rows down and columns to the right. `layout`
+    "original_plus_overlay" shows each view twice, untouched and then with the dots. Labels that would touch the next
+    dot or leave the view raise ValueError, unless `crowded` is "draw".
+    """
+
+    rows: int = 6
+    columns: int = 6
+    radius: float | None = None
+    font_size: float | None = None
+    offset: tuple[int, int] = (3, 0)
+    color: str = "contrast"
+    threshold: float = BRIGHT
+    halo: int = 0
+    labels: bool = True
+    coordinates: Literal["auto", "row-column", "image-row-column"] = "auto"
+    layout: Layout = "overlay"
+    crowded: Literal["fail", "draw"] = "fail"
+
+    where: ClassVar[str] = "the coordinates of the dot nearest to it"
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_grid(self.rows, self.columns, self.color, self.font_size)
+        if self.radius is not None and not self.radius >= 0:
+            raise ValueError(f"radius is 0 or more pixels, or null for width // 240, found {self.radius}")
+        if not 0 <= self.threshold <= 766:
+            raise ValueError(f"threshold is a sum of R + G + B in 0..766, found {self.threshold}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Every view with its dots. Raises ValueError that names the sample where the grid does not fit."""
+        several = len(state.views) > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
+        return base.laid(state, self.layout, lambda view, number: self.draw(view, number if several else None))
+
+    def draw(self, view: View, number: int | None = None) -> View:
+        """One view with its dots; `number` is written before row and column. Raises ValueError."""
+        radius, size = self._sizes(view.size)
+        self._check_room(view.size, radius, size, number)
+        ground, pixels = view.pixels, np.array(view.pixels)
+        for row in range(1, self.rows + 1):
+            for column in range(1, self.columns + 1):
+                x, y = self.dot(view.size, row, column)
+                color = (
+                    base.black_or_white(ground[y, x], self.threshold) if self.color == "contrast" else rgb(self.color)
+                )
+                base.disc(pixels, x, y, radius, color)
+                if self.labels:
+                    left, top = x + self.offset[0], y + self.offset[1]
+                    draw_text(
+                        pixels, written(_named(number, row, column)), left, top, size, color, self.halo, ink(color)
+                    )
+        return view.drawn(pixels)
+
+    def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
+        """The pixel (x, y) of a dot in a view of this size (width, height). Raises ValueError beyond the grid."""
+        if not (1 <= row <= self.rows and 1 <= column <= self.columns):
+            raise ValueError(f"there is no dot ({row},{column}) in {self.rows} rows and {self.columns} columns")
+        return int(size[0] * column / (self.columns + 1)), int(size[1] * row / (self.rows + 1))
+
+    def around(self, size: Size, row: int, column: int, cells: float = 2) -> Box:
+        """The box of so many spacings to each side of a dot, cut at the view's rim: Scaffold's active perception."""
+        x, y = self.dot(size, row, column)
+        across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
+        left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
+        return Box(f"({row},{column})", left, top, min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down))
+
+    def gridded(self, views: Sequence[View]) -> tuple[View, ...]:
+        """Those of the views that this stage gave that have dots, in the order of their numbers."""
+        return base.with_grid(views, self.layout)
+
+    def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
+        """The coordinates that a reply names, as points of the source images, labelled as they were written.
+
+        `views` are all views as this stage gave them; they may have been resized since. Coordinates without an
+        image's number mean the first. What lies beyond the grid or on no source image is left out.
+        """
+        shown, found = self.gridded(views), []
+        for named in base.coordinates(reply):
+            number, row, column = named if len(named) == 3 else (1, *named)
+            if 1 <= number <= len(shown) and 1 <= row <= self.rows and 1 <= column <= self.columns:
+                view = shown[number - 1]
+                source = view.to_source(*self.dot(view.size, row, column))
+                if source is not None:
+                    found.append(Point(written(named), source[1], source[2], source[0]))
+        return tuple(found)
+
+    def describe(self, count: int) -> str:
+        """What the dots mean, in words, where `count` images have them."""
+        several = count > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
+        over = "the image" if count == 1 else f"each of the {count} images"
+        first = "the image's number in the order shown, " if several else ""
+        named = "(image, row, column)" if several else "(row, column)"
+        return (
+            f"Dots in {self.rows} rows and {self.columns} columns lie over {over}. Beside each dot stand its "
+            f"coordinates {named}: {first}the row counted from the top down, and the column counted from left to "
+            "right, all from 1."
+        )
+
+    def _local(self, pixel: Pixels) -> RGB:
+        return base.black_or_white(pixel, self.threshold)
+
+    def _sizes(self, size: Size) -> tuple[float, float]:
+        return size[0] // 240 if self.radius is None else self.radius, font_for(size, self.font_size)
+
+    def _check_room(self, size: Size, radius: float, font: float, number: int | None) -> None:
+        across, down = size[0] / (self.columns + 1), size[1] / (self.rows + 1)
+        if min(across, down) < 2 * radius + 2:
+            raise ValueError(
+                f"{self.rows} rows and {self.columns} columns of dots are too fine for a view of {size[0]} x {size[1]} "
+                f"pixels: they would stand {min(across, down):.1f} pixels apart; give fewer or a smaller radius"
+            )
+        if not self.labels or self.crowded == "draw":
+            return
+        height, width = render_text(written(_named(number, self.rows, self.columns)), font).shape
+        if self.offset[0] + width > across - radius or self.offset[1] + height > down:
+            raise ValueError(
+                f"labels of {width} x {height} pixels have no room between dots {across:.1f} x {down:.1f} pixels "
+                f"apart in a view of {size[0]} x {size[1]}; give fewer dots, less font_size, or crowded: draw"
+            )
+
+
+@dataclass(frozen=True)
+class RuledGrid:
+    """Lines that divide the view into cells of a size, each with its name.
+
+    `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows, "row-column" writes
+    (row,column), all from the top left and from 1; "none" leaves the cells unnamed. Names stand in the `at` corner
+    or centre of the cell. `thickness` and `font_size` are in pixels of the view; `font_size` null is width // 40, at
+    least 6. `color` is "contrast" (black or white for each piece of line and each name, by what is under it), a CSS
+    name or "#rrggbb"; `alpha` is the lines' share, and `halo` the pixels of a black or white rim around the
+    letters. `layout` and `crowded` are those of DotGrid.
+    """
+
+    rows: int = 4
+    columns: int = 4
+    names: Literal["A1", "number", "row-column", "none"] = "A1"
+    at: Literal["corner", "center"] = "corner"
+    color: str = "contrast"
+    thickness: int = 1
+    alpha: float = 0.7
+    font_size: float | None = None
+    halo: int = 1
+    layout: Layout = "overlay"
+    crowded: Literal["fail", "draw"] = "fail"
+
+    where: ClassVar[str] = "the name of the cell that it lies in"
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        check_grid(self.rows, self.columns, self.color, self.font_size)
+        if self.thickness < 1 or not 0 <= self.alpha <= 1:
+            raise ValueError(
+                f"thickness is 1 or more pixels and alpha lies in 0..1, found {self.thickness} and {self.alpha}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Every view with its lines. Raises ValueError that names the sample where the grid does not fit."""
+        return base.laid(state, self.layout, lambda view, number: self.draw(view))
+
+    def draw(self, view: View) -> View:
+        """One view with its lines and names. Raises ValueError."""
+        size = font_for(view.size, self.font_size)
+        self._check_room(view.size, size)
+        pixels = np.array(view.pixels)
+        for row in range(self.rows):
+            for column in range(self.columns):
+                self._rule(pixels, view, row, column)
+                if self.names != "none":
+                    self._write(pixels, view, row, column, size)
+        return view.drawn(pixels)
+
+    def name(self, row: int, column: int) -> str:
+        """The name of a cell; row and column count from 0 here."""
+        if self.names == "number":
+            return str(row * self.columns + column + 1)
+        return f"({row + 1},{column + 1})" if self.names == "row-column" else f"{base.letters(column)}{row + 1}"
+
+    def cell(self, size: Size, row: int, column: int) -> Box:
+        """A cell of a view of this size (width, height), labelled with its name; row and column count from 0."""
+        x0, x1 = (base.cut(size[0], edge, self.columns) for edge in (column, column + 1))
+        y0, y1 = (base.cut(size[1], edge, self.rows) for edge in (row, row + 1))
+        return Box(self.name(row, column), x0, y0, x1, y1)
+
+    def gridded(self, views: Sequence[View]) -> tuple[View, ...]:
+        """Those of the views that this stage gave that have lines, in their order."""
+        return base.with_grid(views, self.layout)
+
+    def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
+        """The cells that a reply names, as boxes of the source image, labelled with their names, in order.
+
+        `views` are all views as this stage gave them; `number` says which of those with lines is meant, from 1. A
+        name counts where it stands alone ("B2", not "B23"). Cells that show no source image are left out.
+        """
+        shown = self.gridded(views)
+        if self.names == "none" or not 1 <= number <= len(shown):
+            return ()
+        view, places = shown[number - 1], {}
+        for row, column in np.ndindex(self.rows, self.columns):
+            places[self.name(row, column)] = row, column
+        named = (self.cell(view.size, *places[name]) for name in self._named(reply) if name in places)
+        return tuple(box for cell in named if (box := base.source_box(view, cell)) is not None)
+
+    def describe(self, count: int) -> str:
+        """What the cells are called, in words, where `count` images have them."""
+        over = "the image" if count == 1 else f"each of the {count} images"
+        said = {
+            "A1": "Each cell has a name: a letter for its column from left to right, and a number for its row from "
+            "the top down.",
+            "number": "The cells are numbered from 1, row by row from the top left.",
+            "row-column": "Each cell is named (row, column), rows from the top down and columns from left to right, "
+            "both from 1.",
+            "none": "",
+        }
+        lines = f"Lines divide {over} into cells, {self.rows} rows and {self.columns} columns of the same size."
+        return f"{lines} {said[self.names]}".strip()
+
+    def _named(self, reply: str) -> tuple[str, ...]:
+        if self.names == "row-column":
+            return tuple(written(named) for named in base.coordinates(reply))
+        pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
+        return tuple(dict.fromkeys(re.findall(pattern, reply)))
+
+    def _rule(self, pixels: Pixels, view: View, row: int, column: int) -> None:
+        """The left and upper line of a cell; the view's own rim is not ruled."""
+        x0, y0, x1, y1 = (int(edge) for edge in self.cell(view.size, row, column).xyxy)
+        half = self.thickness // 2
+        left = (slice(y0, y1), slice(x0 - half, x0 - half + self.thickness))
+        upper = (slice(y0 - half, y0 - half + self.thickness), slice(x0, x1))
+        for piece in ([left] if column else []) + ([upper] if row else []):
+            ground = view.pixels[piece]
+            color = base.black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+            pixels[piece] = np.rint(ground * (1 - self.alpha) + np.asarray(color) * self.alpha)
+
+    def _write(self, pixels: Pixels, view: View, row: int, column: int, size: float) -> None:
+        box = self.cell(view.size, row, column)
+        height, width = render_text(str(box.label), size).shape
+        inset = self.thickness + self.halo + 2
+        left, top = int(box.x0) + inset, int(box.y0) + inset
+        if self.at == "center":
+            left, top = round((box.x0 + box.x1 - width) / 2), round((box.y0 + box.y1 - height) / 2)
+        ground = view.pixels[max(0, top) : top + height, max(0, left) : left + width]
+        color = base.black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+        draw_text(pixels, box.label, left, top, size, color, self.halo, ink(color))
+
+    def _check_room(self, size: Size, font: float) -> None:
+        across, down = size[0] / self.columns, size[1] / self.rows
+        if min(across, down) < self.thickness + 2:
+            raise ValueError(
+                f"{self.rows} rows and {self.columns} columns are too fine for a view of {size[0]} x {size[1]} pixels: "
+                f"cells would be {across:.1f} x {down:.1f} pixels; give fewer"
+            )
+        if self.names == "none" or self.crowded == "draw":
+            return
+        shapes = [render_text(self.name(*place), font).shape for place in np.ndindex(self.rows, self.columns)]
+        height, width = (max(sides) for sides in zip(*shapes, strict=True))
+        inset = 2 * (self.thickness + self.halo + 1)
+        if width + inset > across or height + inset > down:
+            raise ValueError(
+                f"names of {width} x {height} pixels have no room in cells of {across:.1f} x {down:.1f} pixels; give "
+                "fewer cells, less font_size, names: none, or crowded: draw"
+            )
+
+
+def _named(number: int | None, row: int, column: int) -> tuple[int, ...]:
+    return (row, column) if number is None else (number, row, column)

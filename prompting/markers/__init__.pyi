@@ -1,0 +1,24 @@
+from .base import Halo as Halo
+from .chosen_mark import ChosenMark as ChosenMark
+from .labels import Label as Label
+from .overlays import (
+    DepthOverlay as DepthOverlay,
+    MatchOverlay as MatchOverlay,
+    ScalarOverlay as ScalarOverlay,
+    SegmentTint as SegmentTint,
+)
+from .points import Arrows as Arrows, Circles as Circles, Crosshairs as Crosshairs, Dots as Dots
+from .presets import (
+    BlinkPaperStyle as BlinkPaperStyle,
+    BlinkReleasedStyle as BlinkReleasedStyle,
+    SomStyle as SomStyle,
+    Vlm2Style as Vlm2Style,
+)
+from .regions import (
+    Contours as Contours,
+    Cover as Cover,
+    Rectangles as Rectangles,
+    Spotlight as Spotlight,
+    Tint as Tint,
+)
+from .set_of_mark import SetOfMark as SetOfMark

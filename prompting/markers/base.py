@@ -1,0 +1,204 @@
+"""What all markers share: which marks they draw, in which lengths, on every part of every view, and their labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from looktwice.pipelines.geometry import Polygon, bounds, contains
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import check_color
+from looktwice.prompting.drawing.placement import Anchor, Area
+from looktwice.prompting.markers.labels import Label, write
+
+Side = Literal["width", "height", "shorter", "longer", "diagonal"]
+LONGEST = 10_000  # pixels; a longer stroke is a slip of the pen
+
+
+@dataclass(frozen=True)
+class Halo:
+    """A rim of `width` pixels around a drawing; "contrast" is black or white, against the drawing's colour."""
+
+    width: float = 0
+    color: str = "contrast"
+
+    def __post_init__(self) -> None:
+        check_color(self.color, "contrast", name="halo.color")
+        check_lengths(self, "width", zero=True, prefix="halo.")
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A mark as one part of a view shows it: `place` in pixels of the view, `frame` the part's area.
+
+    `number` counts the sample's marks from 0.
+    """
+
+    number: int
+    place: Mark
+    frame: Area
+
+
+@dataclass(frozen=True)
+class Marking:
+    """A stage that draws marks; `takes` and `paint` make a marker of it.
+
+    Lengths are in pixels of the view. With `reference_height` they are meant for a view of that height and scale with
+    the real one; with `relative_to` they are thousandths of that side of the view. `only` picks marks by label; empty
+    means all. Raises ValueError that names the sample: for a mark outside its own image, for a label that has no room
+    without hiding a point or another label, and where `only` picks nothing.
+    """
+
+    label: Label = field(default_factory=Label)
+    reference_height: int | None = None
+    relative_to: Side | None = None
+    only: tuple[str, ...] = ()
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.reference_height is not None and self.reference_height < 1:
+            raise ValueError(f"reference_height is 1 or more pixels, or null, found {self.reference_height}")
+        if self.reference_height is not None and self.relative_to is not None:
+            raise ValueError("reference_height and relative_to both say what lengths mean; keep one of the two")
+        scaled = self.reference_height is not None or self.relative_to is not None
+        if self.label.font == "blink" and scaled:
+            raise ValueError('label.font "blink" does not scale, but reference_height or relative_to does')
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Draw on every view; a view that shows none of the marks is kept as it is, with its own bytes."""
+        marks = checked_marks(state.sample)
+        self._check_picked(state.sample)
+        try:
+            return state.replace(views=tuple(self.draw(view, marks) for view in state.views))
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+
+    def draw(self, view: View, marks: Sequence[Mark]) -> View:
+        """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
+        spots = [
+            Spot(number, place, frame_of(view, place))
+            for number, mark in enumerate(marks)
+            if self.picks(mark)
+            for place in view.to_view(mark)
+        ]
+        if not spots:
+            return view
+        pixels, scale = np.array(view.pixels), self.scale(view.size)
+        anchors = self.paint(pixels, spots, scale)
+        if self.label.placement != "none":
+            others = [mark for mark in marks if isinstance(mark, Point) and not self.picks(mark)]
+            write(pixels, [*anchors, *_silent(view, others)], self.label, scale)
+        pixels.flags.writeable = False  # so that the picture takes this array and not a copy
+        return view.drawn(pixels)
+
+    def picks(self, mark: Mark) -> bool:
+        """Whether this marker draws a mark."""
+        return self.takes(mark) and (not self.only or mark.label in self.only)
+
+    def scale(self, size: tuple[int, int]) -> float:
+        """How many pixels of a view of (width, height) one unit of length is."""
+        return length_scale(size, self.reference_height, self.relative_to)
+
+    def takes(self, mark: Mark) -> bool:
+        """Whether this kind of mark is drawn."""
+        raise NotImplementedError
+
+    def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
+        """Draw on the picture itself; gives what the labels belong to."""
+        raise NotImplementedError
+
+    def says(self, spot: Spot) -> str:
+        """The text of a spot's label."""
+        return self.label.says(spot.place.label, spot.number)
+
+    def _check_picked(self, sample: Sample) -> None:
+        labels = [mark.label for mark in sample.marks]
+        if self.only and labels and not set(self.only) & set(labels):
+            raise ValueError(
+                f"sample {sample.id}: only {', '.join(self.only)} was to be drawn, but there are {', '.join(labels)}"
+            )
+
+
+def length_scale(size: tuple[int, int], reference_height: int | None = None, relative_to: Side | None = None) -> float:
+    """How many pixels of a view of (width, height) a unit of length is; thousandths of the side `relative_to`."""
+    width, height = size
+    if reference_height is not None:
+        return height / reference_height
+    if relative_to is None:
+        return 1.0
+    sides = {"width": width, "height": height, "shorter": min(size), "longer": max(size)}
+    return sides.get(relative_to, math.hypot(width, height)) / 1000
+
+
+def checked_marks(sample: Sample) -> tuple[Mark, ...]:
+    """The sample's marks. Raises ValueError that names one which lies outside its own image."""
+    for mark in sample.marks:
+        kind = type(mark).__name__.lower()
+        if not 0 <= mark.image < len(sample.images):
+            raise ValueError(
+                f"sample {sample.id}: {kind} {mark.label!r} is on image {mark.image}, "
+                f"but there are {len(sample.images)} images, counted from 0"
+            )
+        width, height = sample.images[mark.image].size
+        if where := _outside(mark, width, height):
+            raise ValueError(
+                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image} of {width} x "
+                f"{height} pixels; marks are in pixels of the source image"
+            )
+    return sample.marks
+
+
+def frame_of(view: View, place: Mark) -> Area:
+    """The part of the view that shows a place: neither drawing nor label may stray into the image beside it."""
+    parts = view.parts
+    if len(parts) > 1:
+        x, y = place.center
+        parts = tuple(part for part in parts if contains(part.clip, x + 0.5, y + 0.5)) or parts
+    return _pixels_of(parts[-1].clip, view.size)
+
+
+def check_lengths(thing: Any, *names: str, zero: bool = False, prefix: str = "") -> None:
+    """Raise ValueError for a setting that is no length: more than 0, or `zero` as well."""
+    for name in names:
+        value = getattr(thing, name)
+        if not ((zero and value == 0) or 0 < value < LONGEST):
+            least = "0 or more" if zero else "more than 0"
+            raise ValueError(f"{prefix}{name} is in pixels and {least} (at most {LONGEST}), found {value}")
+
+
+@lru_cache(maxsize=256)
+def _pixels_of(clip: Polygon, size: tuple[int, int]) -> Area:
+    left, top, right, bottom = (round(edge) for edge in bounds(clip))
+    return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)
+
+
+def _outside(mark: Mark, width: int, height: int) -> str:
+    """What is wrong with the place of a mark, or nothing; boxes may reach over the rim by a pixel."""
+    if isinstance(mark, Point):
+        inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
+        return "" if inside else f"at ({mark.x:g}, {mark.y:g}) lies"
+    if isinstance(mark, Box):
+        x0, y0, x1, y1 = mark.xyxy
+        inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
+        return "" if inside else f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"
+    rows, columns = mark.pixels.shape
+    return "" if (columns, rows) == (width, height) else f"of {columns} x {rows} pixels lies"
+
+
+def _silent(view: View, points: Iterable[Point]) -> list[Anchor]:
+    """Points that this marker does not draw, but that its labels must not hide either."""
+    places = [place for point in points for place in view.to_view(point)]
+    return [
+        Anchor("", x, y, (x, y, x + 1, y + 1), frame_of(view, place)) for place in places for x, y in (place.center,)
+    ]

@@ -1,0 +1,293 @@
+"""What specialists see, shown to the model: maps of numbers in colour, matches as links, segments as tints.
+
+Every specialist looks at the sample's own pictures, whole and in their own pixels, and what it finds rides the map
+of each part into the view. A crop is therefore coloured as the whole picture is, and a view that was resized,
+turned or laid beside another needs no second look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Mask
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import beside
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.drawing.masks import hue, raster
+from looktwice.prompting.evidence import Missing, gathered, lack, spread, told
+from looktwice.prompting.markers.matches import ends, joined, link, scale_color, spread_out
+from looktwice.specialists.protocols import Depth, Matcher, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.results import Masks, Matches
+
+Floats = NDArray[np.float64]
+Layout = Literal["blend", "beside", "extra", "only"]
+Colormap = Literal["gray", "inferno", "magma", "plasma", "viridis", "cividis", "turbo", "jet", "hot", "bone"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Map:
+    """The settings of every map of numbers, and how it is shown."""
+
+    layout: Layout = "beside"
+    colormap: Colormap = "inferno"
+    alpha: float = 0.5
+    low: float = 2
+    high: float = 98
+    invert: bool = False
+    unknown: str = "gray"
+    margin: int = 0
+    images: tuple[int, ...] | None = None
+    missing: Missing = "fail"
+    words: str = ""
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        rgb(self.unknown)
+        if not 0 <= self.alpha <= 1:
+            raise ValueError(f"alpha is the map's share in 0..1, found {self.alpha}")
+        if not 0 <= self.low < self.high <= 100:
+            raise ValueError(f"low and high are percentiles, 0 <= low < high <= 100, found {self.low} and {self.high}")
+        if self.margin < 0:
+            raise ValueError(f"margin is 0 or more pixels, found {self.margin}")
+
+    def values(self, sample: Sample, number: int) -> Floats:
+        """The map of one source picture, at its size, larger is brighter. Raises NoEvidence."""
+        raise NotImplementedError
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views with their maps; a view that shows no mapped picture is kept as it is, with its own bytes.
+
+        Raises ValueError that names the sample where there is no map and `missing` is "fail".
+        """
+        maps, lacking = gathered(state, self.images, lambda number: self.shares(state.sample, number))
+        if lacking and self.missing != "keep":
+            return lack(state, self.missing, lacking)
+        views = tuple(new for view in state.views for new in self.laid(view, maps))
+        return told(state, views, self.words, lacking)
+
+    def shares(self, sample: Sample, number: int) -> Floats:
+        """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises NoEvidence."""
+        values = np.array(self.values(sample, number), np.float64)
+        width, height = sample.images[number].size
+        if values.shape != (height, width):
+            raise ValueError(
+                f"sample {sample.id}: the map of image {number} has the shape {values.shape}, "
+                f"its image ({height}, {width}); a map is given at the size of its image"
+            )
+        values[~np.isfinite(values)] = np.nan
+        if np.isnan(values).all():
+            raise NoEvidence(f"nothing is known anywhere in image {number}")
+        low, high = np.nanpercentile(values, [self.low, self.high])
+        shares = np.clip((values - low) / (high - low), 0, 1) if high > low else values * 0 + 0.5
+        return 1 - shares if self.invert else shares
+
+    def laid(self, view: View, maps: Mapping[int, Floats]) -> tuple[View, ...]:
+        """One view with its map, in the layout asked for: one view, or two where the map is a view of its own."""
+        if not any(part.source in maps for part in view.parts):
+            return (view,)
+        field = spread(view, maps)
+        known = ~np.isnan(field)
+        colored = _table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
+        if self.layout == "blend":
+            mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
+            return (view.drawn(np.where(known[..., None], mixed, view.pixels)),)
+        shown = view.drawn(np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8)))
+        if self.layout == "beside":
+            return (beside([view, shown], self.margin),)
+        return (shown,) if self.layout == "only" else (view, shown)
+
+
+@dataclass(frozen=True)
+class DepthOverlay(_Map):
+    """Depth as colours, the nearer the brighter; with `invert` the farther.
+
+    `depth` is given a source picture and, for stereo methods, the ones after it. Numbers are spread over the
+    `colormap` between the percentiles `low` and `high` of the whole picture. `layout`: "blend" mixes the map into
+    the view by the share `alpha`; "beside" lays the map right of the view in one picture, `margin` pixels apart;
+    "extra" gives it as a view of its own behind the view; "only" shows nothing else. What is unknown keeps the
+    view's pixels in a blend and has the colour `unknown` elsewhere. `images` are the numbers of the source pictures
+    that are mapped, null all that are shown. `missing` says what is done for a picture without depth (a
+    stereo method has none for the last picture: give `images: [0]`). `words` is a
+    sentence for the prompt.
+    """
+
+    depth: Depth
+
+    def values(self, sample: Sample, number: int) -> Floats:
+        """Nearness of one source picture. Raises NoEvidence."""
+        found: Floats = self.depth(*(image.pixels for image in sample.images[number:])).nearness
+        return found
+
+
+@dataclass(frozen=True)
+class ScalarOverlay(_Map):
+    """Any map of numbers as colours, the larger the brighter: a saliency, an edge strength, an uncertainty.
+
+    `scalar` is given one source picture. All other settings are those of DepthOverlay.
+    """
+
+    scalar: ScalarMap
+
+    def values(self, sample: Sample, number: int) -> Floats:
+        """The numbers of one source picture. Raises NoEvidence."""
+        return self.scalar(sample.images[number].pixels)
+
+
+@dataclass(frozen=True)
+class SegmentTint:
+    """Every segment of a picture in a colour of its own, without numbers; with numbers it is SetOfMark.
+
+    `alpha` is the colour's share, `contour` the width of the rim in pixels of the view, 0 for none. `color` is
+    "each" for one colour per segment, or a CSS name or "#rrggbb" for all. Where segments overlap the later one is
+    on top. `images`, `missing` and `words` are those of DepthOverlay; a picture without any segment is missing.
+    """
+
+    segmenter: Segmenter
+    alpha: float = 0.35
+    contour: float = 2
+    color: str = "each"
+    images: tuple[int, ...] | None = None
+    missing: Missing = "fail"
+    words: str = ""
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.color != "each":
+            rgb(self.color)
+        if not 0 <= self.alpha <= 1 or not self.contour >= 0:
+            raise ValueError(
+                f"alpha lies in 0..1 and contour is 0 or more pixels, found {self.alpha} and {self.contour}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views with their segments; a view that shows none is kept as it is, with its own bytes."""
+        found, lacking = gathered(state, self.images, lambda number: self._segments(state.sample, number))
+        if lacking and self.missing != "keep":
+            return lack(state, self.missing, lacking)
+        return told(state, [self.tinted(view, found) for view in state.views], self.words, lacking)
+
+    def tinted(self, view: View, found: Mapping[int, Masks]) -> View:
+        """One view with the segments of the source pictures that it shows."""
+        pixels, drawn = np.array(view.pixels), False
+        for number, masks in found.items():
+            if all(part.source != number for part in view.parts):
+                continue
+            for index, segment in enumerate(masks.masks):
+                color = hue(index) if self.color == "each" else rgb(self.color)
+                for place in view.to_view(Mask(str(index), segment, number)):
+                    region = raster(place, view.size) if isinstance(place, Mask) else None
+                    if region is not None:
+                        region.tint(pixels, color, self.alpha)
+                        region.contour(pixels, color, self.contour)
+                        drawn = True
+        return view.drawn(pixels) if drawn else view
+
+    def _segments(self, sample: Sample, number: int) -> Masks:
+        masks = self.segmenter(sample.images[number].pixels)
+        masks = masks[np.flatnonzero(masks.masks.any((1, 2)))] if len(masks) else masks
+        if not len(masks):
+            raise NoEvidence(f"no segment was found in image {number}")
+        return masks
+
+
+@dataclass(frozen=True)
+class MatchOverlay:
+    """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
+
+    `images` are the numbers of the two source pictures. A view that shows both is drawn on; where there is none,
+    the first views of each are laid beside one another, `margin` pixels apart, in place of the first of them. Of
+    more than `most` matches those are taken that spread over the first picture, and among neighbours the most
+    certain; below `min_confidence` none. Lines run between the dots, both in `color`: "position" gives each
+    height in the first picture a hue, "confidence" runs from red (0) to green (1), anything else is a CSS name or
+    "#rrggbb". `thickness` and `radius` are in pixels of the view. A pair of fewer than `min_matches` is missing:
+    `missing` says what is done. `words` is a sentence for the prompt.
+    """
+
+    matcher: Matcher
+    images: tuple[int, int] = (0, 1)
+    most: int = 40
+    min_matches: int = 1
+    min_confidence: float = 0
+    color: str = "position"
+    thickness: int = 1
+    radius: float = 3
+    margin: int = 10
+    missing: Missing = "fail"
+    words: str = ""
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.color not in ("position", "confidence"):
+            rgb(self.color)
+        if self.images[0] == self.images[1]:
+            raise ValueError(f"images names two different pictures, found {self.images}")
+        if self.most < 1 or self.min_matches < 1 or self.thickness < 1 or not self.radius > 0 or self.margin < 0:
+            raise ValueError(
+                "most, min_matches and thickness are 1 or more, radius more than 0 and margin 0 or more, found "
+                f"{self.most}, {self.min_matches}, {self.thickness}, {self.radius} and {self.margin}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views with the links; other views are passed on as they are. Raises ValueError that names the sample."""
+        sample, count = state.sample, len(state.sample.images)
+        if not all(0 <= number < count for number in self.images):
+            raise ValueError(f"sample {sample.id}: images names {self.images}, but there are {count}, counted from 0")
+        views = joined(state.views, self.images, self.margin)
+        try:
+            if views is None:
+                raise NoEvidence(f"the views do not show both images {self.images}")
+            matches = self.chosen(sample)
+        except NoEvidence as exc:
+            return lack(state, self.missing, [str(exc)])
+        return told(state, [self.linked(view, matches, sample) for view in views], self.words)
+
+    def chosen(self, sample: Sample) -> Matches:
+        """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
+        first, second = (sample.images[number] for number in self.images)
+        found = self.matcher(first.pixels, second.pixels)
+        found = found[found.confidence >= self.min_confidence]
+        if len(found) < self.min_matches:
+            raise NoEvidence(f"{len(found)} matches, at least {self.min_matches} are needed")
+        kept = spread_out(found, first.size, self.most)
+        return kept[np.argsort(kept.confidence, kind="stable")]
+
+    def linked(self, view: View, matches: Matches, sample: Sample) -> View:
+        """One view with the links of which it shows both ends."""
+        pixels, drawn = np.array(view.pixels), False
+        height = sample.images[self.images[0]].size[1]
+        for row in range(len(matches)):
+            share = float(matches.xy0[row, 1] + 0.5) / height
+            color = self._color(share, float(matches.confidence[row]))
+            for line in ends(view, matches.xy0[row], matches.xy1[row], self.images):
+                link(pixels, line, color, self.thickness, self.radius)
+                drawn = True
+        return view.drawn(pixels) if drawn else view
+
+    def _color(self, share: float, confidence: float) -> tuple[int, int, int]:
+        if self.color == "position":
+            return scale_color(share, 0, 0.83)
+        return scale_color(confidence, 0, 1 / 3) if self.color == "confidence" else rgb(self.color)
+
+
+@cache
+def _table(name: str) -> Pixels:
+    """The 256 RGB colours of a map."""
+    ramp = np.arange(256, dtype=np.uint8).reshape(256, 1)
+    if name == "gray":
+        return np.repeat(ramp, 3, axis=1)
+    colored = cv2.applyColorMap(ramp, getattr(cv2, f"COLORMAP_{name.upper()}"))
+    return np.ascontiguousarray(colored[:, 0, ::-1])

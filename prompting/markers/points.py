@@ -1,0 +1,230 @@
+"""Marks on points, where the model can see them: circles, dots, crosshairs and arrows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, ink, resolve, rgb
+from looktwice.prompting.drawing.placement import Anchor
+from looktwice.prompting.drawing.shapes import Arrow, Cross, Disc, Ring, Shape, stamp
+from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
+
+Kind = Literal["points", "boxes", "masks", "all"]
+KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "masks": Mask, "all": (Point, Box, Mask)}
+
+
+@dataclass(frozen=True)
+class PointMarking(Marking):
+    """A shape around points; `shape` makes a marker of it.
+
+    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
+    "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is the opacity, 0..1.
+    `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are those of all
+    markers.
+    """
+
+    color: str = "red"
+    alpha: float = 1
+    halo: Halo = field(default_factory=Halo)
+    marks: Kind = "points"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_color(self.color, *LOCAL, "distinct")
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
+        if self.label.placement == "inside" and self.open:
+            raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
+
+    @property
+    def open(self) -> bool:
+        """Whether the pixel under the point stays visible, so that no label may lie on it."""
+        return True
+
+    def takes(self, mark: Mark) -> bool:
+        """Whether this kind of mark is drawn."""
+        return isinstance(mark, KINDS[self.marks])
+
+    def shape(self, scale: float, spot: Spot) -> Shape:
+        """What is drawn around a spot, at `scale` pixels for a unit of length."""
+        raise NotImplementedError
+
+    def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
+        """Draw every shape with its halo on the picture itself."""
+        anchors: list[Anchor] = []
+        grow = self.halo.width * scale
+        shapes = [self.shape(scale, spot) for spot in spots]
+        colors = [self._color(pixels, spot, shape) for spot, shape in zip(spots, shapes, strict=True)]
+        for spot, shape, color in zip(spots, shapes, colors, strict=True):
+            x, y = spot.place.center
+            self.below(pixels, spot, scale, color)
+            if grow:
+                rim = ink(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+                stamp(pixels, spot.frame, shape, x, y, rim, self.alpha, grow)
+            stamp(pixels, spot.frame, shape, x, y, color, self.alpha)
+            anchors += self.anchors(spot, shape, color, grow)
+        return anchors
+
+    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+        """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
+        (x, y), (left, top, right, bottom) = spot.place.center, shape.box
+        box = x + 0.5 + left - grow, y + 0.5 + top - grow, x + 0.5 + right + grow, y + 0.5 + bottom + grow
+        return [Anchor(self.says(spot), x, y, box, spot.frame, color, self.open)]
+
+    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+        """Draw what lies under the shape: nothing, unless a marker has a filling."""
+
+    def _color(self, pixels: Pixels, spot: Spot, shape: Shape) -> RGB:
+        return resolve(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
+
+
+@dataclass(frozen=True)
+class Circles(PointMarking):
+    """A ring around every point mark, on every view and every part of a view that shows it.
+
+    `radius` runs to the middle of the stroke; `gap` pixels of the stroke are left open at the top, the bottom and both
+    sides. `fill` is a colour for the inside, or "mark" for the ring's own, at the opacity `fill_alpha`. Lengths are in
+    pixels of the view, or as `reference_height` and `relative_to` say (BLINK, section 4: 10 px at a height of 1024).
+    The pixel under the point keeps its colour, unless it is filled. The label stands in white on a black plate above
+    the ring; where it would leave the image or lie on another mark it goes below or aside.
+
+    Calling raises ValueError for a mark outside its own image, and where the view is too small for a label that
+    hides no point and no other label.
+    """
+
+    radius: float = 10
+    thickness: float = 3
+    gap: float = 0
+    fill: str | None = None
+    fill_alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "radius", "thickness")
+        check_lengths(self, "gap", zero=True)
+        super().__post_init__()
+        if self.radius - self.thickness / 2 - self.halo.width < 1:
+            raise ValueError(
+                f"a ring of radius {self.radius}, thickness {self.thickness} and halo {self.halo.width} hides the "
+                "point in its middle; give a radius of at least half the thickness plus the halo plus 1"
+            )
+        if self.gap >= self.radius * math.sqrt(2):
+            raise ValueError(
+                f"a gap of {self.gap} leaves nothing of a ring of radius {self.radius}; give a smaller one"
+            )
+        if self.fill is not None:
+            check_color(self.fill, "mark", name="fill")
+        if not 0 < self.fill_alpha <= 1:
+            raise ValueError(f"fill_alpha is an opacity, more than 0 and at most 1, found {self.fill_alpha}")
+
+    def shape(self, scale: float, spot: Spot) -> Ring:
+        """A ring of at least a pixel's stroke, around at least a pixel."""
+        thickness = max(1.0, self.thickness * scale)
+        radius = max(self.radius * scale, thickness / 2 + self.halo.width * scale + 1)
+        return Ring(radius, thickness, self.gap * scale)
+
+    def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
+        """The filling, up to the middle of the stroke."""
+        if self.fill is not None:
+            filling = color if self.fill == "mark" else rgb(self.fill)
+            disc = Disc(self.shape(scale, spot).radius)
+            stamp(pixels, spot.frame, disc, *spot.place.center, filling, self.fill_alpha)
+
+
+@dataclass(frozen=True)
+class Dots(PointMarking):
+    """A filled dot on every point mark; it hides what lies under the point, and may hold the label inside."""
+
+    radius: float = 5
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "radius")
+        super().__post_init__()
+
+    @property
+    def open(self) -> bool:
+        """Whether the pixel under the point stays visible: a label inside takes its place."""
+        return self.label.placement != "inside"
+
+    def shape(self, scale: float, spot: Spot) -> Disc:
+        """A disc at least a pixel wide."""
+        return Disc(max(0.5, self.radius * scale))
+
+
+@dataclass(frozen=True)
+class Crosshairs(PointMarking):
+    """Four bars towards every point mark that stop `gap` pixels before it, each ending `radius` pixels off it."""
+
+    radius: float = 14
+    thickness: float = 3
+    gap: float = 4
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "radius", "thickness", "gap")
+        super().__post_init__()
+        if self.gap - self.halo.width < 1:
+            raise ValueError(
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point in the middle; give a gap of "
+                "at least the halo plus 1"
+            )
+        if self.gap >= self.radius:
+            raise ValueError(f"bars from {self.gap} to {self.radius} pixels have no length; give a smaller gap")
+
+    def shape(self, scale: float, spot: Spot) -> Cross:
+        """A cross of bars at least a pixel thick, around at least a pixel."""
+        gap = max(self.gap * scale, self.halo.width * scale + 1)
+        return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
+
+
+@dataclass(frozen=True)
+class Arrows(PointMarking):
+    """An arrow that points at every point mark, its tip `gap` pixels before it.
+
+    It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is turned by quarters.
+    `length` runs from tip to tail, `head` is the head's length and width.
+    """
+
+    length: float = 36
+    thickness: float = 4
+    head: float = 14
+    gap: float = 4
+    angle: float = 45
+
+    def __post_init__(self) -> None:
+        check_lengths(self, "length", "thickness", "head", "gap")
+        super().__post_init__()
+        if self.gap - self.halo.width < 1:
+            raise ValueError(
+                f"a gap of {self.gap} with a halo of {self.halo.width} hides the point; give a gap of at least the "
+                "halo plus 1"
+            )
+        if not (math.isfinite(self.angle) and self.thickness <= self.head <= self.length):
+            raise ValueError(
+                f"an arrow has a finite angle, and thickness <= head <= length, found angle {self.angle}, thickness "
+                f"{self.thickness}, head {self.head}, length {self.length}"
+            )
+
+    def shape(self, scale: float, spot: Spot) -> Arrow:
+        """An arrow that fits into the spot's frame if one of four directions does, else in the direction asked for."""
+        gap, thickness = max(self.gap * scale, self.halo.width * scale + 1), max(1.0, self.thickness * scale)
+        lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
+        turned = [Arrow(*lengths, (self.angle + turn) % 360) for turn in (0, 90, 270, 180)]
+        (x, y), (left, top, right, bottom) = spot.place.center, spot.frame
+        for arrow in turned:
+            x0, y0, x1, y1 = arrow.box
+            if left <= x + x0 + 0.5 and top <= y + y0 + 0.5 and x + x1 + 0.5 <= right and y + y1 + 0.5 <= bottom:
+                return arrow
+        return turned[0]
+
+    def anchors(self, spot: Spot, shape: Shape, color: RGB, grow: float) -> list[Anchor]:
+        """The label belongs to the arrow's tail; it may hide neither the point nor, if it can, the arrow."""
+        whole = super().anchors(spot, shape, color, grow)[0]
+        if not isinstance(shape, Arrow):
+            return [whole]
+        x, y, half = spot.place.center[0] + shape.tail[0], spot.place.center[1] + shape.tail[1], shape.thickness / 2
+        box = x + 0.5 - half - grow, y + 0.5 - half - grow, x + 0.5 + half + grow, y + 0.5 + half + grow
+        return [replace(whole, x=x, y=y, box=box, open=False), replace(whole, text="")]

@@ -1,0 +1,238 @@
+"""Marks on regions: the outline of boxes and masks, a tint, a cover, and light on them alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, ink, resolve, rgb
+from looktwice.prompting.drawing.placement import Anchor
+from looktwice.prompting.drawing.shapes import along, cover, distance, edges, middle, paint, within
+from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
+from looktwice.prompting.markers.labels import Label
+
+
+@dataclass(frozen=True)
+class RegionMarking(Marking):
+    """Colour on boxes and masks.
+
+    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the region's
+    pixels), "black-or-white" (in the same way) or "distinct" (another colour for each mark); `alpha` is its opacity,
+    0..1. Points are left alone. A label stands `inside` at the middle of the largest circle that the region holds. The
+    other settings are those of all markers.
+    """
+
+    color: str = "red"
+    alpha: float = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_color(self.color, *LOCAL, "distinct")
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
+
+    def takes(self, mark: Mark) -> bool:
+        """Boxes and masks."""
+        return not isinstance(mark, Point)
+
+    def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
+        """Colour every region on the picture itself, in order."""
+        spots = [replace(spot, place=self.region(spot.place)) for spot in spots]
+        colors = [self._color(pixels, spot) for spot in spots]
+        anchors = []
+        for spot, color in zip(spots, colors, strict=True):
+            self.shade(pixels, spot, color, scale)
+            reach = self.reach(scale)
+            x0, y0, x1, y1 = edges(spot.place)
+            x, y = middle(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+            box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
+            anchors.append(Anchor(self.says(spot), x, y, box, spot.frame, color, open=False))
+        return anchors
+
+    def region(self, place: Mark) -> Mark:
+        """The region that is drawn for a place."""
+        return place
+
+    def reach(self, scale: float) -> float:
+        """How many pixels the drawing goes beyond the region."""
+        return 0
+
+    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+        """Colour one region on the picture itself."""
+        _flood(pixels, spot, color, self.alpha)
+
+    def _color(self, pixels: Pixels, spot: Spot) -> RGB:
+        x0, y0, x1, y1 = edges(spot.place)
+        reach = max(x1 - x0, y1 - y0) / 2
+        return resolve(self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number)
+
+
+@dataclass(frozen=True)
+class Contours(RegionMarking):
+    """A line along the rim of every box and mask, half inside and half outside, and a filling if asked for.
+
+    `thickness` is the line's; `fill` is a colour for the inside, or "mark" for the line's own, at `fill_alpha`.
+    """
+
+    halo: Halo = field(default_factory=Halo)
+    thickness: float = 3
+    fill: str | None = None
+    fill_alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lengths(self, "thickness")
+        if self.fill is not None:
+            check_color(self.fill, "mark", name="fill")
+        if not 0 < self.fill_alpha <= 1:
+            raise ValueError(f"fill_alpha is an opacity, more than 0 and at most 1, found {self.fill_alpha}")
+
+    def reach(self, scale: float) -> float:
+        """Half the line, and its halo."""
+        return max(1.0, self.thickness * scale) / 2 + self.halo.width * scale
+
+    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+        """The filling, the halo, the line."""
+        if self.fill is not None:
+            _flood(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
+        if self.halo.width:
+            around = ink(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+            _line(pixels, spot, around, self.reach(scale), self.alpha)
+        _line(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
+
+
+@dataclass(frozen=True)
+class Rectangles(Contours):
+    """An upright box around every box and every mask. Settings as `Contours`."""
+
+    def region(self, place: Mark) -> Mark:
+        """The smallest upright box around the place."""
+        return Box(place.label, *edges(place), place.image)
+
+
+@dataclass(frozen=True)
+class Tint(RegionMarking):
+    """A see-through colour over every box and mask, as a highlighter's.
+
+    With `thickness` the rim is drawn in the same colour, not see-through.
+    """
+
+    color: str = "yellow"
+    alpha: float = 0.4
+    thickness: float = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_lengths(self, "thickness", zero=True)
+
+    def reach(self, scale: float) -> float:
+        """Half the rim's line."""
+        return max(1.0, self.thickness * scale) / 2 if self.thickness else 0
+
+    def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
+        """The tint, then the rim."""
+        _flood(pixels, spot, color, self.alpha)
+        if reach := self.reach(scale):
+            _line(pixels, spot, color, reach, 1)
+
+
+@dataclass(frozen=True)
+class Cover(RegionMarking):
+    """One colour over every box and mask, so that nothing of it is seen: BLINK's black mask on the missing quadrant.
+
+    Without a label, unless it is asked for.
+    """
+
+    color: str = "black"
+    label: Label = field(default_factory=lambda: Label(placement="none"))
+
+
+@dataclass(frozen=True)
+class Spotlight(Marking):
+    """Boxes, masks and circles around points stay as they are; all else is dimmed, blurred or turned grey.
+
+    `dim` is how much of `color` is mixed in, 0..1; `blur` is the blur's standard deviation; `grey` takes the colours
+    away. `radius` is the circle's around a point, `padding` widens every region, and the edge is `feather` pixels
+    soft. A part of a view that shows no mark, such as the other image beside it, is left alone.
+    """
+
+    label: Label = field(default_factory=lambda: Label(placement="none"))
+    dim: float = 0.6
+    blur: float = 0
+    grey: bool = False
+    color: str = "black"
+    radius: float = 40
+    padding: float = 0
+    feather: float = 2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_color(self.color)
+        check_lengths(self, "radius")
+        check_lengths(self, "blur", "padding", "feather", zero=True)
+        if not 0 <= self.dim <= 1:
+            raise ValueError(f"dim lies in 0..1, found {self.dim}")
+        if not (self.dim or self.blur or self.grey):
+            raise ValueError("a spotlight without dim, blur and grey changes nothing; set at least one")
+
+    def takes(self, mark: Mark) -> bool:
+        """Every kind of mark."""
+        return True
+
+    def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
+        """Darken each part of the view that shows a mark, and give its marks their own pixels back."""
+        for frame in dict.fromkeys(spot.frame for spot in spots):
+            left, top, right, bottom = frame
+            bright = pixels[top:bottom, left:right].copy()
+            pixels[top:bottom, left:right] = self._darkened(bright, scale)
+            for spot in (spot for spot in spots if spot.frame == frame):
+                self._light(pixels, bright, spot, scale)
+        return [self._anchor(spot, scale) for spot in spots]
+
+    def _light(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
+        """The region's own pixels; the soft edge lies outside, so that all of the region stays as it is."""
+        grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
+        area = within(edges(spot.place), grow + soft, spot.frame)
+        lit = np.clip(1 - (distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(np.float32)
+        left, top, right, bottom = area
+        own = bright[top - spot.frame[1] : bottom - spot.frame[1], left - spot.frame[0] : right - spot.frame[0]]
+        paint(pixels, spot.frame, left, top, lit, own)
+
+    def _grow(self, spot: Spot, scale: float) -> float:
+        return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
+
+    def _darkened(self, patch: Pixels, scale: float) -> Pixels:
+        dark = patch
+        if self.grey:
+            dark = np.asarray(cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8)
+        if self.blur:
+            dark = np.asarray(cv2.GaussianBlur(dark, (0, 0), max(0.3, self.blur * scale)), np.uint8)
+        if self.dim:
+            values = np.arange(256)[:, None]
+            table = np.rint(values + self.dim * (np.array(rgb(self.color)) - values)).astype(np.uint8)
+            dark = np.asarray(cv2.LUT(dark, table[:, None]), np.uint8)
+        return dark
+
+    def _anchor(self, spot: Spot, scale: float) -> Anchor:
+        x0, y0, x1, y1 = edges(spot.place)
+        grow = self._grow(spot, scale)
+        x, y = middle(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+        box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
+        return Anchor(self.says(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
+
+
+def _flood(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
+    area = within(edges(spot.place), 1, spot.frame)
+    paint(pixels, spot.frame, *area[:2], cover(distance(spot.place, area)), color, alpha)
+
+
+def _line(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
+    """A line along the rim, `half` pixels to each side."""
+    for area in along(spot.place, half + 1):
+        rim = np.abs(distance(spot.place, area)) - np.float32(half)
+        paint(pixels, spot.frame, *area[:2], cover(rim), color, alpha)

@@ -1,0 +1,135 @@
+"""The turns of a conversation: when the model is called, and what it is sent."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Literal
+
+from looktwice.pipelines.model import CallOptions, Message, Model, Reply
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.state import Stage, State, remark
+from looktwice.pipelines.view import View
+from looktwice.prompting.turns.history import History
+from looktwice.prompting.views.layout import check_tag, tag
+from looktwice.prompting.wording.answer_format import JsonAnswer
+from looktwice.prompting.wording.text_file import Text, read_texts, said
+
+Parts = tuple[str | View, ...]
+LEAST_TOKENS = 16  # no processor that we know of makes fewer of an image of usual size
+QUIET = NoModel("a reader may not call a model: it only reads what was said")
+
+
+@dataclass(frozen=True)
+class Ask:
+    """Sends the views and the prompt as one user's turn, and keeps the reply: one call.
+
+    `images` says where the views stand: before or after the words, nowhere, or `inline`, each where the prompt says
+    `<image 1>`, `<image 2>` ..., and those that it does not name before the words. `attach` says which: all, those
+    that the conversation does not hold yet, or none. `tags` is a text before each image, as "Image {n}:"; `{n}` is
+    the number of the view in the state, counted from 1, `{source}` that of the sample's image which it shows.
+    `options` is passed to the model; `options: {effort: high}` tells a reasoning model to think. `system` opens the
+    conversation, once; `history` says how earlier turns are sent again, and `output` names the stage whose JSON
+    schema the reply must follow. Raises ValueError where there is nothing to send or `<image 3>` names no view, and
+    ModelError. A note says where the server counted fewer tokens than the words and images sent must have.
+    """
+
+    images: Literal["before", "after", "inline", "none"] = "before"
+    attach: Literal["all", "new", "none"] = "all"
+    options: CallOptions = field(default_factory=CallOptions)
+    system: Text = ""
+    tags: str = ""
+    history: History = field(default_factory=History)
+    output: JsonAnswer | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        check_tag("tags", self.tags)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the turn and its reply; `state.draw` numbers the call."""
+        parts = self.parts(state)
+        if not parts:
+            raise ValueError(f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image")
+        messages = (*self._opened(state), Message("user", parts))
+        sent, notes = self.history(messages)
+        options = (
+            self.options if self.output is None else replace(self.options, schema=self.output.schema(state.sample))
+        )
+        reply = model(sent, draw=state.draw, options=options)
+        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *uncounted(sent, reply))
+
+    def parts(self, state: State) -> Parts:
+        """What is sent of a state: texts and views in their order."""
+        held = self._held(state) if self.attach == "new" else set()
+        shown = {n: view for n, view in enumerate(state.views, 1) if not held or view.picture.sha not in held}
+        if self.images == "none" or self.attach == "none":
+            shown = {}
+        if self.images == "inline":
+            return self._inline(state, shown)
+        words = (state.prompt,) if state.prompt else ()
+        views = self._tagged(state, shown)
+        return (*words, *views) if self.images == "after" else (*views, *words)
+
+    def _inline(self, state: State, shown: dict[int, View]) -> Parts:
+        pieces = re.split(r"<image (\d+)>", state.prompt)
+        named = [int(number) for number in pieces[1::2]]
+        if missing := [number for number in named if not 1 <= number <= len(state.views)]:
+            raise ValueError(
+                f"sample {state.sample.id}: the prompt says <image {missing[0]}>, there are {len(state.views)} views"
+            )
+        parts = [*self._tagged(state, {n: view for n, view in shown.items() if n not in named}), pieces[0]]
+        for number, words in zip(named, pieces[2::2], strict=True):
+            parts += [*self._tagged(state, {number: shown[number]} if number in shown else {}), words]
+        stripped = (part.strip() if isinstance(part, str) else part for part in parts)
+        return tuple(part for part in stripped if part != "")
+
+    def _tagged(self, state: State, views: dict[int, View]) -> Parts:
+        if not self.tags:
+            return tuple(views.values())
+        return tuple(p for n, view in views.items() for p in (tag(self.tags, n, view, state.sample.id), view))
+
+    def _held(self, state: State) -> set[str]:
+        """The pictures that the conversation shows if no image comes to it."""
+        sent, _ = self.history((*state.messages, Message("user", ())))
+        return {view.picture.sha for message in sent for view in message.views}
+
+    def _opened(self, state: State) -> tuple[Message, ...]:
+        opened = any(message.role == "system" for message in state.messages)
+        system = said(self.system)
+        return state.messages if opened or not system else (Message("system", (system,)), *state.messages)
+
+
+def ask_alone(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
+    """The reply to one user's turn that knows nothing of the conversation. Raises ModelError."""
+    sent = (Message("user", parts),)
+    reply = model(sent, draw=state.draw, options=options)
+    for note in uncounted(sent, reply):
+        remark(note)
+    return reply
+
+
+def answer_in(state: State, read: Stage) -> tuple[str | None, str]:
+    """What a reader finds in the last turn of a conversation: the answer, or None and the reason."""
+    after = read(state.replace(answer=None, reason=""), QUIET)
+    return after.answer, after.reason
+
+
+def changes(answers: Sequence[str | None]) -> str:
+    """A note that says what was answered turn by turn, and how often it changed: "answers: A, B, ?; 1 change"."""
+    known = [answer for answer in answers if answer is not None]
+    flips = sum(a != b for a, b in pairwise(known))
+    shown = ", ".join("?" if answer is None else " ".join(answer.split())[:40] for answer in answers)
+    return f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
+
+
+def uncounted(sent: Sequence[Message], reply: Reply) -> list[str]:
+    """A note where a server counted too few tokens: it may have dropped the images, or not count them."""
+    words = sum(len(message.text.split()) for message in sent)
+    images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
+    if not images or not 0 < counted < words + LEAST_TOKENS * images:
+        return []
+    what = f"{images} image{'s' if images > 1 else ''} and {words} words"
+    return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]

@@ -1,0 +1,187 @@
+"""Answers without images: first the images are described, or redrawn as SVG; then the model sees the text alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from looktwice.pipelines.model import CallOptions, Model, Reply
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.state import State, Step
+from looktwice.pipelines.view import View
+from looktwice.prompting.evidence import Missing, lack
+from looktwice.prompting.turns.ask import Ask, ask_alone
+from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.turns.svg import NotRendered, render_svg, similarity, svg_in
+from looktwice.prompting.wording.text_file import Text, filled, read_texts, said
+
+CAPTION = """Describe this image so completely that somebody who cannot see it could answer any question about it.
+Go through it from corner to corner: every thing and person, how many of each, shape, colour, material, size, what \
+lies beside, above, in front of and behind what, light and shade, text, and the style of the picture.
+Where marks are drawn on it, such as circles, boxes, points or letters, say of each what it is called and what exactly \
+lies under it.
+Only describe; do not guess what might be asked."""
+CAPTION_FRAME = """The question below belongs to images that you cannot see. This is how they were described to you.
+
+{descriptions}
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class CaptionThenAnswer:
+    """Has each view described without the question, and answers from the descriptions alone: BLINK's Caption + LLM.
+
+    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark asks for no more than
+    captioning. `caption` asks for a dense description that no task colours; with `each: false` one for all views
+    together. `options` bounds it, and of one longer than `longest` characters the beginning counts. `frame` holds the
+    answering turn, in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
+    `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the point's own.
+
+    The answer is a conversation of its own, which takes over nothing but a system text. Where a description is empty,
+    `missing` says what becomes of the sample: no answer for that reason, a failure, or an answer all the same.
+    """
+
+    caption: Text = CAPTION
+    frame: Text = CAPTION_FRAME
+    each: bool = True
+    captioner: Model | None = None
+    answerer: Model | None = None
+    options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=1024))
+    ask: Ask = field(default_factory=Ask)
+    longest: int = 10_000
+    missing: Missing = "abstain"
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if "{descriptions}" not in said(self.frame):
+            raise ValueError("frame has no {descriptions}, so nothing would be told of the images")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
+        if not state.views:
+            raise ValueError(f"sample {state.sample.id} has no image that could be described")
+        captions, notes = self._captions(state, self.captioner or model)
+        empty = [f"the description of {name} is empty" for name, text in captions.items() if not text]
+        state = state.noted(*notes)
+        if empty:
+            state = lack(state, self.missing, empty)
+            if state.ended:
+                return state
+        told = [f"{name[0].upper()}{name[1:]}: {text or '(no description)'}" for name, text in captions.items()]
+        words = filled(self.frame, descriptions="\n\n".join(told), prompt=state.prompt)
+        return blind(state, words, self.ask, self.answerer or model)
+
+    def _captions(self, state: State, model: Model) -> tuple[Mapping[str, str], list[str]]:
+        """The description of each image by its name, empty where none came, and notes."""
+        groups: list[Sequence[View]] = [(view,) for view in state.views] if self.each else [state.views]
+        names = [f"image {number}" for number in range(1, len(state.views) + 1)] if self.each else ["the images"]
+        captions, notes = {}, list[str]()
+        for name, views in zip(names, groups, strict=True):
+            reply = ask_alone(state, (*views, said(self.caption)), model, self.options)
+            captions[name], more = bounded(reply, self.longest, f"the description of {name}")
+            notes += more
+        return captions, notes
+
+
+def blind(state: State, words: str, ask: Ask, model: Model) -> State:
+    """The state with a conversation that opens with these words and shows no image; prompt and views stay."""
+    opening = tuple(message for message in state.messages if message.role == "system")
+    asked = replace(ask, images="none")(state.replace(prompt=words, messages=opening), model)
+    return asked.replace(prompt=state.prompt)
+
+
+def bounded(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
+    """What a reply says beside its thoughts, at most so many characters, and a note where it was cut off."""
+    text, notes = spoken(reply.text).strip(), []
+    if reply.finish == "length":
+        notes.append(f"{what} was cut off by the bound on its tokens")
+    if len(text) > longest:
+        notes.append(f"of {what}, {len(text)} characters, the first {longest} were used")
+    return text[:longest], notes
+
+
+REDRAW = """Redraw this image as one complete SVG document, as true to it as you can: same size and proportions, and \
+every shape with its place, size, rotation, colour and outline, and all text. Give the SVG code and nothing else."""
+REDRAW_FRAME = """Answer the question from the following SVG code alone.
+
+{code}
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class RedrawThenAnswer:
+    """Has each view written as SVG without the question, and answers from the code alone: Do You See Me, App. M.
+
+    `redraw` asks for the code, `options` bounds it; `frame` holds the answering turn, in which `{code}` and `{prompt}`
+    are filled in, sent as `ask` says, without images. `drawer` and `answerer` name other models, as `{ref: NAME}`;
+    null is the point's own. The answer is a conversation of its own, which takes over nothing but a system text.
+
+    With `compare` each SVG is drawn (see `prompting.turns.svg`) and the record notes its structural similarity to what
+    was shown, beside that of a blank page, which on drawings is high as well; the drawings stand in the trace, so that
+    `looktwice show` has them. What is not drawn, because it is broken, refers to something outside itself or holds a
+    script, or because resvg-py is missing, is noted with the reason and asked about all the same: code is only words.
+    Where a reply holds no finished SVG, `missing` says what becomes of the sample; "keep" asks with the reply itself.
+    """
+
+    redraw: Text = REDRAW
+    frame: Text = REDRAW_FRAME
+    drawer: Model | None = None
+    answerer: Model | None = None
+    options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=8192))
+    ask: Ask = field(default_factory=Ask)
+    compare: bool = True
+    longest: int = 100_000
+    missing: Missing = "abstain"
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if "{code}" not in said(self.frame):
+            raise ValueError("frame has no {code}, so nothing would be told of the images")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
+        if not state.views:
+            raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
+        codes, drawn, lacking = list[str](), list[View](), list[str]()
+        for number, view in enumerate(state.views, 1):
+            code, text, notes = self._redrawn(state, view, number, model)
+            codes.append(code or text)
+            lacking += [] if code else [f"the redrawing of image {number} holds no finished SVG"]
+            if code and self.compare:
+                picture, note = compared(code, view)
+                notes.append(f"image {number}: {note}")
+                drawn += [View(picture)] if picture else []
+            state = state.noted(*notes)
+        if drawn:
+            state = state.replace(trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt)))
+        if lacking:
+            state = lack(state, self.missing, lacking)
+            if state.ended:
+                return state
+        told = "\n\n".join(f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1))
+        return blind(state, filled(self.frame, code=told, prompt=state.prompt), self.ask, self.answerer or model)
+
+    def _redrawn(self, state: State, view: View, number: int, model: Model) -> tuple[str | None, str, list[str]]:
+        """The SVG of a view, or None; all that the reply says; notes."""
+        reply = ask_alone(state, (view, said(self.redraw)), self.drawer or model, self.options)
+        text, notes = bounded(reply, self.longest, f"the redrawing of image {number}")
+        return svg_in(text), text, notes
+
+
+def compared(code: str, view: View) -> tuple[Picture | None, str]:
+    """The drawing of an SVG in the size of a view, or None, and what to note of it."""
+    width, height = view.size
+    try:
+        pixels = render_svg(code, width, height)
+    except NotRendered as exc:
+        return None, f"the SVG was not drawn: {exc}"
+    found = similarity(view.pixels, pixels)
+    if math.isnan(found):
+        return Picture(pixels), "the SVG was drawn; the image is too small to be compared"
+    blank = similarity(view.pixels, np.full_like(view.pixels, 255))
+    return Picture(pixels), f"the SVG has SSIM {found:.3f} with the image, where a blank page has {blank:.3f}"

@@ -1,0 +1,133 @@
+"""Few-shot examples: questions with images and their answers, as turns before the question that counts."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.turns.ask import Ask
+
+QUIET = NoModel("examples are worded and drawn on without asking; name stages that never call the model")
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """A question with its images, and what a good model says to it."""
+
+    sample: Sample
+    reply: str
+
+
+@dataclass(frozen=True)
+class FewShot:
+    """Opens the conversation with examples from a JSONL file, each a user's turn with images and the model's reply.
+
+    A line has `question`, `reply` (word for word what is to be said; `answer` will do), and may have `image` or
+    `images` (paths beside the file), `choices`, `marks` (as records hold them) and `prompt`. Each example goes through
+    `stages`, best by reference, so that it is drawn on and worded like the question itself:
+    `stages: ["${stages.mark}", "${stages.choose}"]`; `ask` says where its images stand. The first `n` are shown, or
+    with `order: shuffled` n of them at random, other ones for each sample. An example that has the sample's own
+    question and images is left out. `sha` is that of file and images: filled in when the stage is built, it is part
+    of the point's identity, and a run whose files have changed since is refused. Raises ValueError.
+    """
+
+    path: Path
+    n: int | None = None
+    order: Literal["file", "shuffled"] = "file"
+    stages: tuple[Stage, ...] = ()
+    ask: Ask = field(default_factory=Ask)
+    sha: str = ""
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.n is not None and self.n < 0:
+            raise ValueError(f"n is 0 or more examples, found {self.n}")
+        found = self._digest()
+        if self.sha and self.sha != found:
+            raise ValueError(f"{self.path} or its images have changed: sha is {found}, and {self.sha} was expected")
+        object.__setattr__(self, "sha", found)
+
+    @cached_property
+    def examples(self) -> tuple[Example, ...]:
+        """Every example of the file. Raises ValueError that names the line."""
+        path, found = Path(self.path), []
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                try:
+                    found.append(_example(json.loads(line), path, number))
+                except (ValueError, TypeError, KeyError) as exc:
+                    raise ValueError(f"{path} line {number}: {exc}") from exc
+        if not found:
+            raise ValueError(f"{path} holds no example; write one JSON object a line")
+        return tuple(found)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the examples as its first turns. Raises ValueError where a turn was taken already."""
+        if any(message.role != "system" for message in state.messages):
+            raise ValueError(f"sample {state.sample.id}: examples come before the first turn; move this stage up")
+        turns = [turn for example in self._chosen(state) for turn in self._turns(example, state)]
+        return state.replace(messages=(*state.messages, *turns))
+
+    def _chosen(self, state: State) -> Sequence[Example]:
+        held = [example for example in self.examples if not _same(example.sample, state.sample)]
+        if self.order == "shuffled":
+            held = [held[k] for k in state.rng("examples").permutation(len(held))]
+        return held[: self.n]
+
+    def _turns(self, example: Example, state: State) -> tuple[Message, Message]:
+        shown = State.start(example.sample, state.seed, state.draw)
+        for stage in self.stages:
+            shown = stage(shown, QUIET)
+        return Message("user", self.ask.parts(shown)), Message("assistant", (example.reply,))
+
+    def _digest(self) -> str:
+        known = [[example.sample.sha, example.reply] for example in self.examples]
+        return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+
+
+def _example(row: Any, path: Path, number: int) -> Example:
+    if not isinstance(row, dict) or not isinstance(row.get("question"), str):
+        raise ValueError("expected an object with question, reply and images")
+    reply = row.get("reply", row.get("answer"))
+    if reply is None or not str(reply).strip():
+        raise ValueError("it has no reply; say what the model should have answered")
+    names = row.get("images") or ([row["image"]] if row.get("image") else [])
+    meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
+    marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
+    choices = tuple(str(choice) for choice in row.get("choices") or ())
+    images = tuple(_image(path.parent, str(name)) for name in names)
+    return Example(Sample(f"example {number}", row["question"], images, choices, marks, meta), str(reply))
+
+
+def _image(folder: Path, name: str) -> Picture:
+    file = (folder / name).resolve()
+    if not file.is_relative_to(folder.resolve()):
+        raise ValueError(f"the image {name!r} lies outside {folder}")
+    picture = Picture.open(file)
+    try:
+        picture.size  # noqa: B018  a missing image is told now, not once for every sample
+    except PictureError as exc:
+        raise ValueError(str(exc)) from exc
+    return picture
+
+
+def _same(first: Sample, second: Sample) -> bool:
+    if first.question != second.question or len(first.images) != len(second.images):
+        return False
+    return all(a.sha == b.sha for a, b in zip(first.images, second.images, strict=True))

@@ -1,0 +1,193 @@
+"""Re-perception: the model answers, then looks again with doubt, or at a zoom on what it claimed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import ClassVar, Literal
+
+from looktwice.pipelines.marks import Box, Mark
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.coordinates import UNITS, Frame, Shown, ToolError
+from looktwice.prompting.evidence import Missing
+from looktwice.prompting.grids.base import source_box
+from looktwice.prompting.turns.ask import Ask, answer_in, changes
+from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.views.crop import Crop
+from looktwice.prompting.views.zoom import ZoomTargets, sources_of, zoomed
+from looktwice.prompting.wording.text_file import Text, filled, read_texts
+
+LOOK = """{prompt}
+
+Look at the image first. Say what it shows, thing by thing, and what seems to be the answer at first sight."""
+DOUBT = """Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it yet. Search \
+for what you passed over or took for granted: edges, overlaps, shadows, sizes, what lies in front and what behind. Say \
+what you see now, where it contradicts what you said before, and what the answer seems to be."""
+CONCLUDE = """Look at the image one last time and weigh your observations. Then give your final answer to the question.
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class Reperceive:
+    """A conversation of `turns` calls: look, doubt and look again, and conclude.
+
+    BLINK-Twice's active re-perception (supplement, B.3): its words and number of turns are not published, these are
+    ours. The first turn says `look` and shows the views, the last one `conclude`, those between `doubt`; `{prompt}`
+    in them becomes the question as worded so far. One turn is the question alone, so that `turns` can be swept from
+    one pass on. `attach` "all" shows the views again in every turn, "none" only in the first; what is sent of earlier
+    turns is said by `history` of `ask`: its `images: latest` keeps one look in sight.
+
+    The answer is read from the last reply, as everywhere. With a reader in `read` (`read: ${read}`) the record notes
+    what was answered after each look and how often that changed.
+    """
+
+    turns: int = 3
+    look: Text = LOOK
+    doubt: Text = DOUBT
+    conclude: Text = CONCLUDE
+    attach: Literal["all", "none"] = "all"
+    ask: Ask = field(default_factory=Ask)
+    read: Stage | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not 1 <= self.turns <= 100:
+            raise ValueError(f"turns is a number of calls from 1 to 100, found {self.turns}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with all turns. Raises ModelError, and ValueError where there is nothing to ask."""
+        begun, answers = state, list[str | None]()
+        for number in range(self.turns):
+            ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
+            state = ask(state.replace(prompt=self._words(number, begun.prompt)), model)
+            if self.read is not None:
+                answers.append(answer_in(state, self.read)[0])
+        return state.replace(prompt=begun.prompt).noted(*([changes(answers)] if answers else []))
+
+    def _words(self, number: int, prompt: str) -> str:
+        if self.turns == 1:
+            return prompt
+        last = number == self.turns - 1
+        return filled(self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt)
+
+
+MOST = 50
+NUMBER = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
+_CLAIM = re.compile(rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{NUMBER},{NUMBER},{NUMBER},{NUMBER}[\])]", re.I)
+_LOOK = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+WHERE = """{prompt}
+
+Give your answer, and then say what it rests on: for each thing that decides it a line of its own, such as
+LOOK: image 1, [left, top, right, bottom]
+with the box around it in {unit}."""
+CHECK = """Here is what you pointed at, larger. Check if it really shows what you said, then give your final answer.
+
+{prompt}"""
+
+
+@dataclass(frozen=True)
+class ZoomOnClaim:
+    """Zooms on the boxes that the model's last reply names as [left, top, right, bottom]; `crop` says how.
+
+    Lines that begin with LOOK count alone where there are any. "image 2" on the line before a box says of which view
+    it speaks, else it is the first. `frame` is the unit in which the model was told to speak: pixels of the view,
+    shares from 0 to 1, or thousandths. A box outside its view, without an area or with swapped corners is passed
+    over with a note; where none is left, `missing` says what is done.
+    """
+
+    frame: Frame = "0-1000"
+    crop: Crop = field(default_factory=lambda: Crop(upscale=768))
+    missing: Missing = "keep"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the zoomed views."""
+        regions: dict[int, list[Mark]] = {}
+        notes = []
+        claims = list(islice(_claimed(spoken(state.reply)), MOST + 1))
+        if len(claims) > MOST:
+            notes.append(f"the reply names more than {MOST} places; the first {MOST} count")
+        for image, numbers in claims[:MOST]:
+            try:
+                region = self._region(state, image, numbers)
+            except ToolError as exc:
+                notes.append(f"a claimed place was passed over: {exc}")
+                continue
+            regions.setdefault(region.image, []).append(region)
+        found = ZoomTargets("place that the reply names", regions)
+        if not regions:
+            return zoomed(state, found, self.crop, self.missing, sources_of(state, None)).noted(*notes)
+        return zoomed(state, found, self.crop, self.missing, sorted(regions)).noted(*notes)
+
+    def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
+        if not 1 <= image <= len(state.views):
+            raise ToolError(f"there is no image {image}; there are {len(state.views)}")
+        view = state.views[image - 1]
+        x0, y0, x1, y1 = Shown(view, view).place(numbers, self.frame, f"image {image}")
+        seen = source_box(view, Box("", x0, y0, x1, y1))
+        if seen is None:
+            raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
+        return seen
+
+
+def _claimed(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
+    """(number of the image from 1, four numbers) of every box of a reply, each once."""
+    marked = _LOOK.findall(reply)
+    seen = set()
+    for line in marked or reply.splitlines():
+        image = 1
+        for match in _CLAIM.finditer(line):
+            if match[1]:
+                image = int(match[1])
+                continue
+            claim = (image, tuple(float(number) for number in match.groups()[1:]))
+            if claim not in seen:
+                yield claim
+            seen.add(claim)
+
+
+@dataclass(frozen=True)
+class Verify:
+    """Asks, runs `zoom` on what the reply claims, shows what that brings and asks again, `rounds` times.
+
+    The first turn says `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom` may be any stage
+    that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid that the views have, and as control
+    arms `prompting.controls.OracleCrop` and `RandomCrop`. It always looks at the views of the beginning; what it adds
+    to them is sent with the next turn. Where it adds nothing the question is asked again all the same, so every
+    sample makes as many calls. With a reader in `read` the record notes the answers before and after.
+    """
+
+    where: Text = WHERE
+    check: Text = CHECK
+    zoom: Stage = field(default_factory=ZoomOnClaim)
+    rounds: int = 1
+    ask: Ask = field(default_factory=Ask)
+    read: Stage | None = None
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not 1 <= self.rounds <= 100:
+            raise ValueError(f"rounds is a number from 1 to 100, found {self.rounds}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with all turns; its views are those of the beginning and every zoom that was shown."""
+        first, begun, answers = state.views, state.prompt, list[str | None]()
+        unit = UNITS[getattr(self.zoom, "frame", "pixels")]
+        state = self.ask(state.replace(prompt=filled(self.where, prompt=begun, unit=unit)), model)
+        answers.append(answer_in(state, self.read)[0] if self.read else None)
+        again = replace(self.ask, attach="new")
+        for _ in range(self.rounds):
+            after = self.zoom(state.replace(views=first, prompt=begun), model)
+            if after.ended:
+                return after
+            known = {view.picture.sha for view in state.views}
+            fresh = tuple(view for view in after.views if view.picture.sha not in known)
+            words = filled(self.check, prompt=begun, unit=unit)
+            state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
+            answers.append(answer_in(state, self.read)[0] if self.read else None)
+        return state.replace(prompt=begun).noted(*([changes(answers)] if self.read else []))

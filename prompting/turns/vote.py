@@ -1,0 +1,118 @@
+"""Self-consistency: the same question drawn several times, and what most of the replies say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.pipeline import RecordingModel
+from looktwice.pipelines.state import Call, Stage, State, Step
+from looktwice.prompting.turns.ask import Ask, answer_in
+
+
+@dataclass(frozen=True)
+class Ballot:
+    """One draw: the state that it led to, the answer as it was asked there, and the same as votes are counted."""
+
+    state: State
+    answer: str | None
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Vote:
+    """Runs a stage `n` times with draws of its own, reads each reply, and answers what most of them say.
+
+    Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which `stage: {options:
+    {temperature: 1}}` asks for). `stage` may be any that asks, also one of several turns, or a whole pipeline in which
+    `prompting.controls.PermuteChoices` gives each draw another order of the choices: votes count for the task's own
+    letters. `read` finds the answers; best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n
+    + 1 ..., so no two draws are one call; the first n draws of a point without votes are the same calls as draw 0.
+
+    Of several answers with equally many votes, `tie` "first" takes the one that was given first, "random" one at
+    random, and "abstain" none. The confidence is the winner's share of all draws, unreadable ones included. Where not
+    one can be read there is no answer, for the reason that most of them have. `stop_early` ends the drawing once no
+    other answer can win any more. With `tokens` it goes on until the calls, those of other models included, have used
+    so many (in and out together), and `n` is the most. The state given back is that of the first draw for the winner.
+    """
+
+    read: Stage
+    stage: Stage = field(default_factory=Ask)
+    n: int = 5
+    tie: Literal["first", "abstain", "random"] = "first"
+    stop_early: bool = False
+    tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.n < 1 or (self.tokens is not None and self.tokens < 1):
+            raise ValueError(f"n and tokens are 1 or more, found {self.n} and {self.tokens}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the answer of the majority. Raises what the stage raises: a draw that fails fails them all."""
+        door = model if isinstance(model, RecordingModel) else RecordingModel(model, state.sample.id)
+        heard, trace, ended = len(door.calls), state.trace, ""
+        ballots: list[Ballot] = []
+        for number in range(self.n):
+            ended = self._ended(ballots, door.calls[heard:])
+            if ended:
+                break
+            after = self.stage(state.replace(draw=state.draw * self.n + number, trace=trace), door)
+            trace = after.trace
+            ballots.append(self._ballot(after))
+        return self._counted(state, ballots, trace, ended)
+
+    def _ballot(self, after: State) -> Ballot:
+        answer, reason = (None, after.reason) if after.ended else (after.answer, after.reason)
+        if answer is None and not after.ended:
+            answer, reason = answer_in(after, self.read)
+        if answer is None:
+            return Ballot(after, None, "", reason)
+        given = answer.strip()
+        key = after.letters.get(given, given) if after.sample.choices else " ".join(given.casefold().split())
+        return Ballot(after, answer, key, "")
+
+    def _ended(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
+        """Why no further draw is made; empty where one is."""
+        used = sum(call.reply.usage.tokens_in + call.reply.usage.tokens_out for call in calls if call.reply)
+        if self.tokens is not None and used >= self.tokens:
+            return f"{used} tokens were used"
+        first, second = [*_ranked(ballots), ("", 0), ("", 0)][:2]
+        if self.stop_early and first[1] > second[1] + self.n - len(ballots):
+            return "it was settled"
+        return ""
+
+    def _counted(self, state: State, ballots: Sequence[Ballot], trace: tuple[Step, ...], ended: str) -> State:
+        ranked = _ranked(ballots)
+        said = [f"{key[:40]} {votes}" for key, votes in ranked]
+        said += [f"no answer {blank}"] if (blank := sum(ballot.answer is None for ballot in ballots)) else []
+        note = f"vote: {', '.join(said)}" + (f"; ended after {len(ballots)} draws: {ended}" if ended else "")
+        notes = [*(note for ballot in ballots for note in ballot.state.notes), note]
+        best = [key for key, votes in ranked if votes == ranked[0][1]]
+        if not best:
+            return _kept(state, ballots[0], trace, notes).replace(answer=None, reason=_reason(ballots))
+        if len(best) > 1 and self.tie == "abstain":
+            return _kept(state, ballots[0], trace, notes).abstain(f"a tie between {' and '.join(best)}")
+        number = int(state.rng("vote").integers(len(best))) if self.tie == "random" else 0
+        winner = next(ballot for ballot in ballots if ballot.key == best[number])
+        agreed = sum(ballot.key == winner.key for ballot in ballots) / len(ballots)
+        return _kept(state, winner, trace, notes).replace(answer=winner.answer, reason="", confidence=agreed)
+
+
+def _ranked(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
+    """Answers and their votes, the most first; of equals the one that was given first."""
+    return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
+
+
+def _kept(state: State, ballot: Ballot, trace: tuple[Step, ...], notes: Sequence[str]) -> State:
+    """The state of one draw as that of the whole vote."""
+    return ballot.state.replace(draw=state.draw, trace=trace, notes=state.notes).noted(*notes)
+
+
+def _reason(ballots: Sequence[Ballot]) -> str:
+    kinds = Counter(ballot.reason.partition(":")[0].strip() or "unread" for ballot in ballots)
+    kind, _ = kinds.most_common(1)[0]
+    return f"{kind}: not one of {len(ballots)} replies gives an answer"

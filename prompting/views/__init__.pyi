@@ -1,0 +1,13 @@
+from .crop import Crop as Crop
+from .encode import Encode as Encode
+from .layout import Concatenate as Concatenate, IndexTags as IndexTags, Reorder as Reorder
+from .resize import (
+    ClaudePatches as ClaudePatches,
+    FixedHeight as FixedHeight,
+    LongestSide as LongestSide,
+    Megapixels as Megapixels,
+    OpenAIPatches as OpenAIPatches,
+    OpenAITiles as OpenAITiles,
+    QwenPatches as QwenPatches,
+)
+from .zoom import ZoomOnCells as ZoomOnCells, ZoomOnDetections as ZoomOnDetections, ZoomOnMarks as ZoomOnMarks

@@ -1,0 +1,218 @@
+"""How a zoom is cut and shown: which area around a region, how large, and beside what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.geometry import bounds, contains, rectangle
+from looktwice.pipelines.marks import Mark, bounding_box
+from looktwice.pipelines.transforms import Filter
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import RGB, check_color, resolve
+from looktwice.prompting.drawing.placement import Area, Frame, settled
+
+MEGAPIXELS = 100
+ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Crop:
+    """The settings that every zoom shares.
+
+    **Area.** A region grows on each side by `padding`: a share of its own longer side ("box"), of the view's longer
+    side ("image"), or pixels of the view ("px"). It is then at least `min_px` pixels and at least the share
+    `min_share` of the view's shorter side wide and high, and grows to `aspect` (width / height) where that is given.
+    It never leaves the part of the view that shows the region: it is pushed into it, and only what is larger than the
+    part is cut, so a crop may miss its aspect but never a part of its region.
+
+    **Number.** `merge` "each" cuts one area per region, "union" one around all regions of the same part of a view.
+    Of more than `most` regions in a view the first count; areas that turn out equal are cut once.
+
+    **Size.** `upscale` enlarges a crop until its longer side has so many pixels; None leaves it, and beside the
+    original lets it fill as much room as that one has. `filter` is the resampling.
+
+    **Show.** "crop": the crops alone, in place of the view. "both": the view with the areas outlined, then the crops,
+    each a picture of its own. "beside": the same as one picture, left to right, `margin` black pixels between.
+    "inset": the crops lie in corners of the view, where they hide no mark, each at most the share `inset` of its
+    width and height, at any scale, with a rim in the colour of the outline. `outline` is a CSS name, "#rrggbb",
+    "contrast" (what stands out there) or "distinct" (another colour for each area, which tells several insets apart);
+    `thickness` is its stroke in pixels, outside the area; 0 draws none.
+    """
+
+    padding: float = 0.25
+    unit: Literal["box", "image", "px"] = "box"
+    min_px: float = 64
+    min_share: float = 0.0
+    aspect: float | None = None
+    merge: Literal["each", "union"] = "each"
+    most: int = 6
+    upscale: int | None = None
+    filter: Filter = "cubic"
+    show: Literal["crop", "both", "beside", "inset"] = "crop"
+    inset: float = 0.4
+    outline: str = "red"
+    thickness: int = 3
+    margin: int = 10
+
+    def __post_init__(self) -> None:
+        check_color(self.outline, "contrast", "distinct", name="outline")
+        for name in ("padding", "min_px", "min_share", "thickness", "margin"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} is 0 or more, found {getattr(self, name)}")
+        for name in ("most", "upscale"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
+                raise ValueError(f"{name} is 1 or more, found {getattr(self, name)}")
+        if self.aspect is not None and not 0 < self.aspect < math.inf:
+            raise ValueError(f"aspect is a width divided by a height, as 1 or 1.5, found {self.aspect}")
+        if not 0 < self.inset < 1 or self.min_share > 1:
+            raise ValueError(
+                f"inset and min_share are shares of the view, found {self.inset} and {self.min_share}; "
+                "inset lies between 0 and 1, min_share in 0..1"
+            )
+
+    def __call__(self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()) -> tuple[list[View], list[str]]:
+        """What stands for a view in which `places` (in its own coordinates, one or more) were found, and notes.
+
+        `marks` are what an inset must not hide, in the view's coordinates too.
+        """
+        areas, notes = self.areas(view, places)
+        pieces = [self._cut(view, area) for area in areas]
+        if self.show == "crop":
+            return [self._enlarged(piece) for piece in pieces], notes
+        whole = self.outlined(view, areas)
+        if self.show == "both":
+            return [whole, *map(self._enlarged, pieces)], notes
+        if self.show == "beside":
+            fitted = [self._enlarged(p) if self.upscale else self._fitted(p, view.size) for p in pieces]
+            return [transforms.beside([whole, *fitted], self.margin)], notes
+        colors = [self._color(view, area, number) for number, area in enumerate(areas)]
+        shown, more = self._insets(whole, pieces, areas, marks, colors)
+        return [shown], notes + more
+
+    def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[Area], list[str]]:
+        """The areas of a view that are cut out, in whole pixels, and a note where some places were left out."""
+        kept = list(places[: self.most])
+        notes = [f"of {len(places)} regions the first {self.most} count"] if len(places) > self.most else []
+        boxes: dict[Area, list[Frame]] = {}
+        framed = [(_frame(view, place), bounding_box(place)) for place in kept]
+        for frame, box in framed:
+            boxes.setdefault(frame, []).append(box)
+        if self.merge == "union":
+            found = [self._area(_union(inside), frame, view.size) for frame, inside in boxes.items()]
+        else:
+            found = [self._area(box, frame, view.size) for frame, box in framed]
+        return list(dict.fromkeys(found)), notes
+
+    def _area(self, box: Frame, frame: Area, size: tuple[int, int]) -> Area:
+        x0, y0, x1, y1 = box
+        pad = self.padding * {"box": max(x1 - x0, y1 - y0), "image": max(size), "px": 1}[self.unit]
+        least = max(1.0, self.min_px, self.min_share * min(size))
+        width, height = max(x1 - x0 + 2 * pad, least), max(y1 - y0 + 2 * pad, least)
+        if self.aspect is not None:
+            width, height = max(width, height * self.aspect), max(height, width / self.aspect)
+        left, right = _interval(x0, x1, width, frame[0], frame[2])
+        top, bottom = _interval(y0, y1, height, frame[1], frame[3])
+        return left, top, right, bottom
+
+    def outlined(self, view: View, areas: Iterable[Area]) -> View:
+        """The view with a frame around each area, outside it; at the picture's rim it moves inwards."""
+        width, height = view.size
+        pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
+        for number, (left, top, right, bottom) in enumerate(areas if stroke else ()):
+            outer = (
+                max(0, left - stroke),
+                max(0, top - stroke),
+                min(width, right + stroke),
+                min(height, bottom + stroke),
+            )
+            frame = np.ones((outer[3] - outer[1], outer[2] - outer[0]), bool)
+            frame[stroke:-stroke, stroke:-stroke] = False
+            pixels[outer[1] : outer[3], outer[0] : outer[2]][frame] = self._color(
+                view, (left, top, right, bottom), number
+            )
+        return view.drawn(pixels) if self.thickness else view
+
+    def _insets(
+        self, whole: View, pieces: Sequence[View], areas: Sequence[Area], marks: Sequence[Mark], colors: Sequence[RGB]
+    ) -> tuple[View, list[str]]:
+        """The view with every piece in a corner, and notes on what that hides. Raises ValueError without room."""
+        width, height = whole.size
+        rim = min(self.thickness, 1 + min(whole.size) // 16)
+        room = (self.inset * width - 2 * rim, self.inset * height - 2 * rim)
+        keep, placed, taken, notes = [bounding_box(mark) for mark in marks], [], list[Area](), list[str]()
+        for number, piece in enumerate(pieces):
+            framed = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
+            found = settled(whole.size, framed, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
+            if found is None or min(room) < 1:
+                raise ValueError(
+                    f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x {height} pixels; "
+                    "set a smaller `most` or `inset`, or show: beside"
+                )
+            area, hidden = found
+            inside = (max(1, area[2] - area[0] - 2 * rim), max(1, area[3] - area[1] - 2 * rim))
+            small = self._fitted(piece, inside)
+            scale = small.size[0] / piece.size[0]
+            notes += [f"an inset lies over the mark {marks[k].label!r}" for k in hidden]
+            notes += [f"an inset shows its crop at {scale:.2f} of its size"] if scale <= 1 else []
+            taken.append(area)
+            placed.append((transforms.pad(small, rim, rim, rim, rim, colors[number]), area[0], area[1]))
+        return transforms.paste(whole, placed), notes
+
+    def _color(self, view: View, area: Area, number: int) -> RGB:
+        left, top, right, bottom = area
+        reach = max(right - left, bottom - top) / 2 + self.thickness
+        return resolve(self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number)
+
+    def _fitted(self, view: View, room: tuple[int, int]) -> View:
+        """The view at the largest size that has room in (width, height) pixels."""
+        return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
+
+    def _cut(self, view: View, area: Area) -> View:
+        return view if area == (0, 0, *view.size) else transforms.crop(view, *area)
+
+    def _enlarged(self, view: View) -> View:
+        return self._resized(view, max(1.0, (self.upscale or 0) / max(view.size)))
+
+    def _resized(self, view: View, scale: float) -> View:
+        width, height = (max(1, round(side * scale)) for side in view.size)
+        if width * height > MEGAPIXELS * 1e6:
+            raise ValueError(
+                f"a crop would be made {width} x {height} pixels large; give less upscale or another aspect"
+            )
+        return view if (width, height) == view.size else transforms.resize(view, width, height, self.filter)
+
+
+def _frame(view: View, place: Mark) -> Area:
+    """The box around the topmost part of a view that shows a place: a crop must not stray into what lies beside it."""
+    x0, y0, x1, y1 = bounding_box(place)
+    x, y = (x0 + x1) / 2, (y0 + y1) / 2
+    clips = [part.clip for part in view.parts if part.source == place.image and part.clip]
+    around = [c for c in clips if contains(rectangle(*bounds(c)), x, y)]
+    shown = [c for c in clips if contains(c, x, y)] or around
+    left, top, right, bottom = bounds(shown[-1]) if shown else (0, 0, *view.size)
+    first, last = (
+        (math.floor(left + ROUNDING), math.floor(top + ROUNDING)),
+        (math.ceil(right - ROUNDING), math.ceil(bottom - ROUNDING)),
+    )
+    return max(0, first[0]), max(0, first[1]), min(view.size[0], last[0]), min(view.size[1], last[1])
+
+
+def _union(boxes: Sequence[Frame]) -> Frame:
+    lefts, tops, rights, bottoms = zip(*boxes, strict=True)
+    return min(lefts), min(tops), max(rights), max(bottoms)
+
+
+def _interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
+    """Whole pixels around first..last, as many as `length` says: pushed into low..high, cut where it is longer."""
+    # Sums of halves and shares miss whole numbers by a rounding error, which must not cost a pixel.
+    start, stop = max(low, math.floor(first + ROUNDING)), min(high, math.ceil(last - ROUNDING))
+    count = min(high - low, max(1, stop - start, math.ceil(length - ROUNDING)))
+    begin = math.floor((first + last - count) / 2 + 0.5)
+    begin = max(low, min(max(stop - count, min(begin, start)), high - count))
+    return begin, begin + count

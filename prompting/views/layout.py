@@ -1,0 +1,231 @@
+"""Which image stands where: joined into one, put in another order, and numbered."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar, Literal
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import rgb
+from looktwice.prompting.views.resize import resized
+
+_ORDINAL = re.compile(
+    r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture|photo|view)\b"
+    r"|\b(?:image|picture|photo)s?\s*#?\d",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Concatenate:
+    """All views as one: beside one another, below one another, or in rows of a grid.
+
+    The defaults are BLINK's own concatenation for models that take one image: left to right, 10 black pixels
+    between, centred vertically (official code, `concat_images_horizontally_with_margin`; Table 4). `equal` first
+    brings all views to the height (or width) of the highest (widest), so that nothing loses detail; for a fixed
+    height put `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest view and every
+    row as high as its highest; `columns` None makes it nearly square. One view alone, or none, is passed on.
+    """
+
+    direction: Literal["horizontal", "vertical", "grid"] = "horizontal"
+    margin: int = 10
+    color: str = "black"
+    equal: Literal["none", "heights", "widths"] = "none"
+    align: Literal["start", "center", "end"] = "center"
+    columns: int | None = None
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        rgb(self.color)
+        if self.margin < 0:
+            raise ValueError(f"margin is 0 or more pixels between the images, found {self.margin}")
+        if self.columns is not None and (self.direction != "grid" or self.columns < 1):
+            raise ValueError(f"columns is 1 or more, and for direction: grid, found {self.columns} in {self.direction}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with one view, whose parts map back to every image."""
+        if len(state.views) < 2:
+            return state
+        try:
+            return state.replace(views=(self.join(state.views),))
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+
+    def join(self, views: Sequence[View]) -> View:
+        """The views as one. Raises ValueError where a view would be made larger than 100 megapixels."""
+        views = self._equal(views)
+        columns = {"horizontal": len(views), "vertical": 1}.get(self.direction) or self.columns
+        columns = min(len(views), columns or math.ceil(math.sqrt(len(views))))
+        rows = [views[start : start + columns] for start in range(0, len(views), columns)]
+        heights = [max(view.size[1] for view in row) for row in rows]
+        widths = [max(view.size[0] for view in views[column::columns]) for column in range(columns)]
+        placed = [
+            (view, self._start(widths, column, view.size[0]), self._start(heights, number, view.size[1]))
+            for number, row in enumerate(rows)
+            for column, view in enumerate(row)
+        ]
+        size = tuple(sum(lengths) + self.margin * (len(lengths) - 1) for lengths in (heights, widths))
+        canvas = View(Picture(np.full((*size, 3), rgb(self.color), np.uint8)))
+        return transforms.paste(canvas, placed)
+
+    def _equal(self, views: Sequence[View]) -> Sequence[View]:
+        if self.equal == "none":
+            return views
+        side = 1 if self.equal == "heights" else 0
+        most = max(view.size[side] for view in views)
+        return [resized(view, _with_side(view.size, side, most)) for view in views]
+
+    def _start(self, lengths: Sequence[int], number: int, length: int) -> int:
+        free = lengths[number] - length
+        before = {"start": 0, "center": free // 2, "end": free}[self.align]
+        return sum(lengths[:number]) + self.margin * number + before
+
+
+@dataclass(frozen=True)
+class Reorder:
+    """The views in another order: shuffled, reversed, rotated by one, or as `order` lists them, counted from 1.
+
+    A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one within a run, so that
+    `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their images.
+
+    Words do not follow. Where the prompt or a choice names an image by its place ("the second image", "Image 2")
+    another order would ask another question and the key would be wrong, so such a sample fails, unless `words` is
+    "keep". That is right where every image carries the number that the words mean: with `tags: "Image {source}:"`
+    in `prompting.turns.Ask`, or `prompting.views.IndexTags`, both of which count as the sample does.
+    """
+
+    order: Literal["shuffled", "reversed", "rotated"] | tuple[int, ...] = "shuffled"
+    seed: int = 0
+    words: Literal["fail", "keep"] = "fail"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.order, str) and sorted(self.order) != list(range(1, len(self.order) + 1)):
+            raise ValueError(
+                f"order lists every image once, counted from 1, as [2, 1], or is shuffled, reversed or rotated; "
+                f"found {list(self.order)}"
+            )
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its views in the new order. Raises ValueError, see the class."""
+        if len(state.views) < 2:
+            return state
+        if self.words == "fail":
+            _refuse_ordinals(state)
+        numbers = self._numbers(state)
+        said = ", ".join(str(number + 1) for number in numbers)
+        return state.replace(views=tuple(state.views[number] for number in numbers)).noted(f"order of images: {said}")
+
+    def _numbers(self, state: State) -> list[int]:
+        count = len(state.views)
+        if self.order == "shuffled":
+            return [int(number) for number in state.rng(f"Reorder {self.seed}").permutation(count)]
+        if self.order == "reversed":
+            return list(range(count))[::-1]
+        if self.order == "rotated":
+            return [*range(1, count), 0]
+        if len(self.order) != count:
+            raise ValueError(f"sample {state.sample.id}: order lists {len(self.order)} images, there are {count}")
+        return [int(number) - 1 for number in self.order]
+
+
+@dataclass(frozen=True)
+class IndexTags:
+    """A line of text drawn on a strip above every view, which covers no pixel of it.
+
+    `{source}` in `text` becomes the number of the sample's image that the view shows, counted from 1; `{n}` the
+    number of the view in the order in which the views stand. Put it before `Concatenate` to tell the joined images
+    apart; for texts between the images of a message, see `tags` of `prompting.turns.Ask`. `font_size` is in pixels.
+    """
+
+    text: str = "Image {source}"
+    font_size: float = 18
+    color: str = "black"
+    ground: str = "white"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        rgb(self.color)
+        rgb(self.ground)
+        check_tag("text", self.text)
+        if not self.font_size >= 4:
+            raise ValueError(f"font_size is 4 or more pixels, found {self.font_size}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views with their strips. Raises ValueError where a text is wider than its view."""
+        tagged = (self._tagged(state, number, view) for number, view in enumerate(state.views, 1))
+        return state.replace(views=tuple(tagged))
+
+    def _tagged(self, state: State, number: int, view: View) -> View:
+        text = tag(self.text, number, view, state.sample.id)
+        strip = _strip(text, self.font_size, rgb(self.color), rgb(self.ground))
+        height, width = strip.shape[:2]
+        if width > view.size[0]:
+            raise ValueError(
+                f"sample {state.sample.id}: the tag {text!r} is {width} pixels wide, the view {view.size[0]}; "
+                "give a shorter text or a smaller font_size"
+            )
+        wider = transforms.pad(view, top=height, color=rgb(self.ground))
+        pixels = np.array(wider.pixels)
+        pixels[:height, :width] = strip
+        return wider.drawn(pixels)
+
+
+def tag(text: str, number: int, view: View, sample: str) -> str:
+    """`text` for one view: `{n}` is `number`, `{source}` the number of its image in the sample, both from 1.
+
+    Raises ValueError where `{source}` is asked for and the view shows no image of the sample.
+    """
+    if "{source}" in text:
+        sources = sorted({part.source + 1 for part in view.parts})
+        if not sources:
+            raise ValueError(f"sample {sample}: view {number} shows no image of the sample, so use {{n}} in {text!r}")
+        text = text.replace("{source}", " and ".join(map(str, sources)))
+    return text.replace("{n}", str(number))
+
+
+def check_tag(setting: str, text: str) -> None:
+    """Raises ValueError where `text` holds other fields than {n} and {source}."""
+    strange = set(re.findall(r"{.*?}", text)) - {"{n}", "{source}"}
+    if strange:
+        raise ValueError(f"{setting} holds {', '.join(sorted(strange))}; only {{n}} and {{source}} are filled in")
+
+
+def _refuse_ordinals(state: State) -> None:
+    said = (state.prompt, *(choice for choice in state.sample.choices if isinstance(choice, str)))
+    named = next((match[0] for text in said if (match := _ORDINAL.search(text))), None)
+    if named:
+        raise ValueError(
+            f"sample {state.sample.id}: the words name an image by its place ({named!r}), so another order would make "
+            'the key wrong; number the images with tags: "Image {source}:" in prompting.turns.Ask and say words: keep'
+        )
+
+
+def _with_side(size: tuple[int, int], side: int, length: int) -> tuple[int, int]:
+    other = max(1, round(size[1 - side] * length / size[side]))
+    return (length, other) if side == 0 else (other, length)
+
+
+@lru_cache(maxsize=256)
+def _strip(text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]) -> Pixels:
+    """The text on its ground, in Pillow's own scalable font; of one height for all texts of a size."""
+    font = ImageFont.load_default(size)
+    margin = max(2, round(size / 4))
+    width, height = math.ceil(font.getlength(text)) + 2 * margin, round(size * 1.25) + 2 * margin
+    image = Image.new("RGB", (width, height), ground)
+    ImageDraw.Draw(image).text((margin, height // 2), text, fill=color, font=font, anchor="lm")
+    return np.asarray(image, np.uint8)

@@ -1,0 +1,258 @@
+"""The sizes at which images are sent: fixed ones, and those to which known processors would bring them anyway.
+
+Every policy keeps the map to the sources (`pipelines.transforms.resize`), and a view that has the right size already
+is passed on with its own bytes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+
+Size = tuple[int, int]
+"""Width and height in pixels."""
+LIMIT = 100_000_000  # pixels of a result: what is more is a mistake that would take the memory of the machine
+QWEN_RATIO = 200  # the reference refuses images that are longer than this many times their shorter side
+
+
+@dataclass(frozen=True)
+class FixedHeight:
+    """Every view `height` pixels high, its width in proportion (VLMEvalKit brings images to 512 to join them)."""
+
+    height: int = 512
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "height")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        return max(1, round(width * self.height / height)), self.height
+
+
+@dataclass(frozen=True)
+class LongestSide:
+    """The longer side of every view at most `pixels`; with `grow` smaller views are brought to it too."""
+
+    pixels: int = 1024
+    grow: bool = False
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "pixels")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        factor = self.pixels / max(width, height)
+        return _times((width, height), factor if self.grow else min(1.0, factor))
+
+
+@dataclass(frozen=True)
+class Megapixels:
+    """At most `most` million pixels in every view, and at least `least` million; proportions are kept."""
+
+    most: float = 1.0
+    least: float = 0.0
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.least <= self.most and self.most > 0):
+            raise ValueError(f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        now = width * height / 1e6
+        wanted = min(max(now, self.least), self.most)
+        return _times((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
+
+
+@dataclass(frozen=True)
+class QwenPatches:
+    """Both sides multiples of `patch`, and `least` to `most` patches in all: what Qwen-VL processors do themselves.
+
+    28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of 16). 4 and 16384
+    patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published processor files; transformers'
+    class alone stops at 1280. Sent at this size, an image reaches the model without a second resampling, and what
+    the map says in pixels is what the model sees. Proportions change by up to half a patch.
+    """
+
+    patch: int = 28
+    least: int = 4
+    most: int = 16384
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "patch", "least", "most")
+        if self.least > self.most:
+            raise ValueError(f"least is not more than most, found {self.least} and {self.most} patches")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size. Raises ValueError for a view 200 times longer than wide, as the reference."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        if max(width, height) > QWEN_RATIO * min(width, height):
+            raise ValueError(
+                f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer than wide, "
+                "which Qwen's processors refuse; crop it first"
+            )
+        area = self.patch**2
+        across, down = (max(1, round(side / self.patch)) for side in (width, height))
+        if across * down > self.most:
+            shrink = math.sqrt(width * height / (self.most * area)) * self.patch
+            across, down = (max(1, math.floor(side / shrink)) for side in (width, height))
+        elif across * down < self.least:
+            growth = math.sqrt(self.least * area / (width * height)) / self.patch
+            across, down = (math.ceil(side * growth) for side in (width, height))
+        return across * self.patch, down * self.patch
+
+
+@dataclass(frozen=True)
+class OpenAITiles:
+    """OpenAI's rule for `detail: high` with 512-pixel tiles (GPT-4o, GPT-4.1): inside 2048 x 2048, short side 768.
+
+    OpenAI, "Images and vision", section on image cost: the image is scaled to fit a square of 2048, then so that its
+    shortest side is 768 (4096 x 8192 becomes 768 x 1536). Users measure that smaller images are not enlarged; `grow`
+    takes the page at its word. For `detail: low` give `fit: 512` and `short: 512`.
+    """
+
+    fit: int = 2048
+    short: int = 768
+    grow: bool = False
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "fit", "short")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        inside = min(1.0, self.fit / max(width, height))
+        short = self.short / (min(width, height) * inside)
+        if not self.grow:
+            short = min(1.0, short)
+        return _times((width, height), inside * short)
+
+
+@dataclass(frozen=True)
+class OpenAIPatches:
+    """OpenAI's rule for models that count patches of 32 pixels (GPT-4.1-mini and -nano, o4-mini): 1536 at most.
+
+    OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk by
+    sqrt(budget x 32^2 / (width x height)), and a little more, so that one side is a whole number of patches
+    (1800 x 2400 becomes 1056 x 1408, 33 x 44 patches). Others are left alone.
+    """
+
+    patch: int = 32
+    budget: int = 1536
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "patch", "budget")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        if _patches((width, height), self.patch) <= self.budget:
+            return width, height
+        factor = math.sqrt(self.budget * self.patch**2 / (width * height))
+        whole = [side * factor / self.patch for side in (width, height) if side * factor >= self.patch]
+        return _times((width, height), factor * min((math.floor(n) / n for n in whole), default=1.0))
+
+
+@dataclass(frozen=True)
+class ClaudePatches:
+    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches of 28 pixels.
+
+    Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each patch of 28 x 28
+    pixels that it touches, and one that is too large is scaled to the largest size that keeps its proportions (1:1
+    gives 1092 x 1092, 1:2 gives 784 x 1568). 1568 and 1568 fit every size of that page's table; newer models read
+    more (up to 2576 pixels on the longer side), so set both for them. Padding to whole patches is left to the server.
+    """
+
+    edge: int = 1568
+    budget: int = 1568
+    patch: int = 28
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self, "edge", "budget", "patch")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new size."""
+        return _each(state, self.size)
+
+    def size(self, width: int, height: int) -> Size:
+        """The size that a picture of `width` x `height` pixels is given."""
+        most = min(1.0, self.edge / max(width, height))
+        steps = range(1, math.ceil(self.edge / self.patch) + 1)
+        whole = {n * self.patch / side for n in steps for side in (width, height)}
+        factors = sorted((f for f in whole | {most} if f <= most), reverse=True)
+        fitting = (size for f in factors if _patches(size := _times((width, height), f), self.patch) <= self.budget)
+        return next(fitting, (1, 1))
+
+
+def resized(view: View, size: Size) -> View:
+    """The view at `size` (width, height); the same object where it has it. Raises ValueError beyond 100 megapixels."""
+    if size == view.size:
+        return view
+    if size[0] * size[1] > LIMIT:
+        raise ValueError(
+            f"a picture of {view.size[0]} x {view.size[1]} pixels would become {size[0]} x {size[1]}, more than "
+            f"{LIMIT // 1_000_000} megapixels; crop it first or ask for less"
+        )
+    return transforms.resize(view, *size)
+
+
+def _each(state: State, size: Callable[[int, int], Size]) -> State:
+    try:
+        return state.replace(views=tuple(resized(view, size(*view.size)) for view in state.views))
+    except ValueError as exc:
+        raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+
+
+def _times(size: Size, factor: float) -> Size:
+    return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
+
+
+def _patches(size: Size, patch: int) -> int:
+    return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
+
+
+def _positive(policy: object, *names: str) -> None:
+    for name in names:
+        if getattr(policy, name) < 1:
+            raise ValueError(f"{name} is 1 or more, found {getattr(policy, name)}")

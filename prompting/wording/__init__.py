@@ -1,0 +1,7 @@
+"""What is said: the question and its choices, instructions, chain of thought, answer formats, templates.
+
+Not here: when it is said (`turns`), and the words of grids (`grids`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,72 @@
+"""In what form the answer is to be given: a marked last line, or a JSON object that the server holds the reply to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.wording.text_file import Text, filled, read_texts
+
+
+@dataclass(frozen=True)
+class AnswerLine:
+    """Asks for a last line that gives nothing but the answer behind a mark: "MY_ANSWER:", "Final Answer:" and so on.
+
+    `{mark}` in `words` becomes the mark. `eval.readers.Marked` reads what stands behind it.
+    """
+
+    mark: str = "MY_ANSWER:"
+    words: Text = 'End with a line of its own that begins with "{mark}" and then gives nothing but the answer.'
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not self.mark.strip() or "\n" in self.mark:
+            raise ValueError(f"mark is what stands before the answer in its line, found {self.mark!r}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with these words below it."""
+        return _below(state, filled(self.words, mark=self.mark))
+
+
+@dataclass(frozen=True)
+class JsonAnswer:
+    """Asks for a JSON object with the reasoning (or without) and the answer.
+
+    Where the server can, it is held to the schema: name this stage as the output of the one that asks, best by
+    reference, `output: ${stages.SLOT}`. Samples with choices answer with one of their letters. `{form}` in `words`
+    becomes a description of the object.
+    """
+
+    reasoning: bool = True
+    words: Text = "Reply with a JSON object and nothing else: {form}"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with these words below it."""
+        letters = ", ".join(state.sample.letters)
+        answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
+        reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""
+        form = f"{{{reasoning}{answer}}}"
+        return _below(state, filled(self.words, form=form))
+
+    def schema(self, sample: Sample) -> Mapping[str, Any]:
+        """The JSON schema of a reply; strict servers want every field required and no other allowed."""
+        answer: dict[str, Any] = {"type": "string"}
+        if sample.letters:
+            answer["enum"] = list(sample.letters)
+        known = {"reasoning": {"type": "string"}, "answer": answer} if self.reasoning else {"answer": answer}
+        return {"type": "object", "properties": known, "required": list(known), "additionalProperties": False}
+
+
+def _below(state: State, words: str) -> State:
+    return state.replace(prompt="\n".join(line for line in (state.prompt, words) if line))

@@ -1,0 +1,237 @@
+"""What is said beside the images: choices and other forms of answer, places of marks, thoughts, system texts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.wording.text_file import Text, filled, read_texts, said
+
+Frame = Literal["pixels", "0-1000"]
+
+
+@dataclass(frozen=True)
+class MultipleChoice:
+    """Adds the choices as lettered lines, and the instruction to answer with a letter.
+
+    `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}` in
+    `instruction` becomes the letters in that style; an empty instruction is left out. Choices that are pictures
+    are shown after the other views, and named by their number among them. Another order of the choices, and all
+    orders in turn for circular evaluation, is the work of `prompting.controls.PermuteChoices` before this stage.
+    Raises ValueError where the sample has no choices.
+    """
+
+    label_style: str = "(A)"
+    instruction: str = "Answer with the letter of one choice: {letters}."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
+            raise ValueError(
+                f'label_style writes the letter A with signs around it, as "(A)", found {self.label_style!r}'
+            )
+        strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
+        if strange:
+            raise ValueError(f"instruction holds {', '.join(sorted(strange))}; only {{letters}} is filled in")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The question with its choices."""
+        sample = state.sample
+        if not sample.choices:
+            raise ValueError(f"sample {sample.id} has no choices; drop this stage for open questions")
+        views, letters = list(state.views), [self.label_style.replace("A", letter) for letter in sample.letters]
+        lines = []
+        for letter, choice in zip(letters, sample.choices, strict=True):
+            if isinstance(choice, Picture):
+                views.append(View(choice))
+                choice = f"image {len(views)}"
+            lines.append(f"{letter} {choice}")
+        instruction = self.instruction.replace("{letters}", _either(letters))
+        return _said(state.replace(views=tuple(views)), *lines, instruction)
+
+
+@dataclass(frozen=True)
+class MarksAsText:
+    """Says where each mark lies in the images as shown, for questions about images without drawn marks.
+
+    `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height, as several
+    MLLMs are trained to read. Points are rounded to whole units, boxes are edges; a mask is said by the box around
+    it. Images are counted from 1. A mark that no view shows is not mentioned.
+    """
+
+    frame: Frame = "pixels"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with one line for each place of each mark."""
+        lines = [line for mark in state.sample.marks for line in self.places(mark, state.views)]
+        if not lines:
+            return state
+        unit = "pixels of the image" if self.frame == "pixels" else "thousandths of the image's width and height"
+        return _said(
+            state, f"Marked places, in {unit}, with x to the right and y down from the top left corner:", *lines
+        )
+
+    def places(self, mark: Mark, views: Sequence[View]) -> Iterator[str]:
+        """One line for each place where a mark is seen."""
+        for number, view in enumerate(views, 1):
+            for place in view.to_view(mark):
+                yield f"{place.label}: {self._numbers(place, view.size)} in image {number}"
+
+    def _numbers(self, place: Mark, size: tuple[int, int]) -> str:
+        thousand = self.frame == "0-1000"
+        across, down = (1000 / size[0], 1000 / size[1]) if thousand else (1.0, 1.0)
+        if isinstance(place, Point):
+            half = 0.5 if thousand else 0.0  # a pixel's own number is its centre's, a share is measured from the edge
+            return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
+        x0, y0, x1, y1 = place.xyxy if isinstance(place, Box) else _box_around(place)
+        return f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to {round(y1 * down)}"
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """Says the benchmark's own prompt, word for word, from the sample's field `prompt`.
+
+    Raises ValueError where the sample has none.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the benchmark's prompt in place of any other."""
+        prompt = state.sample.meta.get("prompt")
+        if not isinstance(prompt, str) or not prompt:
+            known = ", ".join(sorted(state.sample.meta)) or "none"
+            raise ValueError(
+                f"sample {state.sample.id} has no prompt of its own (fields: {known}); "
+                "word the question with prompting.wording.MultipleChoice"
+            )
+        return state.replace(prompt=prompt)
+
+
+@dataclass(frozen=True)
+class YesNo:
+    """Asks for one of two words: yes or no, or with `words: [T, F]` and the like another pair.
+
+    `{first}` and `{second}` in `instruction` become the words.
+    """
+
+    words: tuple[str, str] = ("yes", "no")
+    instruction: Text = "Answer with {first} or {second}."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with the instruction below it."""
+        return _said(state, filled(self.instruction, first=self.words[0], second=self.words[1]))
+
+
+@dataclass(frozen=True)
+class WholeNumber:
+    """Asks for a whole number in digits."""
+
+    instruction: Text = "Answer with one whole number, in digits."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with the instruction below it."""
+        return _said(state, said(self.instruction))
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Asks for the letters that are seen, in their order, and for nothing else."""
+
+    instruction: Text = "Answer with the letters only, from left to right, as capitals."
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with the instruction below it."""
+        return _said(state, said(self.instruction))
+
+
+@dataclass(frozen=True)
+class System:
+    """Opens the conversation with a system text, in place of one that is there. Stands before the stages that ask."""
+
+    text: Text
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        if not said(self.text).strip():
+            raise ValueError("text is what the system turn says, found nothing; drop this stage instead")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the system turn first."""
+        others = tuple(message for message in state.messages if message.role != "system")
+        return state.replace(messages=(Message("system", (said(self.text),)), *others))
+
+
+THOUGHT = {
+    "plain": "Look closely, think step by step, and only then give your answer.",
+    "steps": """Work in four steps and write down each of them.
+1. Understand: say what the question wants to know and what form its answer has.
+2. Perceive: list for each image by itself everything that it shows, down to small things, with place, colour and shape.
+3. Connect: compare what the lists have in common, thing by thing; say what stayed as it was and what did not.
+4. Conclude: answer by what you found in the steps before.""",
+}
+
+
+@dataclass(frozen=True)
+class ChainOfThought:
+    """Asks for reasoning before the answer.
+
+    `form` "plain" is one sentence, as VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
+    (understand, perceive, connect, conclude), in our words. `text` says it in yours, `{file: NAME}` word for word in
+    those of a file. With a grid on the images, the steps are those of `prompting.grids.GridWords`.
+    """
+
+    text: Text = ""
+    form: Literal["plain", "steps"] = "plain"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The prompt with these words below it."""
+        return _said(state, said(self.text) or THOUGHT[self.form])
+
+
+def _said(state: State, *lines: str) -> State:
+    """The state with more lines below its prompt; empty ones are left out."""
+    return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
+
+
+def _either(letters: Sequence[str]) -> str:
+    return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} or {letters[-1]}"
+
+
+def _box_around(mask: Mask) -> tuple[float, float, float, float]:
+    ys, xs = np.nonzero(mask.pixels)
+    return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)

@@ -1,0 +1,107 @@
+"""A prompt written as a template, so that another wording needs no code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, Literal
+
+import jinja2
+from jinja2.exceptions import SecurityError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.state import State
+from looktwice.prompting.wording.text_file import Text, read_texts, said
+
+LONGEST = 200_000  # characters of a prompt
+LOOPS = 10_000
+FILLERS = {"center", "ljust", "rjust", "zfill", "expandtabs"}  # "a".ljust(10 ** 9)
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """jinja2's sandbox without what multiplies: a short template cannot ask for gigabytes."""
+
+    intercepted_binops = frozenset({"*", "**", "%"})
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        small = all(isinstance(side, int | float) and abs(side) < 1e6 for side in (left, right))
+        if not small or (operator == "**" and abs(right) > 9):
+            raise SecurityError(f"{operator} is for numbers below a million in a template, ** up to 9")
+        return super().call_binop(context, operator, left, right)
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        return attr not in FILLERS and super().is_safe_attribute(obj, attr, value)
+
+
+@lru_cache(maxsize=1)
+def _environment() -> _Environment:
+    made = _Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.globals = {"range": lambda *bounds: range(*bounds)[:LOOPS]}
+    for name in ("center", "indent", "format", "pprint", "random", "filesizeformat", "wordwrap"):
+        made.filters.pop(name)
+    return made
+
+
+@dataclass(frozen=True)
+class Template:
+    """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
+
+    It knows `prompt` (what was worded so far), `question`, `choices` (each with `letter` and `text`), `letters`,
+    `images` (how many are shown), `marks` (each with `label`, `kind` and `image`, counted from 1), `meta`, `id`, and
+    `reply` (the model's last words). What is unknown is a fault. `into` "prompt" replaces the prompt; "system" makes
+    it the system text. Raises ValueError that names the sample.
+    """
+
+    text: Text
+    into: Literal["prompt", "system"] = "prompt"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
+        try:
+            _environment().from_string(said(self.text))
+        except jinja2.TemplateError as exc:
+            raise ValueError(f"text is no template: {exc}") from exc
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with what the template says."""
+        words = self._rendered(state)
+        if self.into == "prompt":
+            return state.replace(prompt=words)
+        others = tuple(message for message in state.messages if message.role != "system")
+        return state.replace(messages=(Message("system", (words,)), *others))
+
+    def _rendered(self, state: State) -> str:
+        words = ""
+        try:
+            for piece in self._template.generate(_known(state)):
+                words += piece
+                if len(words) > LONGEST:
+                    raise ValueError(f"it writes more than {LONGEST} characters")
+        except (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as exc:
+            raise ValueError(f"sample {state.sample.id}: the template cannot be filled in: {exc}") from exc
+        return words.strip()
+
+    @cached_property
+    def _template(self) -> jinja2.Template:
+        return _environment().from_string(said(self.text))
+
+
+def _known(state: State) -> Mapping[str, Any]:
+    sample, shown = state.sample, len(state.views)
+    texts = ["(an image)" if isinstance(choice, Picture) else choice for choice in sample.choices]
+    return {
+        "prompt": state.prompt,
+        "question": sample.question,
+        "choices": [{"letter": a, "text": b} for a, b in zip(sample.letters, texts, strict=True)],
+        "letters": list(sample.letters),
+        "images": shown,
+        "marks": [{"label": m.label, "kind": type(m).__name__.lower(), "image": m.image + 1} for m in sample.marks],
+        "meta": dict(sample.meta),
+        "id": sample.id,
+        "reply": state.reply,
+    }

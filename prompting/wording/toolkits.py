@@ -1,0 +1,189 @@
+"""Prompts and decoding settings of published evaluations, for whoever asks why a number differs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from looktwice.pipelines.model import CallOptions, Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.views.resize import resized
+
+
+@dataclass(frozen=True)
+class BlinkDecoding(CallOptions):
+    """BLINK's runner: temperature 0, at most 1,024 tokens."""
+
+    temperature: float | None = 0.0
+    max_tokens: int | None = 1024
+
+
+@dataclass(frozen=True)
+class BlinkConsistencyDecoding(CallOptions):
+    """BLINK's self-consistency study: temperature 1, five draws (`draws: 5`)."""
+
+    temperature: float | None = 1.0
+    max_tokens: int | None = 1024
+
+
+@dataclass(frozen=True)
+class Vlm2ShortDecoding(CallOptions):
+    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, else the model's own decoding."""
+
+    max_tokens: int | None = 512
+
+
+@dataclass(frozen=True)
+class Vlm2LongDecoding(CallOptions):
+    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, else the model's own decoding."""
+
+    max_tokens: int | None = 2048
+
+
+@dataclass(frozen=True)
+class DoYouSeeMeDecoding(CallOptions):
+    """Do You See Me, all models: temperature 1.0, top-p 0.95, at most 200 new tokens."""
+
+    temperature: float | None = 1.0
+    top_p: float | None = 0.95
+    max_tokens: int | None = 200
+
+
+@dataclass(frozen=True)
+class VlmevalkitDecoding(CallOptions):
+    """VLMEvalKit's API models: temperature 0, at most 2,048 tokens."""
+
+    temperature: float | None = 0.0
+    max_tokens: int | None = 2048
+
+
+@dataclass(frozen=True)
+class LmmsEvalDecoding(CallOptions):
+    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, which its model wrappers take where a task says none."""
+
+    temperature: float | None = 0.0
+    max_tokens: int | None = 1024
+
+
+DISCLAIMER = (
+    "This is a question about what the images show. It takes for granted nothing unfair about anybody, and nobody has "
+    "to be recognised or named to answer it."
+)
+_CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
+"""Where the lettered choices of a BLINK prompt begin."""
+
+
+@dataclass(frozen=True)
+class OfficialPrompt:
+    """BLINK's runner: the column `prompt` as it is, below a disclaimer for three of the tasks.
+
+    `disclaimed` are the subtasks with the disclaimer, with spaces or underscores. Samples of other benchmarks with a
+    prompt of their own get that. Raises ValueError for a sample without one.
+    """
+
+    disclaimer: str = DISCLAIMER
+    disclaimed: tuple[str, ...] = ("Art_Style", "Forensic_Detection", "Jigsaw")
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the official prompt in place of any other."""
+        return state.replace(prompt=_disclaimed(state, self.disclaimer, self.disclaimed) + own_prompt(state))
+
+
+@dataclass(frozen=True)
+class VlmevalkitPrompt:
+    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and a closing sentence.
+
+    The question is the benchmark's prompt without its lettered choices, or the sample's question where it has no
+    prompt; that the toolkit's table holds the former is how its rows look, not documented. `options` False is its
+    form for VLM2-Bench: the whole prompt behind "Question:" and nothing more. The hint is `meta["hint"]`. A choice
+    that is a picture is shown after the other views and named by its number.
+    """
+
+    closing: str = "Choose the right answer among these options."
+    options: bool = True
+    disclaimer: str = DISCLAIMER
+    disclaimed: tuple[str, ...] = ("Art_Style",)
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the prompt in VLMEvalKit's form."""
+        sample, prompt = state.sample, state.sample.meta.get("prompt")
+        if not self.options:
+            return state.replace(prompt=f"Question: {own_prompt(state).strip()}\n")
+        body = _CHOICES.split(prompt, 1)[0].strip() if isinstance(prompt, str) and prompt else sample.question
+        hint = sample.meta.get("hint")
+        lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
+        lines.append(f"Question: {_disclaimed(state, self.disclaimer, self.disclaimed)}{body}")
+        views = list(state.views)
+        for number, choice in enumerate(sample.choices):
+            lines += ["Options:"] if number == 0 else []
+            if isinstance(choice, Picture):
+                views.append(View(choice))
+                choice = f"image {len(views)}"
+            lines.append(f"{sample.letters[number]}. {choice}")
+        lines += [self.closing] if sample.choices and self.closing else []
+        return state.replace(prompt="\n".join(lines), views=tuple(views))
+
+
+@dataclass(frozen=True)
+class LmmsEvalPrompt:
+    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt` as it is.
+
+    `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its own.
+    """
+
+    note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the note and the prompt."""
+        letters = ", ".join(state.sample.letters)
+        return state.replace(prompt=self.note.replace("{letters}", letters) + own_prompt(state))
+
+
+@dataclass(frozen=True)
+class MinimumSide:
+    """Views whose shorter side has fewer than `pixels` are enlarged to it; VLMEvalKit does so before it sends them."""
+
+    pixels: int = 100
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.pixels < 1:
+            raise ValueError(f"pixels is 1 or more, found {self.pixels}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views, the small ones larger. Raises ValueError where one would have more than 100 megapixels."""
+        try:
+            return state.replace(views=tuple(resized(view, self.size(*view.size)) for view in state.views))
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+
+    def size(self, width: int, height: int) -> tuple[int, int]:
+        """The size that a picture of `width` x `height` pixels is given; fractions are cut off, as the toolkit does."""
+        factor = self.pixels / min(width, height)
+        return (int(width * factor), int(height * factor)) if factor > 1 else (width, height)
+
+
+def own_prompt(state: State) -> str:
+    """The benchmark's own prompt. Raises ValueError where the sample has none."""
+    prompt = state.sample.meta.get("prompt")
+    if not isinstance(prompt, str) or not prompt:
+        raise ValueError(
+            f"sample {state.sample.id} has no prompt of its own, which this form begins with; "
+            "word the question with prompting.wording.MultipleChoice"
+        )
+    return prompt
+
+
+def _disclaimed(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:
+    subtask = str(state.sample.meta.get("subtask", "")).replace(" ", "_")
+    return f"{disclaimer}\n\n" if disclaimer and subtask in subtasks else ""

@@ -1,0 +1,75 @@
+from .answers import (
+    CameraMotion as CameraMotion,
+    Chance as Chance,
+    Count as Count,
+    CountIdentities as CountIdentities,
+    DarkerPoint as DarkerPoint,
+    FaceIdentity as FaceIdentity,
+    FittingBox as FittingBox,
+    GroupIdentities as GroupIdentities,
+    Guess as Guess,
+    MatchedPoint as MatchedPoint,
+    MostReal as MostReal,
+    MostSimilar as MostSimilar,
+    NearerPoint as NearerPoint,
+    NearestFeature as NearestFeature,
+    SameIdentity as SameIdentity,
+    SeamMatcher as SeamMatcher,
+    SpatialRelation as SpatialRelation,
+    ThingIdentity as ThingIdentity,
+)
+from .detection import (
+    DIRE as DIRE,
+    FaceBoxes as FaceBoxes,
+    FaceCascade as FaceCascade,
+    FaceRecognition as FaceRecognition,
+    GroundingDINO as GroundingDINO,
+    YuNet as YuNet,
+)
+from .drawings import (
+    ColoredShapeCounter as ColoredShapeCounter,
+    GridReader as GridReader,
+    LetterReader as LetterReader,
+    OutlineCounter as OutlineCounter,
+    PatternMatcher as PatternMatcher,
+)
+from .features import (
+    DIFT as DIFT,
+    AttentionShare as AttentionShare,
+    DenseSimilarity as DenseSimilarity,
+    DIFTHPatches as DIFTHPatches,
+    DIFTSPair as DIFTSPair,
+    DINOv2 as DINOv2,
+    EfficientNet as EfficientNet,
+    GlobalSimilarity as GlobalSimilarity,
+    GramSimilarity as GramSimilarity,
+    VisionAttention as VisionAttention,
+)
+from .maps import (
+    SGBM as SGBM,
+    AsSeen as AsSeen,
+    Brightness as Brightness,
+    ColorRetinex as ColorRetinex,
+    DepthAnything as DepthAnything,
+    Haze as Haze,
+    LocalContrast as LocalContrast,
+    Saturation as Saturation,
+    Sharpness as Sharpness,
+    TextureSize as TextureSize,
+    VerticalPosition as VerticalPosition,
+)
+from .matching import (
+    SIFT as SIFT,
+    KeypointMatcher as KeypointMatcher,
+    LightGlue as LightGlue,
+    LoFTR as LoFTR,
+    Turned as Turned,
+    XFeat as XFeat,
+)
+from .segmentation import (
+    SAM as SAM,
+    Felzenszwalb as Felzenszwalb,
+    GroundedSAM as GroundedSAM,
+    SegmentEverything as SegmentEverything,
+    Slic as Slic,
+)

@@ -1,0 +1,17 @@
+from .baselines import Chance as Chance, Guess as Guess
+from .camera import CameraMotion as CameraMotion
+from .correspondence import MatchedPoint as MatchedPoint, NearestFeature as NearestFeature
+from .counting import Count as Count
+from .depth import NearerPoint as NearerPoint
+from .identity import (
+    CountIdentities as CountIdentities,
+    FaceIdentity as FaceIdentity,
+    GroupIdentities as GroupIdentities,
+    SameIdentity as SameIdentity,
+    ThingIdentity as ThingIdentity,
+)
+from .jigsaw import SeamMatcher as SeamMatcher
+from .localization import FittingBox as FittingBox
+from .reflectance import DarkerPoint as DarkerPoint
+from .similarity import MostReal as MostReal, MostSimilar as MostSimilar
+from .spatial import SpatialRelation as SpatialRelation

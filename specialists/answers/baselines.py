@@ -1,0 +1,62 @@
+"""Baselines that ignore the image: uniform random choice, and a fixed guess where a rule has no evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Answers one of the sample's letters, each equally likely; abstains where there are no choices.
+
+    The lot depends on the run's seed, the sample, the draw and `slot`; give two of these different slots to have
+    them differ.
+    """
+
+    slot: str = "chance"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer."""
+        letters = state.sample.letters
+        if not letters:
+            return state.abstain("there are no choices to draw from")
+        drawn = letters[int(state.rng(self.slot).integers(len(letters)))]
+        return state.replace(answer=drawn, reason="", confidence=1 / len(letters))
+
+
+@dataclass(frozen=True)
+class Guess:
+    """Answers as `rule` does, and where that abstains draws one of the sample's letters, each equally likely.
+
+    Only with this around it does a specialist ever guess: `on_empty: abstain` turns it off again. Each guess leaves
+    the note "guessed: " and why, so that guesses can be counted. `among` are the answers to draw from where a
+    sample has no choices, such as [T, F]; without them it goes on abstaining. The lot depends on the run's seed, the
+    sample, the draw and `slot`.
+    """
+
+    rule: Stage
+    on_empty: Literal["guess", "abstain"] = "guess"
+    among: tuple[str, ...] = ()
+    slot: str = "guess"
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if getattr(self.rule, "asks", True):
+            raise ValueError(f"{type(self.rule).__name__} asks the model; a guess stands in for specialists alone")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the rule's answer, or with one that is drawn."""
+        after = self.rule(state, model)
+        answers = state.sample.letters or self.among
+        if not after.ended or self.on_empty == "abstain" or not answers:
+            return after
+        why = after.reason.removeprefix("abstained: ")
+        drawn = answers[int(state.rng(self.slot).integers(len(answers)))]
+        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).noted(f"guessed: {why}")

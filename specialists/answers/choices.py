@@ -1,0 +1,117 @@
+"""What a sample's choices speak of, a mark, an image, yes or no: read from their texts and not from their place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.protocols import NoEvidence
+
+LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
+ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
+ORDINAL = re.compile(rf"\b({'|'.join(ORDINALS)})\b", re.IGNORECASE)
+TRUE, FALSE = ("yes", "true", "t"), ("no", "false", "f")
+LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
+
+Marked = TypeVar("Marked", Point, Box)
+
+
+def answered(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State:
+    """The state with the answer and the confidence that `rule` gives, or with the reason why it has no evidence."""
+    try:
+        answer, confidence = rule(state.sample)
+    except NoEvidence as exc:
+        return state.abstain(str(exc))
+    return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
+
+
+def spoken(sample: Sample) -> dict[str, str]:
+    """Letters of choices -> labels of marks. "B is closer" speaks of B, whatever its letter; "About the same" of none.
+
+    Where the choices name no two different labels (A to H), each letter stands for the label of its own name.
+    """
+    found = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
+    named = {letter: labels[0] for letter, labels in found.items() if len(labels) == 1}
+    if len(named) > 1 and len(set(named.values())) == len(named):
+        return named
+    return {letter: letter for letter in sample.letters}
+
+
+def points_by_letter(sample: Sample, image: int = 0) -> dict[str, Point]:
+    """The point of one image that each choice speaks of. Raises NoEvidence where one is missing."""
+    return _marked(sample, image, Point, "point")
+
+
+def boxes_by_letter(sample: Sample, image: int = 0) -> dict[str, Box]:
+    """The box of one image that each choice speaks of. Raises NoEvidence where one is missing."""
+    return _marked(sample, image, Box, "box")
+
+
+def images_by_letter(sample: Sample) -> dict[str, Picture]:
+    """The image that each choice is or speaks of: a picture, "the third image", or in order those behind the first.
+
+    Where there are as many images as choices, each stands for its own. Raises NoEvidence where they do not pair up.
+    """
+    pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
+    if len(pictures) == len(sample.choices) > 1:
+        return dict(zip(sample.letters, pictures, strict=True))
+    named = {letter: ORDINAL.findall(text) for letter, text in _texts(sample).items()}
+    places = [ORDINALS.index(words[0].lower()) for words in named.values() if len(words) == 1]
+    if len(places) != len(sample.choices) or len(set(places)) < len(places):
+        behind = len(sample.images) - len(sample.choices)
+        places = [behind + number for number in range(len(sample.choices))] if behind in (0, 1) else []
+    if len(places) < 2 or max(places) >= len(sample.images):
+        raise NoEvidence(f"{len(sample.images)} images and {len(sample.choices)} choices do not pair up")
+    return {letter: sample.images[place] for letter, place in zip(sample.letters, places, strict=True)}
+
+
+def with_words(sample: Sample, pattern: str) -> str | None:
+    """The letter of the one choice whose text has a pattern (ignoring case); None where none or several have it."""
+    found = [letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)]
+    return found[0] if len(found) == 1 else None
+
+
+def true_or_false(sample: Sample, holds: bool) -> str:
+    """The choice that says yes or true, or its opposite. Raises NoEvidence where none does.
+
+    Without choices it is T or F where the question speaks of those, else Yes or No.
+    """
+    if not sample.choices:
+        lettered = LETTERED.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
+        return ("T" if holds else "F") if lettered else ("Yes" if holds else "No")
+    words = TRUE if holds else FALSE
+    for letter, text in _texts(sample).items():
+        if text.strip(" .").lower() in words:
+            return letter
+    raise NoEvidence(f"no choice says {words[0]}; they are {', '.join(_texts(sample).values()) or 'pictures'}")
+
+
+def clearest(scores: dict[str, float], what: str) -> tuple[str, float]:
+    """The letter of the highest score and its lead over the next. Raises NoEvidence where two share it."""
+    first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
+    if scores[first] == scores[second]:
+        raise NoEvidence(f"{what} {first} and {second} are equal ({scores[first]:.3g})")
+    return first, scores[first] - scores[second]
+
+
+def _marked(sample: Sample, image: int, kind: type[Marked], name: str) -> dict[str, Marked]:
+    if len(sample.images) <= image or len(sample.letters) < 2:
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1} and 2 are needed"
+        )
+    there = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    wanted = spoken(sample)
+    missing = [label for label in wanted.values() if label not in there]
+    if missing:
+        raise NoEvidence(f"no {name} {', '.join(missing)} on image {image}")
+    return {letter: there[label] for letter, label in wanted.items()}
+
+
+def _texts(sample: Sample) -> dict[str, str]:
+    both: Sequence[tuple[str, str | Picture]] = list(zip(sample.letters, sample.choices, strict=True))
+    return {letter: text for letter, text in both if isinstance(text, str)}

@@ -1,0 +1,186 @@
+"""Which lettered point shows the same place as the reference: from matches, or from dense features."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, points_by_letter
+from looktwice.specialists.features.similarity import cosines
+from looktwice.specialists.networks.image_size import one_color
+from looktwice.specialists.protocols import FeatureMap, Matcher, NoEvidence
+from looktwice.specialists.results import FeatureGrid, Matches
+
+XY = NDArray[np.float64]
+LEAST = {"homography": 4, "affine": 3, "nearest": 1}
+
+
+@dataclass(frozen=True)
+class MatchedPoint:
+    """Carries the reference point of image 0 into image 1 and answers the candidate nearest to where it lands.
+
+    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
+    sample's letters. `transfer` says how: "homography" fits one plane to all matches (RANSAC); "affine" fits an
+    affine map to the `neighbors` matches nearest to the reference (RANSAC), which follows scenes with depth;
+    "nearest" takes over the shift of the one nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
+    is 1 - d1 / d2 of the distances to the nearest and second nearest candidate.
+
+    Abstains where there are fewer than `min_matches` matches or matches that agree with the fit, where the
+    reference or a candidate is missing, and at a tie.
+    """
+
+    matcher: Matcher
+    transfer: Literal["homography", "affine", "nearest"] = "affine"
+    min_matches: int = 6
+    neighbors: int = 16
+    tolerance: float = 3.0
+    reference: str = "REF"
+
+    asks: ClassVar[bool] = False
+    version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        least = LEAST[self.transfer]
+        if self.min_matches < least:
+            raise ValueError(
+                f"transfer {self.transfer!r} needs min_matches of {least} or more, found {self.min_matches}"
+            )
+        if self.transfer == "affine" and self.neighbors < self.min_matches:
+            raise ValueError(f"neighbors ({self.neighbors}) must not be fewer than min_matches ({self.min_matches})")
+        if not self.tolerance > 0:
+            raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.nearest)
+
+    def nearest(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        reference, candidates = referred(sample, self.reference)
+        x, y = self.carry(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
+        away = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
+        first, second = sorted(away, key=lambda letter: away[letter])[:2]
+        if away[first] == away[second]:
+            raise NoEvidence(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
+        return first, 1 - away[first] / away[second]
+
+    def carry(self, reference: XY, matches: Matches) -> XY:
+        """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises NoEvidence."""
+        if len(matches) < self.min_matches:
+            raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
+        carry: dict[str, Callable[[XY, Matches], XY]] = {
+            "homography": self._by_homography,
+            "affine": self._by_affine,
+            "nearest": _by_nearest,
+        }
+        landed = carry[self.transfer](reference, matches)
+        if not np.isfinite(landed).all():
+            raise NoEvidence("the fitted map throws the reference point to infinity")
+        return landed
+
+    def _by_homography(self, reference: XY, matches: Matches) -> XY:
+        fit, agree = cv2.findHomography(matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance)
+        matrix = self._supported(fit, agree)
+        x, y, w = matrix @ (*reference, 1.0)
+        if w <= 0:  # beyond the horizon of the fitted plane
+            return np.full(2, np.nan)
+        return np.array([x / w, y / w])
+
+    def _by_affine(self, reference: XY, matches: Matches) -> XY:
+        near = matches[_by_distance(reference, matches)[: self.neighbors]]
+        fit, agree = cv2.estimateAffine2D(near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance)
+        landed: XY = self._supported(fit, agree) @ (*reference, 1.0)
+        return landed
+
+    def _supported(self, fit: object, agree: object) -> XY:
+        """The fitted matrix, if enough matches agree with it."""
+        count = 0 if fit is None else int(np.count_nonzero(np.asarray(agree)))
+        if count < self.min_matches:
+            raise NoEvidence(f"{count} matches agree on one map, at least {self.min_matches} are needed")
+        return np.asarray(fit, np.float64)
+
+
+def referred(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
+    """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises NoEvidence."""
+    if len(sample.images) < 2 or len(sample.letters) < 2:
+        raise NoEvidence(
+            f"there are {len(sample.images)} images and {len(sample.letters)} choices; 2 of each are needed"
+        )
+    references = [mark for mark in sample.on(0) if isinstance(mark, Point) and mark.label == reference]
+    if len(references) != 1:
+        raise NoEvidence(f"{len(references) or 'no'} points {reference!r} are on image 0, one should be")
+    return np.array(references[0].center), points_by_letter(sample, image=1)
+
+
+def _by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:
+    """Row numbers of the matches, the one nearest to the reference in image 0 first."""
+    order: NDArray[np.intp] = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
+    return order
+
+
+def _by_nearest(reference: XY, matches: Matches) -> XY:
+    nearest = _by_distance(reference, matches)[0]
+    landed: XY = reference + matches.xy1[nearest] - matches.xy0[nearest]
+    return landed
+
+
+SAME = 1e-6  # cosines that differ by less are told apart by rounding alone
+
+
+@dataclass(frozen=True)
+class NearestFeature:
+    """Answers the candidate whose feature is most like that of the reference point, by their cosine.
+
+    The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
+    sample's letters; the reference lies on image 0. `search` "candidates" compares the features at the candidates;
+    "everywhere" first takes the most alike cell of the whole of image 1, and then the candidate nearest to it.
+    `prompt` is a word for what is seen, for features that take one. Confidence is 1 - d1 / d2 of the nearest and the
+    second nearest candidate, by 1 - cosine or by distance. BLINK's paper does not say by which its DIFT rows are.
+
+    Abstains where the reference or a candidate is missing, where an image is of one colour, and at a tie.
+    """
+
+    features: FeatureMap
+    search: Literal["candidates", "everywhere"] = "candidates"
+    prompt: str = ""
+    reference: str = "REF"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.nearest)
+
+    def nearest(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        reference, candidates = referred(sample, self.reference)
+        images = [sample.images[number].pixels for number in (0, 1)]
+        for number, pixels in enumerate(images):
+            if one_color(pixels):
+                raise NoEvidence(f"image {number} is of one color")
+        grid0, grid1 = (self.features(pixels, self.prompt) for pixels in images)
+        places = np.array([point.center for point in candidates.values()])
+        away = self._away(grid0.at(reference), grid1, places)
+        order = np.argsort(away, kind="stable")[:2]
+        (first, second), (d1, d2) = (list(candidates)[n] for n in order), away[order]
+        if d2 - d1 <= SAME:
+            raise NoEvidence(f"candidates {first} and {second} are equally like the reference")
+        return first, 1 - d1 / d2
+
+    def _away(self, asked: NDArray[np.float64], grid: FeatureGrid, places: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How far each place (n, 2) of image 1 is from what was asked, a vector (1, d)."""
+        if self.search == "candidates":
+            return np.asarray(np.clip(1 - cosines(asked, grid.at(places))[0], 0, 2))
+        alike = cosines(asked, grid.values.reshape(-1, grid.values.shape[-1]))[0]
+        landed = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
+        return np.asarray(np.linalg.norm(places - landed, axis=1))

@@ -1,0 +1,79 @@
+"""How many there are, told from what a detector finds."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered
+from looktwice.specialists.answers.questions import counted
+from looktwice.specialists.protocols import Detector, NoEvidence
+
+NUMBER = re.compile(r"\d+")
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+
+
+@dataclass(frozen=True)
+class Count:
+    """Answers with the number of things that the detector finds in all images together.
+
+    What is counted is read from the question ("How many floats are there?") unless `words` says it; `words: ""` is
+    for detectors of one kind of thing. With choices the answer is the one that says this number; with `nearest` the
+    one that says the nearest number, else there is none. Without choices it is the number itself. Confidence is the
+    mean score of what was found, halved for each that the choice is off. Where nothing is found, `nothing` abstains,
+    or counts as zero.
+    """
+
+    detector: Detector
+    words: str | None = None
+    nearest: bool = True
+    nothing: Literal["abstain", "zero"] = "abstain"
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.count)
+
+    def count(self, sample: Sample) -> tuple[str, float]:
+        """The letter or number, and the confidence. Raises NoEvidence."""
+        if not sample.images:
+            raise NoEvidence("there is no image to count in")
+        words = counted(sample) if self.words is None else self.words
+        found = [self.detector(image.pixels, [words] if words else None) for image in sample.images]
+        number = sum(map(len, found))
+        if number == 0 and self.nothing == "abstain":
+            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+        sure = sum(float(boxes.scores.sum()) for boxes in found) / number if number else 0.5
+        answer, off = numbered(sample, number, self.nearest)
+        return answer, min(1.0, sure) / 2**off
+
+
+def numbered(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
+    """The choice that says a number, or the nearest to it, and how far off it is; without choices the number itself.
+
+    Raises NoEvidence where choices say no number, where none says this one, and where two are equally near.
+    """
+    if not sample.choices:
+        return str(number), 0
+    said = {letter: _number(choice) for letter, choice in zip(sample.letters, sample.choices, strict=True)}
+    away = {letter: abs(value - number) for letter, value in said.items() if value is not None}
+    if len(away) < len(said):
+        raise NoEvidence(f"not every choice says a number: {', '.join(map(str, sample.choices))}")
+    least = min(away.values())
+    best = [letter for letter, off in away.items() if off == least]
+    if len(best) > 1 or (least and not nearest):
+        raise NoEvidence(f"{number} are found, and no choice is {'nearest to it' if len(best) > 1 else 'that number'}")
+    return best[0], least
+
+
+def _number(choice: object) -> int | None:
+    text = str(choice).strip().lower()
+    if text in NAMES:
+        return NAMES.index(text)
+    found = NUMBER.findall(text)
+    return int(found[0]) if len(found) == 1 else None

@@ -1,0 +1,69 @@
+"""Which of the lettered points is nearer, told from a depth map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, points_by_letter
+from looktwice.specialists.protocols import Depth, NoEvidence
+from looktwice.specialists.results import DepthMap
+
+
+@dataclass(frozen=True)
+class NearerPoint:
+    """Answers the choice that speaks of the point that is nearest to the camera.
+
+    The points are those on image 0 whose labels the choices name ("B is closer"), else those labelled with the
+    sample's letters; each counts with the median of what the map knows in the `window` x `window` pixels around it.
+    `depth` is given all images: a stereo method takes the second as the right view. Confidence is the lead over the
+    next point as a share of the map's range (5th to 95th percentile). Abstains where a point is missing, where
+    nothing is known around it, and at a tie.
+    """
+
+    depth: Depth
+    window: int = 5
+
+    asks: ClassVar[bool] = False
+    version: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        if self.window < 1 or self.window % 2 == 0:
+            raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
+        return answered(state, self.nearest)
+
+    def nearest(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        points = points_by_letter(sample)
+        near_map = self.depth(*(image.pixels for image in sample.images))
+        _same_size(near_map, sample)
+        near = {letter: self._nearness(near_map, point) for letter, point in points.items()}
+        first, second = sorted(near, key=lambda letter: -near[letter])[:2]
+        if near[first] == near[second]:
+            raise NoEvidence(f"points {points[first].label} and {points[second].label} are equally near")
+        low, high = np.nanpercentile(near_map.nearness, [5, 95])
+        return first, (near[first] - near[second]) / (high - low) if high > low else 1.0
+
+    def _nearness(self, near_map: DepthMap, point: Point) -> float:
+        known = near_map.around(point.x, point.y, self.window)
+        if not len(known):
+            raise NoEvidence(f"no depth is known around point {point.label} at ({point.x:g}, {point.y:g})")
+        return float(np.median(known))
+
+
+def _same_size(near_map: DepthMap, sample: Sample) -> None:
+    size, found = sample.images[0].size, near_map.values.shape[::-1]
+    if found != size:
+        raise ValueError(
+            f"the depth map is {found[0]} x {found[1]} pixels, its image {size[0]} x {size[1]}; "
+            "a depth method gives its map at the size of the image"
+        )

@@ -1,0 +1,250 @@
+"""Whether images show the same person or thing, how many different ones, and which belong together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, clearest, true_or_false
+from looktwice.specialists.answers.counting import numbered
+from looktwice.specialists.answers.questions import counted, sameness
+from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.protocols import Detector, FaceFinder, FeatureMap, NoEvidence
+
+Vectors = NDArray[np.float64]
+Linkage = Literal["single", "average", "complete"]
+
+
+class Identity(Protocol):
+    """Who or what is seen in an image, as vectors (n, d) that lie close together for one person or thing.
+
+    `words` name the thing, "" where nobody did. Raises NoEvidence where nothing is seen.
+    """
+
+    def __call__(self, pixels: Pixels, words: str, /) -> Vectors: ...
+
+
+@dataclass(frozen=True)
+class FaceIdentity:
+    """The identity of the face in an image; of several, `faces` abstains ("one"), or takes the largest or all."""
+
+    finder: FaceFinder
+    faces: Literal["one", "largest", "all"] = "one"
+
+    def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
+        """(n, d), n 1 unless all are taken. Raises NoEvidence."""
+        found = self.finder(pixels)
+        if not len(found):
+            raise NoEvidence("there is no face in an image")
+        if not found.vectors.shape[1]:
+            raise NoEvidence(f"{type(self.finder).__name__} finds faces and gives no identities")
+        if self.faces == "all":
+            return found.vectors
+        if self.faces == "one" and len(found) > 1:
+            raise NoEvidence(f"there are {len(found)} faces in an image, and one is asked about")
+        area = np.prod(found.xyxy[:, 2:] - found.xyxy[:, :2], axis=1)
+        return found.vectors[[int(np.argmax(area))]]
+
+
+@dataclass(frozen=True)
+class ThingIdentity:
+    """The mean feature vector of an image, of length 1; with a `detector` that of the surest box of the thing named.
+
+    For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 is a cosine of 0.82.
+    """
+
+    features: FeatureMap
+    detector: Detector | None = None
+
+    def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
+        """(1, d). Raises NoEvidence, for an image of one colour too."""
+        several_colors(pixels)
+        grid = self.features(self._cut(pixels, words), words)
+        mean = grid.values.mean(axis=(0, 1))
+        length = float(np.linalg.norm(mean))
+        if length == 0:
+            raise NoEvidence("an image has no features: all of them are 0")
+        vector: Vectors = mean[None] / length
+        return vector
+
+    def _cut(self, pixels: Pixels, words: str) -> Pixels:
+        if self.detector is None:
+            return pixels
+        found = self.detector(pixels, [words] if words else None)
+        if not len(found):
+            raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
+        left, top, right, bottom = np.round(found.xyxy[int(np.argmax(found.scores))]).astype(int).clip(0)
+        return pixels[top : max(bottom, top + 1), left : max(right, left + 1)]
+
+
+@dataclass(frozen=True)
+class SameIdentity:
+    """Answers whether the images show the same person or thing: yes or no, or true or false of what is claimed.
+
+    The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's for its faces).
+    The claim and the thing's name are read from the question ("The bags in these images are not the same bag.").
+    Confidence is the distance from the threshold as a share of it. Abstains with the reason of `identity`, and
+    where the question claims nothing of the kind.
+    """
+
+    identity: Identity
+    threshold: float = 0.6
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self.threshold)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.same)
+
+    def same(self, sample: Sample) -> tuple[str, float]:
+        """The answer and the confidence. Raises NoEvidence."""
+        claimed, words = sameness(sample)
+        far = _distances(_one_each(self.identity, sample, words)).max()
+        if far == self.threshold:
+            raise NoEvidence("the images are just as far apart as the threshold")
+        return true_or_false(sample, (far < self.threshold) == claimed), abs(far / self.threshold - 1)
+
+
+@dataclass(frozen=True)
+class CountIdentities:
+    """Answers how many different persons or things the images show: the clusters of their identities.
+
+    Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read from the
+    question ("how many different bags") unless `words` says it. Confidence is the distance of the nearest join from
+    the threshold, as a share of it. Abstains with the reason of `identity`, and where no choice says the number.
+    """
+
+    identity: Identity
+    threshold: float = 0.6
+    linkage: Linkage = "average"
+    words: str | None = None
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self.threshold)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.count)
+
+    def count(self, sample: Sample) -> tuple[str, float]:
+        """The letter or number, and the confidence. Raises NoEvidence."""
+        if not sample.images:
+            raise NoEvidence("there is no image")
+        words = _named(sample) if self.words is None else self.words
+        vectors = np.concatenate([self.identity(image.pixels, words) for image in sample.images])
+        joins = joined(vectors, self.linkage)
+        number = len(vectors) - int((joins <= self.threshold).sum())
+        sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
+        answer, off = numbered(sample, number, nearest=False)
+        return answer, sure / 2**off
+
+
+@dataclass(frozen=True)
+class GroupIdentities:
+    """Answers the choice that says which images show the same person or thing: "1 and 3", or "None".
+
+    A choice is as good as its margin: how much closer than `threshold` its images are to one another, and how much
+    further than it they are from all others, the smaller of the two; for "None", how much further than it all are
+    from one another. The best margin is the answer, its lead over the next, as a share of the threshold, the
+    confidence. The thing's name is read from the question ("the same bag") unless `words` says it. Abstains with
+    the reason of `identity`, where a choice names no images, and at a tie.
+    """
+
+    identity: Identity
+    threshold: float = 0.6
+    words: str | None = None
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        _positive(self.threshold)
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.group)
+
+    def group(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        groups = {
+            letter: _numbers(str(choice), len(sample.images))
+            for letter, choice in zip(sample.letters, sample.choices, strict=True)
+        }
+        if len(groups) < 2:
+            raise NoEvidence("there are no choices of groups")
+        vectors = _one_each(self.identity, sample, _named(sample) if self.words is None else self.words)
+        letter, lead = clearest({name: self._margin(vectors, held) for name, held in groups.items()}, "the margins of")
+        return letter, lead / self.threshold
+
+    def _margin(self, vectors: Vectors, held: frozenset[int]) -> float:
+        inside, outside = [-np.inf], [np.inf]
+        for one, two in combinations(range(len(vectors)), 2):
+            away = float(np.linalg.norm(vectors[one] - vectors[two]))
+            if one in held and two in held:
+                inside.append(away)
+            elif not held or one in held or two in held:
+                outside.append(away)
+        return min(self.threshold - max(inside), min(outside) - self.threshold)
+
+
+def joined(vectors: Vectors, linkage: Linkage) -> Vectors:
+    """The distances (n - 1,) at which n vectors (n, d) join into one cluster, step by step."""
+    from scipy.cluster.hierarchy import linkage as tree
+
+    if len(vectors) < 2:
+        return np.empty(0)
+    heights: Vectors = tree(vectors, linkage)[:, 2]
+    return heights
+
+
+def _one_each(identity: Identity, sample: Sample, words: str) -> Vectors:
+    """One vector for each image (n, d). Raises NoEvidence."""
+    if len(sample.images) < 2:
+        raise NoEvidence(f"identities are compared between two images or more, found {len(sample.images)}")
+    found = [identity(image.pixels, words) for image in sample.images]
+    several = [number for number, vectors in enumerate(found) if len(vectors) != 1]
+    if several:
+        raise NoEvidence(f"image {several[0]} has {len(found[several[0]])} identities, and one is asked about")
+    return np.concatenate(found)
+
+
+def _named(sample: Sample) -> str:
+    """What the question says that the images show, "" where it says nothing."""
+    for read in (counted, lambda asked: sameness(asked)[1]):
+        try:
+            return read(sample)
+        except NoEvidence:
+            continue
+    return ""
+
+
+def _distances(vectors: Vectors) -> Vectors:
+    pairs = combinations(vectors, 2)
+    return np.array([np.linalg.norm(one - two) for one, two in pairs])
+
+
+def _numbers(choice: str, images: int) -> frozenset[int]:
+    """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and does not say so."""
+    found: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
+    if (not found and "none" not in choice.lower()) or any(not 0 <= number < images for number in found):
+        raise NoEvidence(f"the choice {choice!r} names no images of the {images} that there are")
+    return frozenset(found)
+
+
+def _positive(threshold: float) -> None:
+    if not threshold > 0:
+        raise ValueError(f"threshold is a distance, more than 0; found {threshold}")

@@ -1,0 +1,60 @@
+"""Which of the drawn boxes fits a thing, told from the detector's own box of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, boxes_by_letter, clearest
+from looktwice.specialists.answers.questions import enclosed
+from looktwice.specialists.protocols import Detector, NoEvidence
+
+
+@dataclass(frozen=True)
+class FittingBox:
+    """Answers the choice that speaks of the box with the largest overlap (IoU) with a box that the detector finds.
+
+    The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from the question
+    ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors of one kind of thing. With
+    `only_surest` the surest find alone counts, else each box is compared with the find that it fits best. Confidence
+    is the difference of the overlaps. Abstains where a box or the words are missing, where nothing is found or what
+    is found overlaps neither box, and at a tie.
+    """
+
+    detector: Detector
+    words: str | None = None
+    only_surest: bool = False
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.fitting)
+
+    def fitting(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        boxes = boxes_by_letter(sample)
+        words = enclosed(sample) if self.words is None else self.words
+        found = self.detector(sample.images[0].pixels, [words] if words else None)
+        if not len(found):
+            raise NoEvidence(f"the detector finds no {words or 'thing'}")
+        finds = found.xyxy[:1] if self.only_surest else found.xyxy
+        fit = {letter: float(overlaps(np.array(box.xyxy, np.float64), finds).max()) for letter, box in boxes.items()}
+        if max(fit.values()) == 0:
+            raise NoEvidence(f"what the detector finds as {words or 'thing'} overlaps none of the boxes")
+        return clearest(fit, "the overlaps of")
+
+
+def overlaps(box: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Intersection over union (n,) of a box (4,) with others (n, 4), all xyxy; 0 where both have no area."""
+    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
+    common = np.prod(np.maximum(sides, 0), axis=1)
+    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - common
+    shares: NDArray[np.float64] = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
+    return shares

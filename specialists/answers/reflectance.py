@@ -1,0 +1,86 @@
+"""Which of two points is the darker surface, told from a map of reflectance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, points_by_letter, with_words
+from looktwice.specialists.protocols import NoEvidence, Reflectance
+
+LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
+SAME = r"\b(?:same|equal)\b"
+
+
+@dataclass(frozen=True)
+class DarkerPoint:
+    """Answers the choice that speaks of the point with the lower reflectance, or the one that says "the same".
+
+    Each point of image 0 counts with the median luminance of the `window` x `window` pixels around it. The two are
+    the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the margin of the WHDR
+    (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the lower one is the answer. Confidence
+    is the distance of the ratio from that margin, 0 on it. Abstains where a point is missing, where nothing is known
+    around it, where both are black, and at a tie that no choice is for.
+    """
+
+    reflectance: Reflectance
+    tolerance: float = 0.10
+    window: int = 5
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.tolerance < 0:
+            raise ValueError(f"tolerance is 0 or more, found {self.tolerance}")
+        if self.window < 1 or self.window % 2 == 0:
+            raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
+        return answered(state, self.darker)
+
+    def darker(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        points, same = points_by_letter(sample), with_words(sample, SAME)
+        points.pop(same or "", None)
+        if len(points) != 2:
+            raise NoEvidence(f"two points are compared, and the choices speak of {len(points)}")
+        albedo = self._luminance(sample)
+        light = {letter: self._around(albedo, point) for letter, point in points.items()}
+        low, high = sorted(light, key=lambda letter: light[letter])
+        if light[high] <= 0:
+            raise NoEvidence("both points are black, so their ratio says nothing")
+        ratio = math.log(light[high] / light[low]) if light[low] > 0 else math.inf
+        if same is None:
+            if ratio == 0:
+                raise NoEvidence("both points are equally dark, and no choice says so")
+            return low, 1 - math.exp(-ratio)
+        margin = math.log1p(self.tolerance)
+        return (same, 1 - ratio / margin if margin else 1.0) if ratio <= margin else (low, 1 - math.exp(margin - ratio))
+
+    def _luminance(self, sample: Sample) -> NDArray[np.float64]:
+        found = np.asarray(self.reflectance(sample.images[0].pixels), np.float64)
+        width, height = sample.images[0].size
+        if found.shape != (height, width, 3):
+            raise ValueError(
+                f"the reflectance has the shape {found.shape}, its image is {width} x {height}; "
+                f"it must be ({height}, {width}, 3)"
+            )
+        luminance: NDArray[np.float64] = found @ LUMINANCE
+        return luminance
+
+    def _around(self, albedo: NDArray[np.float64], point: Point) -> float:
+        column, row, half = round(point.x), round(point.y), self.window // 2
+        patch = albedo[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
+        known = patch[np.isfinite(patch)]
+        if not len(known):
+            raise NoEvidence(f"no reflectance is known around point {point.label} at ({point.x:g}, {point.y:g})")
+        return float(np.median(known))

@@ -1,0 +1,73 @@
+"""Answers from a score for each image: the image most like the first, and the one most likely to be real."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Protocol
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, clearest, images_by_letter
+from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.protocols import NoEvidence, RealOrFake
+
+
+@dataclass(frozen=True)
+class MostReal:
+    """Answers the choice whose image is the least likely to come from a generator, as in BLINK's forensic detection.
+
+    Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
+    where `fake` cannot look at one of them, and at a tie.
+    """
+
+    fake: RealOrFake
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.most_real)
+
+    def most_real(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        images = images_by_letter(sample)
+        return clearest({letter: -self.fake(image.pixels) for letter, image in images.items()}, "the scores of")
+
+
+class Similarity(Protocol):
+    """How alike two images are, HxWx3 RGB uint8, a larger number more alike. Raises NoEvidence."""
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
+
+
+@dataclass(frozen=True)
+class MostSimilar:
+    """Answers the choice whose image is most like the first one, as in BLINK's visual similarity and art style.
+
+    `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
+    Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
+    one is of one colour, where `similarity` cannot look at one, and at a tie.
+    """
+
+    similarity: Similarity
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.most_similar)
+
+    def most_similar(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        candidates = images_by_letter(sample)
+        if not sample.images:
+            raise NoEvidence("there is no image that the choices could be compared with")
+        if any(image is sample.images[0] for image in candidates.values()):
+            raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
+        first = sample.images[0].pixels
+        for image in (sample.images[0], *candidates.values()):
+            several_colors(image.pixels)
+        alike = {letter: self.similarity(first, image.pixels) for letter, image in candidates.items()}
+        return clearest(alike, "the likenesses of")

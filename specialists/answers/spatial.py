@@ -1,0 +1,135 @@
+"""Whether one thing stands in a relation to another, told from a box of each and, where it needs depth, from that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered, true_or_false
+from looktwice.specialists.answers.questions import related
+from looktwice.specialists.protocols import Depth, Detector, NoEvidence
+from looktwice.specialists.results import Boxes
+
+Corners = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class SpatialRelation:
+    """Answers yes or no to "Is the cat on top of the bed?" from the surest box that the detector finds of each.
+
+    The words and the relation are read from the question (`RELATIONS` in `questions`); left and right are the
+    viewer's. `touch` and `near` are the largest gaps between boxes that touch and that are near each other, as shares
+    of their mean size (the square root of the area). "In front of" and "behind" compare the median `depth` in the
+    boxes. Confidence is how far the boxes are from where the answer would turn. Abstains where the question has no
+    relation that boxes can tell (facing, part of ...), where a thing is not found, where depth is needed and not
+    there, and on the very limit.
+    """
+
+    detector: Detector
+    depth: Depth | None = None
+    touch: float = 0.05
+    near: float = 0.5
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.touch <= self.near:
+            raise ValueError(f"touch is 0 or more and near no less, found {self.touch} and {self.near}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        return answered(state, self.holds)
+
+    def holds(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence."""
+        one, kind, two = related(sample)
+        if not sample.images:
+            raise NoEvidence("there is no image")
+        if kind in ("front", "behind") and self.depth is None:
+            raise NoEvidence(f"two boxes do not tell what is {kind}; it needs depth")
+        pixels = sample.images[0].pixels
+        first, second = _pair(self.detector(pixels, list(dict.fromkeys((one, two)))), one, two)
+        if kind in ("front", "behind"):
+            margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
+        else:
+            margin = relation(kind, first, second, self.touch, self.near)
+        if margin == 0:
+            raise NoEvidence(f"the {one} and the {two} are on the very limit of {kind}")
+        return true_or_false(sample, margin > 0), abs(margin)
+
+    def _nearer(self, pixels: Pixels, first: Corners, second: Corners) -> float:
+        """How much nearer the first box is, as a share of the map's range."""
+        if self.depth is None:
+            raise NoEvidence("no depth")
+        near = self.depth(pixels).nearness
+        inside = [_inside(near, box) for box in (first, second)]
+        if not all(np.isfinite(part).any() for part in inside):
+            raise NoEvidence("no depth is known inside one of the boxes")
+        low, high = np.nanpercentile(near, [5, 95])
+        lead = float(np.nanmedian(inside[0]) - np.nanmedian(inside[1]))
+        return lead / float(high - low) if high > low else float(np.sign(lead))
+
+
+def relation(kind: str, one: Corners, two: Corners, touch: float = 0.05, near: float = 0.5) -> float:
+    """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not, about -1 to 1."""
+    size = (one[2:] - one[:2] + two[2:] - two[:2]) / 2
+    across, down = (two[:2] + two[2:] - one[:2] - one[2:]) / 2 / np.where(size > 0, size, 1)
+    apart = _gap(one, two) / max(float(np.sqrt(np.prod(size))), 1e-9)
+    over = _shared(one, two)
+    found = {
+        "left": across,
+        "right": -across,
+        "above": min(down, over),
+        "below": min(-down, over),
+        "on": min(down, over, touch - apart),
+        "inside": 2 * _covered(one, two) - 1,
+        "outside": 1 - 2 * _covered(one, two),
+        "contains": 2 * _covered(two, one) - 1,
+        "touching": touch - apart,
+        "near": near - apart,
+        "far": apart - near,
+    }
+    return float(found[kind])
+
+
+def _pair(found: Boxes, one: str, two: str) -> tuple[Corners, Corners]:
+    """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
+    of_one, of_two = (found[found.labels == word] for word in (one, two))
+    missing = [word for word, boxes in ((one, of_one), (two, of_two)) if not len(boxes)]
+    if missing or (one == two and len(of_one) < 2):
+        raise NoEvidence(f"the detector finds no {' and no '.join(missing) or f'second {two}'}")
+    first = of_one.xyxy[np.argsort(-of_one.scores, kind="stable")]
+    second = of_two.xyxy[np.argsort(-of_two.scores, kind="stable")]
+    return first[0], second[1 if one == two else 0]
+
+
+def _gap(one: Corners, two: Corners) -> float:
+    """The distance of two boxes in pixels; where they overlap, how deep, below 0."""
+    apart = np.maximum(one[:2], two[:2]) - np.minimum(one[2:], two[2:])
+    return float(np.hypot(*np.maximum(apart, 0))) if (apart > 0).any() else float(apart.max())
+
+
+def _shared(one: Corners, two: Corners) -> float:
+    """How much of the narrower box's width lies over the other; below 0 where they stand side by side."""
+    width = min(one[2] - one[0], two[2] - two[0])
+    return float((min(one[2], two[2]) - max(one[0], two[0])) / max(width, 1e-9))
+
+
+def _covered(one: Corners, two: Corners) -> float:
+    """The share of the first box's area that lies in the second."""
+    sides = np.maximum(np.minimum(one[2:], two[2:]) - np.maximum(one[:2], two[:2]), 0)
+    return float(np.prod(sides) / max(float(np.prod(one[2:] - one[:2])), 1e-9))
+
+
+def _inside(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:
+    """The values (height, width) of the pixels under a box, at least one of them."""
+    left, top = np.minimum(np.floor(box[:2]).astype(int).clip(0), (values.shape[1] - 1, values.shape[0] - 1))
+    right, bottom = np.maximum(np.ceil(box[2:]).astype(int), (left + 1, top + 1))
+    return values[top:bottom, left:right]

@@ -1,0 +1,7 @@
+"""Where things are in one image: boxes for words, faces; and whether an image was generated.
+
+Not here: masks (`segmentation`) and numbers per pixel (`maps`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

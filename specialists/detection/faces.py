@@ -1,0 +1,269 @@
+"""Faces: scikit-image's cascade, and the networks of dlib that face_recognition uses, which also tell people apart."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_hash
+from looktwice.pipelines.runtime.stores import keep, key_of, recall
+from looktwice.specialists.networks.checkpoints import packaged_file
+from looktwice.specialists.protocols import FaceFinder
+from looktwice.specialists.results import Boxes, Faces
+
+FILES = {
+    "cnn": "mmod_human_face_detector.dat",
+    "landmarks": "shape_predictor_5_face_landmarks.dat",
+    "identity": "dlib_face_recognition_resnet_model_v1.dat",
+}
+"""Names in the package face_recognition_models and, unpacked, on dlib's own page of files."""
+SIZE = 128  # of an identity
+
+
+@dataclass(frozen=True, eq=False)
+class DlibNetworks:
+    """A detector ("hog" brings its weights with dlib), the landmarks that align a face, and its identity.
+
+    dlib's networks are not safe between threads, so one thread looks at a time.
+    """
+
+    detector: Any
+    landmarks: Any
+    identity: Any
+    turn: Any = field(default_factory=threading.Lock)
+
+    def find(self, pixels: Pixels, upsample: int, threshold: float, jitters: int) -> Faces:
+        """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to the image."""
+        image = np.ascontiguousarray(pixels)
+        with self.turn:
+            found = [each for each in self._boxes(image, upsample) if each[1] > threshold]
+            found.sort(key=lambda each: -each[1])
+            vectors = [self._identity(image, box, jitters) for box, _ in found]
+        height, width = pixels.shape[:2]
+        edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in found]
+        xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
+        return Faces(xyxy, np.array([score for _, score in found]), np.reshape(vectors, (-1, SIZE)))
+
+    def _boxes(self, image: Pixels, upsample: int) -> list[tuple[Any, float]]:
+        if hasattr(self.detector, "run"):  # the histogram detector, which tells its scores here alone
+            boxes, scores, _ = self.detector.run(image, upsample, 0.0)
+            return list(zip(boxes, scores, strict=True))
+        return [(each.rect, each.confidence) for each in self.detector(image, upsample)]
+
+    def _identity(self, image: Pixels, box: Any, jitters: int) -> NDArray[np.float64]:
+        return np.array(self.identity.compute_face_descriptor(image, self.landmarks(image, box), jitters))
+
+
+def dlib_file(part: str, folder: Path | None) -> Path:
+    """The file of one network, in `folder` or in the package face_recognition_models. Raises WeightsError."""
+    if folder is None:
+        return packaged_file("face_recognition_models", "face_recognition_models", "models", FILES[part])
+    path = Path(folder).expanduser() / FILES[part]
+    if not path.is_file():
+        raise WeightsError(f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models")
+    return path
+
+
+def dlib_hash(detector: str, folder: Path | None) -> str:
+    """What stands for the weights of a detector and the identities. Raises WeightsError."""
+    parts = [part for part in FILES if part != "cnn" or detector == "cnn"]
+    return " ".join((_dlib().__version__, *(weights_hash(dlib_file(part, folder)) for part in parts)))
+
+
+def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
+    """The networks, opened once per process. Raises WeightsError."""
+    return opened(("dlib", detector, folder), lambda: _open(detector, folder))
+
+
+def _open(detector: str, folder: Path | None) -> DlibNetworks:
+    dlib = _dlib()
+    files = {part: str(dlib_file(part, folder)) for part in FILES if part != "cnn" or detector == "cnn"}
+    try:
+        finds = (
+            dlib.cnn_face_detection_model_v1(files["cnn"]) if detector == "cnn" else dlib.get_frontal_face_detector()
+        )
+        landmarks = dlib.shape_predictor(files["landmarks"])
+        return DlibNetworks(finds, landmarks, dlib.face_recognition_model_v1(files["identity"]))
+    except RuntimeError as exc:
+        folder = Path(files["identity"]).parent
+        raise WeightsError(f"dlib cannot read its files in {folder} ({exc}); fetch them again") from exc
+
+
+def _dlib() -> Any:
+    try:
+        import dlib
+    except ImportError as exc:
+        raise WeightsError("dlib is not installed; type: pip install 'looktwice[faces]'") from exc
+    return dlib
+
+
+WINDOW = 24  # pixels; the side of the square that the cascade was trained on
+OVERLAP = 0.5  # intersection over union from which two windows show one face
+Windows = NDArray[Any]  # floats (n, 3): left, top, side
+
+
+@dataclass(frozen=True)
+class FaceCascade:
+    """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB 2007).
+
+    The window grows by the factor `scale`, from the share `smallest` of the picture's shorter side up to `largest`,
+    and moves in steps of `step` pixels at its trained size. Overlapping windows are one face, and its score is their
+    number; with `mirrored` the flipped picture is searched too and the lower number of both counts, which halves the
+    speed and takes most of what only looks like a face. Fewer than `windows` are no face. A picture whose longer side
+    has more than `longest` pixels is looked at smaller. The boxes reach from the brows to the chin.
+
+    It misses tilted, turned and covered faces and now and then takes an animal or lettering for one: for a study of
+    its own a trained detector is better. Words are not looked at; every label is "face".
+    """
+
+    scale: float = 1.1
+    step: float = 1.0
+    smallest: float = 1 / 12
+    largest: float = 1.0
+    windows: int = 8
+    mirrored: bool = True
+    longest: int = 640
+
+    def __post_init__(self) -> None:
+        if not self.scale > 1 or not self.step > 0:
+            raise ValueError(f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}")
+        if not 0 < self.smallest <= self.largest <= 1:
+            raise ValueError(
+                "smallest and largest are shares of the shorter side, 0 < smallest <= largest <= 1, "
+                f"found {self.smallest} and {self.largest}"
+            )
+        if self.windows < 1 or self.longest < WINDOW:
+            raise ValueError(
+                f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows} and {self.longest}"
+            )
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
+        shrunk = min(1.0, self.longest / max(pixels.shape[:2]))
+        small = pixels
+        if shrunk < 1:
+            size = (max(1, round(pixels.shape[1] * shrunk)), max(1, round(pixels.shape[0] * shrunk)))
+            small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        faces = sorted(self._faces(small), reverse=True)
+        stretch = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
+        xyxy = [np.array([x, y, x + side, y + side]) * stretch for _, x, y, side in faces]
+        return Boxes(np.reshape(xyxy, (-1, 4)), np.array([face[0] for face in faces]), np.full(len(faces), "face"))
+
+    def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
+        """(score, left, top, side) of each face."""
+        found = self._found(pixels)
+        if not self.mirrored:
+            groups = [(len(group), group) for group in _grouped(found)]
+        else:
+            flipped = self._found(np.ascontiguousarray(pixels[:, ::-1]))
+            flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
+            both = np.column_stack((np.concatenate((found, flipped)), np.arange(len(found) + len(flipped))))
+            groups = [(_agreed(group, len(found)), group) for group in _grouped(both)]
+        means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
+        return [(n, left, top, side) for n, (left, top, side) in means]
+
+    def _found(self, pixels: Pixels) -> Windows:
+        """Every window that the cascade lets pass."""
+        shorter = min(pixels.shape[:2])
+        low, high = max(WINDOW, round(self.smallest * shorter)), round(self.largest * shorter)
+        if high < low:
+            return np.empty((0, 3))
+        # A threshold above 1 keeps every window by itself: the library's own grouping depends on their order.
+        found = _cascade().detect_multi_scale(
+            pixels, self.scale, self.step, (low, low), (high, high), 1, intersection_score_threshold=2.0
+        )
+        return np.array([(w["c"], w["r"], w["width"]) for w in found], np.float64).reshape(-1, 3)
+
+
+@dataclass(frozen=True)
+class FaceRecognition:
+    """Faces and who they are, as the package face_recognition finds them, over dlib alone.
+
+    `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees turned faces too and
+    is slow without a GPU; both find faces from about 80 pixels on, half that with each of `upsample` doublings.
+    A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks,
+    and its identity is the mean over `jitters` slightly moved copies where these are more than one. Two faces are of
+    one person where their vectors (128,) are nearer than 0.6 (King, dlib 19.3).
+    The files are those of the package face_recognition_models, or lie in the folder `models`. Trained on adults: it
+    mixes up children more often.
+    """
+
+    detector: Literal["hog", "cnn"] = "hog"
+    upsample: int = 1
+    threshold: float = 0.0
+    jitters: int = 1
+    models: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.upsample <= 4 or self.jitters < 0:
+            raise ValueError(
+                f"upsample lies in 0..4 and jitters is 0 or more, found {self.upsample} and {self.jitters}"
+            )
+
+    def __call__(self, pixels: Pixels, /) -> Faces:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        name = f"{canonical(settings(self))} {dlib_hash(self.detector, self.models)}"
+        key = key_of(f"{type(self).__qualname__} {name}", pixels)
+        found = recall(key, Faces)
+        if found is None:
+            found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold, self.jitters)
+            keep(key, found)
+        return found
+
+
+@dataclass(frozen=True)
+class FaceBoxes:
+    """The boxes of a face finder's faces, where a stage looks for a detector; every label is "face"."""
+
+    finder: FaceFinder
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked at."""
+        found = self.finder(pixels)
+        return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
+
+
+@lru_cache(maxsize=1)
+def _cascade() -> Any:
+    from skimage.data import lbp_frontal_face_cascade_filename
+    from skimage.feature import Cascade
+
+    return Cascade(lbp_frontal_face_cascade_filename())  # type: ignore[no-untyped-call]
+
+
+def _agreed(group: Windows, upright: int) -> int:
+    """The lower number of windows that the picture and its mirror image have in a group."""
+    mine = int((group[:, 3] < upright).sum())
+    return min(mine, len(group) - mine)
+
+
+def _grouped(windows: Windows) -> list[Windows]:
+    """Windows that overlap the mean of a group join it, the largest first; else they begin one."""
+    groups: list[list[Windows]] = []
+    for window in sorted(windows, key=lambda w: (-w[2], *w)):
+        likeness = [_overlap(window, np.mean(group, 0)) for group in groups]
+        best = int(np.argmax(likeness)) if likeness else 0
+        if likeness and likeness[best] > OVERLAP:
+            groups[best].append(window)
+        else:
+            groups.append([window])
+    return [np.array(group) for group in groups]
+
+
+def _overlap(one: Windows, two: Windows) -> float:
+    """Intersection over union of two squares (left, top, side, ...)."""
+    across = min(one[0] + one[2], two[0] + two[2]) - max(one[0], two[0])
+    down = min(one[1] + one[2], two[1] + two[2]) - max(one[1], two[1])
+    common = max(0.0, across) * max(0.0, down)
+    return float(common / (one[2] ** 2 + two[2] ** 2 - common))

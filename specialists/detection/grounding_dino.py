@@ -1,0 +1,88 @@
+"""Grounding DINO, and any other detector of transformers that takes words, by hub id or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place
+from looktwice.specialists.networks.transformers_hub import HubNetwork, images_of
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Boxes
+
+Item = tuple[Pixels, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class GroundingDINO(HubNetwork[Item, Boxes]):
+    """Boxes of things that are named in words, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
+
+    Any id that transformers opens for zero-shot detection will do (MM-Grounding DINO, OWLv2, OmDet ...). A box is
+    kept where its score is above `threshold`; words count as its label where their score is above `text_threshold`,
+    which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad took
+    (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
+    """
+
+    model: str = "IDEA-Research/grounding-dino-tiny"
+    threshold: float = 0.35
+    text_threshold: float = 0.25
+    most: int = 100
+
+    found: ClassVar[type[Any]] = Boxes
+    kind: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
+    processor: ClassVar[str] = "AutoProcessor"
+    half_is_safe: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("threshold", "text_threshold"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a probability, 0 or more and below 1, found {getattr(self, name)}")
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word, WeightsError."""
+        asked = tuple(word.strip().lower().rstrip(".") for word in words or () if word.strip(" ."))
+        if not asked:
+            raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
+        return self.ask((pixels, asked))
+
+    def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
+        """The boxes of each image, in its own pixels, clipped to it."""
+        images, words = images_of(items), [list(item[1]) for item in items]
+        inputs = network.inputs(place, images=images, text=words, padding=True)
+        outputs = network.model(**inputs)
+        thresholds = {"threshold": self.threshold}
+        if "input_ids" in inputs and "text_threshold" in _settings(network.processor):
+            thresholds["text_threshold"] = self.text_threshold
+        sizes = [image.shape[:2] for image in images]
+        found = network.processor.post_process_grounded_object_detection(
+            outputs, target_sizes=sizes, text_labels=words, **thresholds
+        )
+        return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
+
+    def _boxes(self, found: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
+        scores = found["scores"].float().cpu().numpy().astype(np.float64)
+        height, width = image.shape[:2]
+        xyxy = found["boxes"].float().cpu().numpy().reshape(-1, 4).clip(0, [width, height, width, height])
+        labels = np.array([_word(str(label), asked) for label in found["text_labels"] or ()], str)
+        order = np.argsort(-scores, kind="stable")
+        kept = order[((xyxy[:, 2:] - xyxy[:, :2]) > 0).all(1)[order]][: self.most]
+        return Boxes(xyxy[kept], scores[kept], labels[kept])
+
+
+def _word(label: str, asked: Sequence[str]) -> str:
+    """The asked words that share most with what the network read as a label, which may be a part of them or several."""
+    said = set(label.replace(".", " ").lower().split())
+    shared = [len(said & set(word.split())) / len(set(word.split())) for word in asked]
+    best = int(np.argmax(shared))
+    return asked[best] if shared[best] > 0 else label
+
+
+def _settings(processor: Any) -> Sequence[str]:
+    from inspect import signature
+
+    return list(signature(processor.post_process_grounded_object_detection).parameters)

@@ -1,0 +1,113 @@
+"""How many shapes of a kind, or of a kind and colour, are drawn in a picture, told from their contours."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered
+from looktwice.specialists.drawings.contours import DrawnShape, away_from_ground, drawn, shape_named, shape_of
+from looktwice.specialists.protocols import NoEvidence
+
+COLORS: dict[str, tuple[int, int, int]] = {
+    "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "orange": (255, 165, 0), "purple": (128, 0, 128),
+    "black": (0, 0, 0), "gray": (128, 128, 128), "yellow": (255, 255, 0), "white": (255, 255, 255),
+}  # fmt: skip
+SMALLEST = 25.0  # square pixels; what is smaller is a speck
+
+
+@dataclass(frozen=True)
+class OutlineCounter:
+    """Counts the outlines of the shape that the question names, rings within rings too (Do You See Me's first).
+
+    Each outline that closes by itself is one shape. Where lines cross, no contour tells which of them belong
+    together, so it abstains. `level` is the share of ink from which a pixel is taken for a line's.
+    """
+
+    level: float = 0.12
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise ValueError(f"level is a share of ink, above 0 and below 1, found {self.level}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the number, or the reason why there is none."""
+        return answered(state, self.count)
+
+    def count(self, sample: Sample) -> tuple[str, float]:
+        """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
+        asked = shape_named(sample.question)
+        outlines = [each for each in drawn(away_from_ground(_picture(sample)), self.level) if each.area >= SMALLEST]
+        crossing = sum(1 for each in outlines if each.holes > 1)
+        if crossing:
+            raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
+        return _count([shape_of(each.contour) for each in outlines], asked)
+
+
+@dataclass(frozen=True)
+class ColoredShapeCounter:
+    """Counts the filled shapes of the kind and colour that the question names (Do You See Me's joint task).
+
+    A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
+    """
+
+    level: float = 0.3
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.level < 1:
+            raise ValueError(f"level is a share of ink, above 0 and below 1, found {self.level}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the number, or the reason why there is none."""
+        return answered(state, self.count)
+
+    def count(self, sample: Sample) -> tuple[str, float]:
+        """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
+        asked, color = shape_named(sample.question), _color_named(sample.question)
+        pixels = _picture(sample)
+        shapes = [each for each in drawn(away_from_ground(pixels), self.level) if each.area >= SMALLEST]
+        alike = [each for each in shapes if _color(pixels, each) == color]
+        return _count([shape_of(each.contour) for each in alike], asked)
+
+
+def _picture(sample: Sample) -> Pixels:
+    if len(sample.images) != 1:
+        raise NoEvidence(f"shapes are counted in one image, found {len(sample.images)}")
+    return sample.images[0].pixels
+
+
+def _count(found: list[str | None], asked: str) -> tuple[str, float]:
+    known = sum(1 for shape in found if shape)
+    return str(found.count(asked)), known / len(found) if found else 0.0
+
+
+def _color_named(question: str) -> str:
+    said: set[str] = {
+        word for word in re.findall(r"[a-z]+", question.lower().replace("grey", "gray")) if word in COLORS
+    }
+    if len(said) != 1:
+        raise NoEvidence(f"the question names {len(said) or 'no'} colours that are known, one should be: {question!r}")
+    return said.pop()
+
+
+def _color(pixels: Pixels, shape: DrawnShape) -> str:
+    """The colour of the inner half of a shape: the pixels at least half as deep in it as the deepest."""
+    within: NDArray[np.uint8] = np.zeros(pixels.shape[:2], np.uint8)
+    cv2.fillPoly(within, [np.round(shape.contour).astype(np.int32)], 1)
+    depth = cv2.distanceTransform(within, cv2.DIST_L2, 3)
+    inner: NDArray[np.float64] = np.median(pixels[depth >= max(depth.max() / 2, 1e-6)], axis=0)
+    away = [float(np.linalg.norm(inner - color)) for color in COLORS.values()]
+    return list(COLORS)[int(np.argmin(away))]

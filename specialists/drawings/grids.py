@@ -1,0 +1,139 @@
+"""Grids of small shapes: read cell by cell, and questions about a row or a column answered from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers.choices import answered
+from looktwice.specialists.protocols import NoEvidence
+
+Grid = Mapping[tuple[int, int], tuple[str, str]]
+"""(row, column), from 1 -> (fill, shape)."""
+Ink = NDArray[np.bool_]
+DARK = 64  # grey levels; lines that cover half a pixel are none, so that a frame ends with its last whole line
+STEPS = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "top": (-1, 0), "down": (1, 0), "bottom": (1, 0)}
+ASKED = re.compile(
+    r"in grid (?P<grid>\d+).*?from the (?P<fill>\w+) (?P<shape>\w+) at position \(row (?P<row>\d+), "
+    r"column (?P<column>\d+)\), how many (?P<what>.+?) are there (?P<way>left|right|up|down|top|bottom) of it",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True)
+class GridReader:
+    """Answers how many things lie on one side of a cell in its row or column (Do You See Me's visual spatial task).
+
+    Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black or white squares,
+    circles and triangles in rows and columns. Abstains where the question is another, or the cell is not as it says.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with the number, or the reason why there is none."""
+        return answered(state, self.count)
+
+    def count(self, sample: Sample) -> tuple[str, float]:
+        """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
+        asked = ASKED.search(sample.question)
+        if asked is None or len(sample.images) != 1:
+            raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
+        grids = grids_of(sample.images[0].pixels)
+        number, place = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
+        seen = grids[number - 1].get(place) if 0 < number <= len(grids) else None
+        said = asked["fill"].lower(), asked["shape"].lower()
+        if seen != said:
+            raise NoEvidence(f"at {place} of grid {number} is {' '.join(seen or ('nothing',))}, not {' '.join(said)}")
+        words = asked["what"].lower().split()
+        step, found = STEPS[asked["way"].lower()], 0
+        while (place := (place[0] + step[0], place[1] + step[1])) in grids[number - 1]:
+            found += _is(grids[number - 1][place], words)
+        return str(found), 1.0
+
+
+def grids_of(pixels: Pixels) -> list[Grid]:
+    """The grids of a picture from left to right. Raises NoEvidence where there is none."""
+    ink = pixels.mean(-1) < DARK
+    count, _, stats, _ = cv2.connectedComponentsWithStats(_closed(ink), connectivity=8)
+    frames = sorted((stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda each: each[0])
+    found = [_read(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
+    if not found or not all(found):
+        raise NoEvidence("no grid of shapes within a frame is seen")
+    return found
+
+
+def _closed(ink: Ink) -> NDArray[np.uint8]:
+    """Everything within outer contours, so that a frame is one thing with what it holds."""
+    contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    whole = np.zeros(ink.shape, np.uint8)
+    cv2.drawContours(whole, contours, -1, 1, cv2.FILLED)
+    return whole
+
+
+def _read(ink: Ink) -> Grid:
+    """The cells of one framed grid."""
+    inner = _without_frame(ink)
+    rows, columns = _runs(inner.sum(1) > 1), _runs(inner.sum(0) > 1)
+    cells = {
+        (row, column): _thing(inner[top:bottom, left:right])
+        for row, (top, bottom) in enumerate(rows, 1)
+        for column, (left, right) in enumerate(columns, 1)
+    }
+    return {place: thing for place, thing in cells.items() if thing}
+
+
+def _without_frame(ink: Ink) -> Ink:
+    """The ink without the lines that run along its whole rim."""
+    top, bottom = _lines(ink)
+    left, right = _lines(ink.T)
+    return ink[top : len(ink) - bottom, left : ink.shape[1] - right]
+
+
+def _lines(ink: Ink) -> tuple[int, int]:
+    """How many rows at the top and at the bottom are ink all along."""
+    full = ink.mean(1) > 0.98
+    if full.all():
+        return len(ink), 0
+    return int(np.argmin(full)), int(np.argmin(full[::-1]))
+
+
+def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Where something is, from and up to, without the slivers that a frame leaves."""
+    steps = np.flatnonzero(np.diff(np.concatenate(([0], filled.astype(np.int8), [0]))))
+    return [(int(start), int(end)) for start, end in zip(steps[::2], steps[1::2], strict=True) if end - start > 5]
+
+
+def _thing(ink: Ink) -> tuple[str, str] | None:
+    """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of their boxes.
+
+    What is looked at is the black or white around the middle: the frame may hide the line around a white thing, but
+    not where its inside ends.
+    """
+    black = bool(ink[ink.shape[0] // 2, ink.shape[1] // 2])
+    alike = (ink == black).astype(np.uint8)
+    _, labels = cv2.connectedComponents(alike, connectivity=8 if black else 4)
+    points = np.argwhere(labels == labels[ink.shape[0] // 2, ink.shape[1] // 2])
+    if len(points) < 10:
+        return None
+    high, wide = np.ptp(points, axis=0)
+    share = cv2.contourArea(cv2.convexHull(points.astype(np.int32))) / max(1, high * wide)
+    shapes = {"square": 1.0, "circle": np.pi / 4, "triangle": 0.5}
+    return ("black" if black else "white", min(shapes, key=lambda shape: abs(shapes[shape] - share)))
+
+
+def _is(thing: tuple[str, str], words: list[str]) -> bool:
+    """Whether a thing is of "black objects", "circles" or "black circles"."""
+    fill, shape = thing
+    fills = words[0] in ("black", "white")
+    return (not fills or words[0] == fill) and words[-1].removesuffix("s") in (shape, "object")

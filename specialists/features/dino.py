@@ -1,0 +1,98 @@
+"""DINOv2, and any other vision backbone of transformers, as dense features or as one vector for an image."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.transformers_hub import HubNetwork
+from looktwice.specialists.results import FeatureGrid
+
+Item = tuple[Pixels]
+
+
+@dataclass(frozen=True)
+class DINOv2(HubNetwork[Item, FeatureGrid]):
+    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another network that transformers opens as a model.
+
+    Vision transformers (DINOv3, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt, ResNet ...) will do.
+    `layer` is the hidden state that is taken, -1 the last one as the network gives it. `part` "patches" gives a
+    vector for each patch, "whole" one for the image: that of the class token where there is one, else the mean.
+    Images are brought to a longest side of `longest` pixels in their own proportions, sides rounded down to whole
+    patches, and are not cropped.
+    """
+
+    model: str = "facebook/dinov2-base"
+    layer: int = -1
+    part: Literal["patches", "whole"] = "patches"
+    longest: int = 518
+
+    found: ClassVar[type[Any]] = FeatureGrid
+    kind: ClassVar[str] = "AutoModel"
+    least: ClassVar[int | None] = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.longest < 32:
+            raise ValueError(f"longest is in pixels, 32 or more, found {self.longest}")
+
+    def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
+        """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
+        return self.ask((pixels,))
+
+    def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
+        """One grid for each image."""
+        vision = getattr(network.model, "vision_model", network.model)
+        config = getattr(network.config, "vision_config", network.config)
+        patch = _patch(config)
+        sizes = [WorkingSize.of(item[0], self.longest, patch, enlarge=True) for item in items]
+        images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
+        tokens = self._tokens(vision, _normed(images, network.processor, place))
+        if tokens.ndim == 4:  # a convolutional network
+            tokens, before = tokens.permute(0, 2, 3, 1), 0
+        else:
+            rows, columns = sizes[0].rows // patch, sizes[0].columns // patch
+            before = tokens.shape[1] - rows * columns  # the class token and registers
+            if before < 0:
+                raise ValueError(f"{self.model} does not give a vector for each patch of {patch} x {patch} pixels")
+            whole, tokens = tokens[:, :1], tokens[:, before:].reshape(len(items), rows, columns, -1)
+        if self.part == "whole":
+            tokens = whole[:, None] if before else tokens.mean((1, 2), keepdim=True)
+        values = tokens.float().cpu().numpy()
+        return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
+
+    def like(self, item: Item) -> Hashable:
+        """The proportions of the image."""
+        size = WorkingSize.of(item[0], self.longest, 1, enlarge=True)
+        return (size.columns, size.rows)
+
+    def _tokens(self, model: Any, images: Any) -> Any:
+        """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional network."""
+        takes = signature(model.forward).parameters
+        settings = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in takes else {}
+        if self.layer == -1:
+            return model(pixel_values=images, **settings).last_hidden_state
+        states = model(pixel_values=images, output_hidden_states=True, **settings).hidden_states
+        if not -len(states) <= self.layer < len(states):
+            raise ValueError(f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them")
+        return states[self.layer]
+
+
+def _patch(config: Any) -> int:
+    """What the sides of an image must be multiples of: the patch of a transformer, else the usual stride."""
+    return int(getattr(config, "patch_size", 32)) if not getattr(config, "hidden_sizes", None) else 32
+
+
+def _normed(images: Any, processor: Any, place: Place) -> Any:
+    """Images (n, height, width, 3) as the network's tensor (n, 3, height, width)."""
+    torch = import_torch()
+    mean, std = (torch.tensor(getattr(processor, name), device=place.device) for name in ("image_mean", "image_std"))
+    floats = (torch.from_numpy(images).to(place.device) / 255 - mean) / std
+    return floats.permute(0, 3, 1, 2).to(place.torch_dtype)

@@ -1,0 +1,80 @@
+"""How alike two images are, by any dense features: in style, in what they show as a whole, or place by place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.protocols import FeatureMap
+from looktwice.specialists.results import FeatureGrid
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class GramSimilarity:
+    """How alike two images are in style: which features go together, wherever they are (Gatys et al., CVPR 2016).
+
+    1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of features, each the mean of v v^T over the cells, in
+    Frobenius norm; 1 is alike, 0 the farthest.
+    """
+
+    features: FeatureMap
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
+        """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        first, second = (_gram(self.features(pixels)) for pixels in (pixels0, pixels1))
+        most = np.linalg.norm(first) + np.linalg.norm(second)
+        return float(1 - np.linalg.norm(first - second) / most) if most > 0 else 1.0
+
+
+@dataclass(frozen=True)
+class GlobalSimilarity:
+    """How alike two images are as a whole: the cosine of their mean features.
+
+    With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine of these.
+    """
+
+    features: FeatureMap
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
+        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        first, second = (_rows(self.features(pixels)).mean(0, keepdims=True) for pixels in (pixels0, pixels1))
+        return float(cosines(first, second)[0, 0])
+
+
+@dataclass(frozen=True)
+class DenseSimilarity:
+    """How alike two images are place by place, wherever the places lie.
+
+    For each cell of one image the largest cosine to a cell of the other, averaged over the cells and both directions.
+    """
+
+    features: FeatureMap
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
+        """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
+        alike = cosines(*(_rows(self.features(pixels)) for pixels in (pixels0, pixels1)))
+        return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
+
+
+def cosines(first: Floats, second: Floats) -> Floats:
+    """The cosines (n, m) between vectors (n, d) and (m, d); 0 where a vector is zero."""
+    return np.asarray(_unit(first) @ _unit(second).T)
+
+
+def _unit(vectors: Floats) -> Floats:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
+
+
+def _rows(grid: FeatureGrid) -> Floats:
+    return grid.values.reshape(-1, grid.values.shape[-1])
+
+
+def _gram(grid: FeatureGrid) -> Floats:
+    rows = _rows(grid)
+    return np.asarray(rows.T @ rows / len(rows))

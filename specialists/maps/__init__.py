@@ -1,0 +1,7 @@
+"""One number for each pixel: depth, depth cues, reflectance.
+
+Not here: the rules that answer questions from them (`answers`)."""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

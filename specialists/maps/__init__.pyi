@@ -1,0 +1,12 @@
+from .depth_anything import DepthAnything as DepthAnything
+from .depth_cues import (
+    Brightness as Brightness,
+    Haze as Haze,
+    LocalContrast as LocalContrast,
+    Saturation as Saturation,
+    Sharpness as Sharpness,
+    TextureSize as TextureSize,
+    VerticalPosition as VerticalPosition,
+)
+from .retinex import AsSeen as AsSeen, ColorRetinex as ColorRetinex
+from .sgbm import SGBM as SGBM

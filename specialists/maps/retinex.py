@@ -1,0 +1,97 @@
+"""How much light surfaces reflect, told without weights: Retinex on colours, and the colours as they are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.networks.image_size import WorkingSize, several_colors
+
+Floats = NDArray[np.float64]
+DARKEST = 1e-3  # of full light; what is darker counts as this, for its logarithm would be noise
+
+
+@dataclass(frozen=True)
+class ColorRetinex:
+    """Reflectance by colour Retinex (Grosse et al., ICCV 2009, section 4.1).
+
+    A step between two neighbouring pixels is the surface's where the logarithm of its brightness changes by more
+    than `brightness`, or that of its colour by more than `color`; what changes less is the light's and is taken away.
+    What is left is put together again by least squares. Light is thought to be white, so colours stay as they are.
+    A picture whose longer side has more than `longest` pixels is looked at smaller: the steps depend on that. Both
+    thresholds are plain choices and were fitted to nothing.
+    """
+
+    brightness: float = 0.1
+    color: float = 0.05
+    longest: int = 512
+
+    def __post_init__(self) -> None:
+        if not min(self.brightness, self.color) >= 0:
+            raise ValueError(f"brightness and color are 0 or more, found {self.brightness} and {self.color}")
+        if self.longest < 16:
+            raise ValueError(f"longest is 16 pixels or more, found {self.longest}")
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for pictures of one colour."""
+        several_colors(pixels)
+        size = WorkingSize.of(pixels, self.longest, 1)
+        small = self._light(np.maximum(linear(size.resized(pixels)), DARKEST))
+        light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
+        return linear(pixels) / np.exp(light)[..., None]
+
+    def _light(self, seen: Floats) -> Floats:
+        """The logarithm of the light on each pixel of linear RGB, with the mean 0."""
+        logs = np.log(seen)
+        gray = np.log(seen.mean(-1))
+        across, down = (self._of_the_light(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0))
+        return integrated(across, down)
+
+    def _of_the_light(self, steps: Floats, gray: Floats) -> Floats:
+        """The steps of the logarithm of grey, 0 where they are the surface's."""
+        mean = steps.mean(-1, keepdims=True)
+        tint = np.linalg.norm(steps - mean, axis=-1)
+        surface = (np.abs(mean[..., 0]) > self.brightness) | (tint > self.color)
+        return np.where(surface, 0.0, gray)
+
+
+@dataclass(frozen=True)
+class AsSeen:
+    """The picture's own colours as reflectance, as if it were lit evenly: the floor of every comparison."""
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
+        return linear(pixels)
+
+
+def linear(pixels: Pixels) -> Floats:
+    """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
+    levels = pixels.astype(np.float64) / 255
+    return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
+
+
+def integrated(across: Floats, down: Floats) -> Floats:
+    """The map (height, width) of mean 0 whose steps are nearest to these in least squares.
+
+    `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and below. Solved by
+    the cosine transform, whose waves are the eigenvectors of the Laplacian on a grid without steps over its rim.
+    """
+    from scipy.fft import dctn, idctn
+
+    height, width = across.shape[0], down.shape[1]
+    sources = np.zeros((height, width))
+    sources[:, :-1] += across
+    sources[:, 1:] -= across
+    sources[:-1] += down
+    sources[1:] -= down
+    waves = [2 * np.cos(np.pi * np.arange(side) / side) - 2 for side in (height, width)]
+    scale = waves[0][:, None] + waves[1][None]
+    scale[0, 0] = 1
+    spectrum = dctn(sources, norm="ortho") / scale
+    spectrum[0, 0] = 0
+    found: Floats = idctn(spectrum, norm="ortho")
+    return found

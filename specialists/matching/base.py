@@ -1,0 +1,41 @@
+"""Networks that match two images: what those over kornia have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.networks.base import Network
+from looktwice.specialists.networks.image_size import WorkingSize, one_color
+from looktwice.specialists.results import Matches
+
+Pair = tuple[Pixels, Pixels]
+
+
+@dataclass(frozen=True)
+class PairNetwork(Network[Pair, Matches]):
+    """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into one batch."""
+
+    found: ClassVar[type[Any]] = Matches
+    half_is_safe: ClassVar[bool] = False
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour.
+
+        Raises WeightsError, and NoEvidence for images too small.
+        """
+        for pixels in (pixels0, pixels1):
+            self.size(pixels)
+        if one_color(pixels0) or one_color(pixels1):
+            return Matches.none()
+        return self.ask((pixels0, pixels1))
+
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where it is too small."""
+        raise NotImplementedError
+
+    def like(self, item: Pair) -> Hashable:
+        """The sizes at which the two images are looked at."""
+        return tuple((size.columns, size.rows) for size in map(self.size, item))

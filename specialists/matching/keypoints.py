@@ -1,0 +1,137 @@
+"""EfficientLoFTR and other keypoint matchers of transformers, by hub id or folder."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import isqrt
+from typing import Any, ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.specialists.networks.image_size import WorkingSize, one_color
+from looktwice.specialists.networks.transformers_hub import HubNetwork, Opened
+from looktwice.specialists.results import Matches
+
+
+def mend(network: Any) -> None:
+    """Put the steps below in the place of those of an opened EfficientLoFTR of transformers."""
+    network._get_matches_from_scores = partial(paired_cells, config=network.config)
+    network._fine_matching = partial(refined, config=network.config)
+
+
+def paired_cells(scores: Any, config: Any) -> tuple[Any, Any]:
+    """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0, w0, h1, w1).
+
+    Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n, 2, h0 * w0).
+    """
+    torch = import_torch()
+    from transformers.models.efficientloftr.modeling_efficientloftr import mask_border
+
+    inside = mask_border(torch.ones_like(scores, dtype=torch.bool), config.coarse_matching_border_removal, False)
+    scores, inside = (each.flatten(3).flatten(1, 2) for each in (scores, inside))
+    mutual = (scores == scores.amax(2, keepdim=True)) & (scores == scores.amax(1, keepdim=True))
+    kept = torch.where(mutual & inside & (scores > config.coarse_matching_threshold), scores, 0)
+    best, partner = kept.max(2)
+    cells = torch.arange(kept.shape[1], device=kept.device).expand_as(partner)
+    joined = torch.where((best > 0)[:, None], torch.stack([cells, partner], 1), -1)
+    return joined, torch.stack([best, best], 1)
+
+
+def refined(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
+    """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the same, section 3.3).
+
+    `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s + 2), d) those in
+    image 1 with a rim of one pixel; the last channels are for the second step. `cells` (n, 2, m, 2) are the windows'
+    places, `scale` the pixels of a step.
+    """
+    torch = import_torch()
+    count, slots, inner, width = fine0.shape
+    side, cut = isqrt(inner), width - config.fine_matching_slice_dim
+    fine0, fine1 = fine0.flatten(0, 1), fine1.flatten(0, 1)
+    alike = fine0[..., :cut] @ fine1[..., :cut].mT / width
+    likely = (alike.softmax(1) * alike.softmax(2)).unflatten(2, (side + 2, side + 2))[..., 1:-1, 1:-1]
+    best = likely.flatten(1).argmax(1)
+    at0, at1 = best // inner, best % inner
+    rows, step = torch.arange(len(best), device=best.device), torch.arange(-1, 2, device=best.device)
+    asked = fine0[rows, at0, cut:, None] / (width - cut) ** 0.5
+    near = (fine1[..., cut:] @ asked).unflatten(1, (side + 2, side + 2))[..., 0]
+    down, across = (at1 // side)[:, None, None] + step[:, None], (at1 % side)[:, None, None] + step
+    heat = near[rows[:, None, None], down, across] / config.fine_matching_regress_temperature
+    heat = heat.flatten(1).softmax(1).unflatten(1, (3, 3))
+    part = torch.stack([(heat * step).sum((1, 2)), (heat * step[:, None]).sum((1, 2))], 1)
+    place0, place1 = (torch.stack([at % side, at // side], 1) - side // 2 + 0.5 for at in (at0, at1))
+    moved = torch.stack([place0.to(part), place1 + part], 1)
+    return cells + moved.unflatten(0, (count, slots)).transpose(1, 2) * scale
+
+
+Pair = tuple[Pixels, Pixels]
+
+
+@dataclass(frozen=True)
+class KeypointMatcher(HubNetwork[Pair, Matches]):
+    """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue, or their like.
+
+    Any id that transformers opens for keypoint matching will do. A match is kept where its score, which is its
+    confidence, is above `threshold`, beyond the network's own one. Images are looked at as the processor that was
+    saved with the network brings them to one size, usually 640 x 480. SuperPoint's weights are not for commercial use.
+    """
+
+    model: str = "zju-community/efficientloftr"
+    threshold: float = 0.0
+
+    found: ClassVar[type[Any]] = Matches
+    kind: ClassVar[str] = "AutoModelForKeypointMatching"
+    half_is_safe: ClassVar[bool] = False
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour. Raises WeightsError."""
+        if one_color(pixels0) or one_color(pixels1):
+            return Matches.none()
+        return self.ask((pixels0, pixels1))
+
+    def open_network(self, place: Place) -> Opened:
+        """Network and processor. Raises WeightsError."""
+        opened = super().open_network(place)
+        if hasattr(opened.model, "_get_matches_from_scores"):  # EfficientLoFTR
+            mend(opened.model)
+        return opened
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair, the surest first."""
+        inputs = network.inputs(place, images=[list(item) for item in items])
+        told = network.model(**inputs)
+        rows, columns = inputs["pixel_values"].shape[-2:]
+        found = []
+        for number, item in enumerate(items):
+            joined, scores = _joined(told, number)
+            kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
+            kept = kept[np.argsort(-scores[kept], kind="stable")]
+            xy = [
+                WorkingSize(item[side].shape[1], item[side].shape[0], columns, rows).to_image(
+                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows)
+                )
+                for side in (0, 1)
+            ]
+            found.append(Matches(xy[0], xy[1], scores[kept].clip(0, 1)))
+        return found
+
+    def like(self, item: Pair) -> Hashable:
+        """All pairs alike: the processor brings them to one size."""
+        return None
+
+
+def _joined(told: Any, number: int) -> tuple[Any, Any]:
+    """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and their scores (n,)."""
+    matches, scores = told.matches[number], told.matching_scores[number].float().cpu().numpy()[0]
+    if getattr(told, "mask", None) is None:  # EfficientLoFTR: the keypoints of a slot are already those of a match
+        slots = np.arange(matches.shape[-1])
+        return np.where(matches.cpu().numpy() >= 0, slots, -1), scores
+    partner = matches[0].cpu().numpy()
+    known = told.mask[number].cpu().numpy() > 0
+    partner = np.where(known[0] & (partner >= 0) & (partner < known.shape[1]), partner, -1)
+    partner = np.where(known[1][partner], partner, -1)
+    return np.stack([np.where(partner >= 0, np.arange(len(partner)), -1), partner]), scores

@@ -1,0 +1,154 @@
+"""DISK or ALIKED keypoints joined by LightGlue, over kornia."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
+from looktwice.specialists.matching.base import Pair, PairNetwork
+from looktwice.specialists.networks.checkpoints import fetched, fill, import_kornia, read_tensors
+from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.results import Matches
+
+Keypoints = Mapping[str, Any]
+MULTIPLES = {"disk": 16, "aliked": 32}
+OWN = {"disk": "depth", "aliked": "aliked-n16"}
+
+
+@dataclass(frozen=True)
+class LightGlue(PairNetwork):
+    """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
+
+    DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and `matcher` are the files of
+    the detector and of LightGlue's head for it; where one is empty, kornia fetches its own (DISK `depth`, ALIKED
+    `aliked-n16`). At most `keypoints` are taken of each image, and a match is kept where its score, which is its
+    confidence, is above `threshold`. Images are looked at in RGB with their longest side at most `longest` pixels.
+    """
+
+    features: Literal["disk", "aliked"] = "disk"
+    matcher: str = ""
+    keypoints: int = 2048
+    threshold: float = 0.1
+    longest: int | None = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features not in MULTIPLES:
+            raise ValueError(f"features is one of {', '.join(MULTIPLES)}, found {self.features!r}")
+        if self.keypoints < 1:
+            raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
+
+    def open_network(self, place: Place) -> Any:
+        """The detector and the head that joins its keypoints. Raises WeightsError."""
+        kornia, torch = import_kornia(), import_torch()
+        own = OWN[self.features]
+        kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
+        if self.model:
+            held = read_tensors(self.model)
+            detector = fill(kind(), held.get("extractor", held), self.model)
+        else:
+            detector = fetched(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
+        glue = glue_of(self.features, self.matcher)
+        return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair."""
+        found = []
+        for side in (0, 1):
+            sizes = [self.size(item[side]) for item in items]
+            batch = tensor_of([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)], place)
+            found.append(list(zip(self._detect(network["detector"], batch), sizes, strict=True)))
+        return [
+            glued(network["glue"], first, second, self.threshold)
+            for first, second in zip(found[0], found[1], strict=True)
+        ]
+
+    def shared(self) -> Hashable:
+        """The detector and the files."""
+        return (self.features, self.model, self.matcher)
+
+    def weights(self) -> str:
+        """Hashes of the files, and the names of what kornia fetches."""
+        detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
+        return f"{detector} {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
+
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
+        return WorkingSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
+
+    def _detect(self, detector: Any, batch: Any) -> list[Keypoints]:
+        if self.features == "disk":
+            found = [(each.keypoints, each.descriptors) for each in detector(batch, n=self.keypoints)]
+        else:
+            ranked = [(each, each.keypoint_scores.argsort(descending=True)) for each in detector(batch)]
+            found = [(f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]]) for f, rank in ranked]
+        return [{"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found]
+
+
+def tensor_of(images: Sequence[Pixels], place: Place) -> Any:
+    """Images of one size as a tensor (n, 3, height, width) of floats in 0..1."""
+    torch = import_torch()
+    stacked = torch.from_numpy(np.stack(images)).to(place.device)
+    return stacked.permute(0, 3, 1, 2).to(place.torch_dtype) / 255
+
+
+def glue_of(features: str, file: str | Path) -> Any:
+    """LightGlue's head for these features, from a file or as kornia fetches it; it drops no match by its score.
+
+    Raises WeightsError.
+    """
+    kornia = import_kornia()
+    if file:
+        head = kornia.LightGlue(None, **{**kornia.LightGlue.features[features], "weights": None})
+        fill(head, _renamed(read_tensors(file)), file)
+    else:
+        head = fetched(f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)).eval()
+    head.conf.filter_threshold = 0.0
+    return head
+
+
+def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    """The tensors of a published file by the names that kornia gives them."""
+    renamed = {}
+    for name, tensor in tensors.items():
+        if name.startswith("extractor."):  # XFeat's head was saved with its detector
+            continue
+        name = name.removeprefix("matcher.")
+        kind, _, rest = name.partition(".")
+        if kind in ("self_attn", "cross_attn"):
+            number, _, rest = rest.partition(".")
+            name = f"transformers.{number}.{kind}.{rest}"
+        renamed[name] = tensor
+    return renamed
+
+
+def glued(
+    head: Any, first: tuple[Keypoints, WorkingSize], second: tuple[Keypoints, WorkingSize], threshold: float
+) -> Matches:
+    """The keypoints of two images that the head joins with a score above the threshold, in the images' own pixels."""
+    torch = import_torch()
+    (found0, size0), (found1, size1) = first, second
+    if not len(found0["keypoints"]) or not len(found1["keypoints"]):
+        return Matches.none()
+    device = found0["keypoints"].device
+    asked = {
+        f"image{side}": {
+            "keypoints": found["keypoints"][None],
+            "descriptors": found["descriptors"][None],
+            "image_size": torch.tensor([[size.columns, size.rows]], device=device),
+        }
+        for side, (found, size) in enumerate((first, second))
+    }
+    told = head(asked)
+    scores = told["scores"][0].float().clamp(0, 1).cpu().numpy()
+    rows0, rows1 = told["matches"][0].cpu().numpy()[scores > threshold].T
+    xy0 = size0.to_image(found0["keypoints"].cpu().numpy()[rows0])
+    xy1 = size1.to_image(found1["keypoints"].cpu().numpy()[rows1])
+    order = np.argsort(-scores[scores > threshold], kind="stable")
+    return Matches(xy0, xy1, scores[scores > threshold])[order]

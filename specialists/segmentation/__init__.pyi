@@ -1,0 +1,3 @@
+from .grounded_sam import GroundedSAM as GroundedSAM
+from .sam import SAM as SAM, SegmentEverything as SegmentEverything
+from .superpixels import Felzenszwalb as Felzenszwalb, Slic as Slic

@@ -1,0 +1,274 @@
+"""Segment Anything, versions 1 and 2: the thing in a box or at a point, and everything in an image."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
+from looktwice.specialists.networks.base import Network
+from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.segmentation.sam_checkpoints import from_original
+
+KINDS = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
+FILES = (".pth", ".pt", ".safetensors")
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of both versions
+
+Floats = NDArray[np.float64]
+Size = tuple[int, int]
+"""Height and width in pixels."""
+
+
+@dataclass(frozen=True, eq=False)
+class SamNetwork:
+    """A network, its place, and how it looks: version 1 `pads` an image to a square, version 2 stretches it."""
+
+    model: Any
+    place: Place
+    pads: bool
+
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.model.config
+
+    @property
+    def side(self) -> int:
+        """The side in pixels of the square that the network looks at."""
+        return int(self.config.prompt_encoder_config.image_size)
+
+    def inner(self, size: Size) -> Size:
+        """The rows and columns of the square that an image takes up, from its upper left corner."""
+        height, width = size
+        if not self.pads:
+            return self.side, self.side
+        scale = self.side / max(height, width)
+        return max(1, int(height * scale + 0.5)), max(1, int(width * scale + 0.5))
+
+    def embed(self, images: Sequence[Pixels]) -> list[Any]:
+        """What the network sees in each image, HxWx3 RGB uint8 of any sizes, as one batch."""
+        torch = import_torch()
+        batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
+        seen = self.model.get_image_embeddings(batch)
+        if self.pads:
+            return [seen[n : n + 1] for n in range(len(images))]
+        return [[level[n : n + 1] for level in seen] for n in range(len(images))]
+
+    def decode(self, seen: Any, prompts: Floats, size: Size, several: bool) -> tuple[Any, Any]:
+        """The masks of n prompts as small logits (n, k, h, w), and their predicted IoU (n, k).
+
+        Prompts are points (n, 2) in pixel centres or boxes (n, 4) in edges; k is 3 with `several`, else 1.
+        """
+        torch = import_torch()
+        rows, columns = self.inner(size)
+        to_square = np.tile([columns / size[1], rows / size[0]], prompts.shape[1] // 2)
+        edges = prompts + 0.5 if prompts.shape[1] == 2 else prompts
+        # transformers takes pixel centres of the square and adds the half pixel itself
+        given = torch.from_numpy(edges * to_square - 0.5).float().to(self.place.device)[None]
+        named = {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
+        found = self.model(image_embeddings=seen, multimask_output=several, **named)
+        return found.pred_masks[0].float(), found.iou_scores[0].float()
+
+    def upscaled(self, logits: Any, size: Size) -> Any:
+        """Small logits (n, h, w) at the size of the image (n, height, width); positive is inside."""
+        resize = import_torch().nn.functional.interpolate
+        logits = logits[:, None]
+        if self.pads:
+            rows, columns = self.inner(size)
+            logits = resize(logits, (self.side, self.side), mode="bilinear", align_corners=False)[..., :rows, :columns]
+        return resize(logits, size, mode="bilinear", align_corners=False)[:, 0]
+
+    def _square(self, image: Pixels) -> Any:
+        torch = import_torch()
+        rows, columns = self.inner((image.shape[0], image.shape[1]))
+        pixels = torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float() / 255
+        resize = torch.nn.functional.interpolate
+        small = resize(pixels, (rows, columns), mode="bilinear", align_corners=False, antialias=True)
+        mean, std = (torch.tensor(each, device=small.device).view(1, 3, 1, 1) for each in (MEAN, STD))
+        return torch.nn.functional.pad((small - mean) / std, (0, self.side - columns, 0, self.side - rows))
+
+
+def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
+    """SAM or SAM 2 by hub id or folder, or an original checkpoint of version 1 by its file. Raises WeightsError."""
+    if Path(model).suffix in FILES:
+        return SamNetwork(from_original(model).to(place.device, place.torch_dtype), place, pads=True)
+    kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
+    if kind not in KINDS:
+        raise WeightsError(
+            f"{model} is a network of the type {kind!r}, not Segment Anything; give an id or folder of type "
+            f"{', '.join(KINDS)}"
+        )
+    network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
+    return SamNetwork(network.to(place.device).eval(), place, pads=kind == "sam")
+
+
+@dataclass(frozen=True)
+class Worth:
+    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
+
+    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of the mask with
+    itself when the logits are cut one higher and one lower. Of masks whose boxes overlap by more than `overlap` IoU
+    the surest stays. `smallest` is the least share of the image that a mask covers. Of more than `most` the surest
+    are kept. SAM 2 predicts lower: its authors cut at an `iou` of 0.8.
+    """
+
+    iou: float = 0.88
+    stability: float = 0.95
+    overlap: float = 0.7
+    smallest: float = 0.0
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        shares = (self.iou, self.stability, self.overlap, self.smallest)
+        if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"iou, stability, overlap and smallest lie in 0..1, found {shares}")
+        if self.most < 1:
+            raise ValueError(f"most is 1 mask or more, found {self.most}")
+
+
+Item = tuple[Pixels, Floats, Worth | None]
+"""An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
+
+
+@dataclass(frozen=True)
+class SAM(Network[Item, Masks]):
+    """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
+
+    `model` is the id or folder of any SAM or SAM 2 of transformers, or the file of an original checkpoint of version
+    1 (`sam_vit_b_01ec64.pth`). Images of any sizes are seen as one batch; `prompts` of them are decoded at once.
+    A box gets the network's one mask, a point the best of its three. Scores are the predicted IoU.
+    """
+
+    model: str = "facebook/sam2.1-hiera-tiny"
+    prompts: int = field(default=32, metadata={"identity": False})
+
+    found: ClassVar[type[Any]] = Masks
+    half_is_safe: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prompts < 1:
+            raise ValueError(f"prompts is 1 or more at once, found {self.prompts}")
+
+    def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
+        """One mask for each box, in its order, with its label. Raises NoEvidence for one colour, WeightsError."""
+        found = self._ask(pixels, boxes.xyxy, None)
+        return Masks(found.masks, found.scores, boxes.labels)
+
+    def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
+        """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence, WeightsError."""
+        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), None)
+
+    def worthy(self, pixels: Pixels, points: ArrayLike, worth: Worth) -> Masks:
+        """What is worth keeping of the masks of each point, three each, the largest first. Raises as `at` does."""
+        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), worth)
+
+    def open_network(self, place: Place) -> SamNetwork:
+        """The network. Raises WeightsError."""
+        return open_sam(self.model, self.revision, place)
+
+    def forward(self, network: SamNetwork, place: Place, items: Sequence[Item]) -> list[Masks]:
+        """The masks of each image: all are seen together, and their prompts decoded image by image."""
+        seen = network.embed([item[0] for item in items])
+        return [
+            self._one_each(network, each, pixels, prompts) if worth is None
+            else self._kept(network, each, pixels, prompts, worth)
+            for each, (pixels, prompts, worth) in zip(seen, items, strict=True)
+        ]  # fmt: skip
+
+    def like(self, item: Item) -> Hashable:
+        """Images of all sizes go together: the network looks at squares."""
+        return None
+
+    def _ask(self, pixels: Pixels, prompts: Floats, worth: Worth | None) -> Masks:
+        several_colors(pixels)
+        if not len(prompts):
+            return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
+        return self.ask((pixels, prompts, worth))
+
+    def _chunks(self, prompts: Floats) -> list[Floats]:
+        return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]
+
+    def _one_each(self, network: SamNetwork, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
+        size, several, masks, scores = _size(pixels), prompts.shape[1] == 2, [], []
+        for chunk in self._chunks(prompts):
+            logits, iou = network.decode(seen, chunk, size, several)
+            best = iou.argmax(1)
+            rows = import_torch().arange(len(chunk), device=best.device)
+            masks += [_cut(network, each, size) for each in logits[rows, best]]
+            scores += iou[rows, best].tolist()
+        return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
+
+    def _kept(self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, worth: Worth) -> Masks:
+        size, small, scores, boxes = _size(pixels), [], [], []
+        for chunk in self._chunks(points):
+            logits, iou = (each.flatten(0, 1) for each in network.decode(seen, chunk, size, several=True))
+            for n in np.flatnonzero((iou > worth.iou).cpu().numpy()):
+                full = network.upscaled(logits[n : n + 1], size)[0]
+                inside, union = (int((full > cut).sum()) for cut in (1, -1))
+                covered = full > 0
+                share = float(covered.float().mean())
+                if union and inside / union > worth.stability and share > 0 and share >= worth.smallest:
+                    small.append(logits[n])
+                    scores.append(float(iou[n]))
+                    boxes.append(_box(covered.cpu().numpy()))
+        kept = _surest(boxes, scores, worth)
+        masks = sorted(((_cut(network, small[n], size), scores[n]) for n in kept), key=lambda each: -each[0].sum())
+        found = np.reshape([mask for mask, _ in masks], (-1, *size))
+        return Masks(found, np.array([score for _, score in masks]), np.full(len(masks), ""))
+
+
+@dataclass(frozen=True)
+class SegmentEverything:
+    """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et al., appendix B).
+
+    The masks may overlap and lie in one another; `worth` says which are kept, and the largest comes first. The crops
+    of the paper, by which it finds smaller things, are left out.
+    """
+
+    sam: SAM = field(default_factory=SAM)
+    side: int = 32
+    worth: Worth = field(default_factory=Worth)
+
+    def __post_init__(self) -> None:
+        if self.side < 1:
+            raise ValueError(f"side is 1 point or more along each side, found {self.side}")
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        """The masks at the size of the image. Raises NoEvidence for an image of one colour, WeightsError."""
+        height, width = pixels.shape[:2]
+        along = (np.arange(self.side) + 0.5) / self.side
+        x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
+        return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.worth)
+
+
+def _size(pixels: Pixels) -> Size:
+    return pixels.shape[0], pixels.shape[1]
+
+
+def _cut(network: SamNetwork, logits: Any, size: Size) -> NDArray[np.bool_]:
+    """One mask at the size of the image."""
+    full: NDArray[np.bool_] = (network.upscaled(logits[None], size)[0] > 0).cpu().numpy()
+    return full
+
+
+def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
+    """Left, top, width and height of what a mask covers."""
+    columns, rows = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
+    return int(columns[0]), int(rows[0]), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
+
+
+def _surest(boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], worth: Worth) -> list[int]:
+    """The numbers of the masks that no surer one overlaps by more than is allowed."""
+    if not boxes:
+        return []
+    kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, worth.overlap)  # scores above `iou` are above 0
+    return [int(n) for n in np.ravel(kept)][: worth.most]

@@ -1,0 +1,201 @@
+"""Specialists beside MLLMs on the same samples, the pictures of where they differ, and published rows beside a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from looktwice.eval.analysis.baselines import guesses, published_grid
+from looktwice.eval.analysis.complementarity import agreement_grid, agreements, disagreements
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import Options, Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.tasks.blink import NAMES
+from looktwice.pipelines.config import ConfigError, plan
+from looktwice.pipelines.picture import Picture
+from tests.made_run import MadeRun
+from tests.paths import CONFIGS
+
+SIFT: dict[str, Any] = {"model": None, "stages": {"answer": {"use": "specialists.answers.MatchedPoint"}}}
+GUESS = {"model": None, "stages": {"answer": {"use": "specialists.answers.Guess", "rule": SIFT["stages"]["answer"]}}}
+CHANCE = {"model": None, "stages": {"answer": {"use": "specialists.answers.Chance"}}}
+MLLM = {"model": {"use": "pipelines.models.Replay"}, "stages": {"ask": {"use": "prompting.turns.Ask"}}}
+
+
+def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
+    """A run of one task with the keys AABBA and everybody's answers; "-" abstains, "!" fails, " " is none."""
+    run = MadeRun(folder)
+    run.task("t", ["A", "A", "B", "B", "A"])
+    for name, (spec, said) in answers.items():
+        point = run.point(name, "t", spec=spec)
+        for number, answer in enumerate(said):
+            fields: Mapping[str, Any] = {"-": {"reason": "abstained: no evidence"}, "!": {"error": "Traceback"}}.get(
+                answer, {"answer": answer}
+            )
+            if answer != " ":
+                run.record(point, f"s{number}", **fields)
+    return score_run(run.write())
+
+
+def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
+    run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
+    (pair,) = agreements(run)
+    sides = [pair.where(*sides) for sides in ((True, True), (True, False), (False, True), (False, False))]
+    assert sides == [["s0", "s2"], ["s1"], ["s3"], ["s4"]]
+    assert pair.shares == (0.6, 0.6, 0.8)
+    (line,) = agreement_grid([run]).rows
+    assert line == (
+        "t",
+        "sift",
+        "mllm",
+        "5",
+        "2",
+        "1",
+        "1",
+        "1",
+        "60.0",
+        "60.0",
+        "80.0\n37.6–96.4",
+        "+20.0",
+        "84.0",
+        "",
+    )
+
+
+def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
+    run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
+    (pair,) = agreements(run)
+    assert (pair.n, pair.fell_out) == (3, 2)
+    assert pair.where(False, True) == ["s0"]
+    assert agreement_grid([run]).rows[0][-1] == "2"
+
+
+def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
+    run = made(
+        tmp_path,
+        one=(SIFT, "AAAAA"),
+        lot=(CHANCE, "AAAAA"),
+        guess=(GUESS, "AAAAA"),
+        two=(SIFT, "BBBBB"),
+        x=(MLLM, "ABABA"),
+        y=(MLLM, "A    "),
+    )
+    pairs = [(pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in agreements(run)]
+    assert pairs == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
+
+
+def test_without_a_pair_there_is_no_table(tmp_path: Path) -> None:
+    run = made(tmp_path, one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
+    assert agreement_grid([run]).rows == ()
+    assert disagreements([run]) == []
+
+
+def test_pictures_of_where_the_best_of_each_differ(tmp_path: Path) -> None:
+    run = made(tmp_path, bad=(SIFT, "BBAAB"), good=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
+    picture = Picture(np.full((8, 8, 3), 99, np.uint8))
+    found = disagreements([run], lambda task, sample: (picture,))
+    assert [(title, sheet.total, [card.sample for card in sheet.cards]) for title, sheet in found] == [
+        ("t: only good of good and mllm is right", 1, ["s1"]),
+        ("t: only mllm of good and mllm is right", 1, ["s3"]),
+    ]
+    assert all("<img" in card.figures[0] for _, sheet in found for card in sheet.cards)
+    assert [answer.contestant for answer in found[0][1].cards[0].answers] == ["good", "mllm"]
+
+
+def test_the_part_of_the_report(tmp_path: Path) -> None:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
+    env = Environment(loader=PackageLoader("looktwice.eval", "templates"), autoescape=True, undefined=StrictUndefined)
+    facts = {"pairs": agreement_grid([run]), "disagreements": disagreements([run])}
+    page = env.get_template("agreement.html.j2").render(facts)
+    assert "only &lt;sift&gt; of &lt;sift&gt; and mllm is right" in page
+    assert "<sift>" not in page
+    assert page.count('class="card"') == 2
+    assert "80.0 <small>37.6–96.4</small>" in page
+
+
+CONFIG = """
+tasks: {jigsaw: {use: eval.tasks.Photos, kind: jigsaw, n: 4}}
+contestants: {chance: {stages: {answer: {use: specialists.answers.Chance}}}}
+published:
+  human: {source: "Table 1", accuracy: {jigsaw: 99.0, other: 50, macro: 95.67}}
+"""
+
+
+def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(CONFIG)
+    held = plan(tmp_path / "study.yaml")
+    folder = tmp_path / "run"
+    run = made(folder, lot=(CHANCE, "AAAAA"))
+    (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
+    grid = published_grid([run])
+    assert grid.header == ("published, not run", "source", "jigsaw", "other", "macro")
+    assert grid.rows == (("human", "Table 1", "99.00", "50.00", "95.67"),)
+    flagged = replace(run.points[0], point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}))
+    header = published_grid([replace(run, points=(flagged,))]).header
+    assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
+    assert published_grid([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ("human: {accuracy: {jigsaw: 1}}", "source"),
+        ("human: {source: x, accuracy: {jigsaw: much}}", "published.human.accuracy.jigsaw"),
+        ("human: {source: x, accuracy: {}, more: 1}", "published.human.more"),
+    ],
+)
+def test_a_published_row_says_where_it_stands(tmp_path: Path, row: str, message: str) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(CONFIG.partition("published:")[0] + f"published:\n  {row}\n")
+    with pytest.raises(ConfigError, match=message):
+        plan(path)
+
+
+def test_guesses_are_counted(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path)
+    run.task("t", ["A", "A", "B"])
+    for name in ("guesser", "sift"):
+        run.point(name, "t", spec=GUESS if name == "guesser" else SIFT)
+    run.record("p0", "s0", answer="A", notes=("guessed: no evidence",))
+    run.record("p0", "s1", answer="B", notes=("guessed: a tie", "something else"))
+    run.record("p0", "s2", answer="B", notes=("something else",))
+    run.record("p1", "s0", answer="A")
+    grid = guesses([score_run(run.write())])
+    assert grid.rows == (("guesser", "t", "3", "2", "1", "100.0", "50.0"),)
+
+
+def test_the_configuration_of_cues_on_the_real_items(shared_data: Path, tmp_path: Path) -> None:
+    """The counts that its comment's reader will find; the ties are points on one row."""
+    others = ("haze", "saturation", "brightness", "sharpness", "texture")
+    overrides = [f"task.path={shared_data / 'blink'}", *(f"contestants.{name}=null" for name in others)]
+    held = plan(CONFIGS / "blink_depth_cues.yaml", overrides)
+    Study(held, tmp_path, Options(workers=2))()
+    run = score_run(RunFolder(tmp_path / held.name))
+    counts = {
+        scores.contestant: [
+            sum(s.verdict.value == kind for s in scores.all) for kind in ("right", "wrong", "unreadable")
+        ]
+        for scores in run.points
+    }
+    assert (counts["lower"], counts["contrast"]) == ([30, 4, 28], [40, 22, 0])
+    assert {pair.mllm.contestant for pair in agreements(run)} >= {"GPT4V", "MiniGPT-4"}
+
+
+def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
+    path = CONFIGS / "blink_specialists.yaml"
+    tasks = [name for name in yaml.safe_load(path.read_text())["tasks"] if name != "Relative_Depth"]
+    made = [f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {i}}}" for i, name in enumerate(tasks)]
+    held = plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
+    alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
+    assert alone == {"IQ_Test"}  # chance and eight recorded MLLMs
+    few = plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *(f"tasks.{name}=null" for name in tasks)])
+    assert {point.task_name for point in few.points} == {"Relative_Depth"}

@@ -1,0 +1,220 @@
+"""The report: three files with the same figures, curves, contact sheets, and nothing that a reply could break."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from looktwice.eval.display.curves import Curve, Line, curves
+from looktwice.eval.display.table import console_table
+from looktwice.eval.report import score_table, write_report
+from looktwice.pipelines.picture import Picture
+from tests.made_run import MadeRun
+
+HOSTILE = '<script>alert("x")</script> | **bold** [a](http://b)'
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "study")
+
+
+class Page(HTMLParser):
+    """The tags of a page, its texts, and whether every tag is closed."""
+
+    VOID = ("meta", "img", "br", "path", "circle")
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def study(made: MadeRun) -> Path:
+    """Two contestants on a swept task and on one with hostile words."""
+    made.task("swept-0", ["A", "B", "A", "B"])
+    made.task("swept-1", ["A", "B", "A", "B"])
+    made.task("words", ["A", "B"], marks=[{"label": "R", "x": 3.0, "y": 3.0, "image": 0}])
+    facts = {"split": "val", "label_version": "2024", "errata": ["labels were mixed up"], "note": "one scene"}
+    for contestant, base in (("plain", True), ("other", False)):
+        for strength in (0, 1):
+            changes = {"tasks.swept.strength": strength}
+            point = made.point(
+                contestant, "swept", task_id=f"id-swept-{strength}", changes=changes, baseline=base, facts=facts
+            )
+            made.answers(point, ["A", "B", "A", "B"] if not strength else ["A", "A", "B", "A" if base else "B"])
+        point = made.point(contestant, "words", baseline=base)
+        made.reply(point, "s0", HOSTILE)
+        made.record(point, "s1", error=f"ValueError: {HOSTILE}\nTraceback ...")
+    made.point("never", "words")
+    path = made.write().path
+    (path / "run.yaml").write_text("left_out: {mllm: OPENAI_API_KEY is not set}\n", encoding="utf-8")
+    return path
+
+
+def test_the_three_files(made: MadeRun, tmp_path: Path) -> None:
+    page = write_report([study(made)], tmp_path / "out")
+    assert page == tmp_path / "out" / "report.html"
+    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    found = Page(page)
+    assert found.open == []
+    facts = ("labels were mixed up", "2024", "one scene", "mllm", "OPENAI_API_KEY is not set", "never", "macro")
+    for text in (words, found.text):
+        assert [fact for fact in facts if fact not in text] == []
+        assert "37.50" in text  # macro of other: the mean of 0.75 (4 of 4 and 2 of 4 on the swept task) and 0
+    assert "planned, and no sample of it was asked yet" in words
+    assert (tmp_path / "out" / "report.csv").read_text().startswith("run,point,contestant")
+
+
+def test_the_page_needs_nothing_else_and_runs_nothing(made: MadeRun, tmp_path: Path) -> None:
+    page = write_report([study(made)], tmp_path / "out")
+    found = Page(page)
+    assert not [tag for tag, _ in found.tags if tag in ("script", "link", "iframe", "object")]
+    outside = [a for _, attrs in found.tags for n, a in attrs.items() if n in ("src", "href") and a]
+    assert all(address.startswith(("#", "data:image/jpeg;base64,")) for address in outside)
+    assert 'alert("x")' in found.text
+    assert "prefers-color-scheme: dark" in page.read_text(encoding="utf-8")
+
+
+def test_markdown_keeps_its_tables_whole(made: MadeRun, tmp_path: Path) -> None:
+    write_report([study(made)], tmp_path / "out")
+    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "<script>" not in words
+    for block in words.split("\n\n"):
+        lines = [line for line in block.splitlines() if line.startswith("|")]
+        assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) <= 1
+
+
+def test_reasons_and_failures_are_told(made: MadeRun, tmp_path: Path) -> None:
+    write_report([study(made)], tmp_path / "out")
+    words = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    reasons = words.split("## Why answers are unreadable")[1].split("##")[0]
+    assert "| plain | words | 1 |" in reasons
+    failed = words.split("## What failed")[1].split("##")[0]
+    assert "ValueError: &lt;script&gt;" in failed
+    assert "| s1 | 1 |" in failed
+    assert re.search(r"; 1 of \d failed", words.split("## Accuracy")[1].split("##")[0])
+
+
+def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made: MadeRun, tmp_path: Path) -> None:
+    made.task("t", ["A", "B", "A"])
+    for row in made.samples:
+        row.sample["marks"].append({"label": "R&D", "x": 3.0, "y": 3.0, "image": 0})
+    picture = Picture(np.full((8, 16, 3), 200, np.uint8))
+    sent = made.blobs.put(picture.payload.data, picture.payload.sha)
+    point = made.point("plain", "t")
+    made.record(point, "s0", answer="A", pictures=(sent,))
+    made.record(point, "s1", answer="A", pictures=("ab" * 32,))
+    made.record(point, "s2", answer="A")
+    found = Page(write_report([made.write().path], tmp_path / "sent"))
+    assert sum(tag == "img" for tag, _ in found.tags) == 1
+    assert "sent to plain" in found.text
+    assert "sent to plain cannot be shown" in found.text
+    assert "no picture of this sample was kept" in found.text
+
+    def images(task: str, sample: str) -> tuple[Picture, ...]:
+        return (picture,) if (task, sample) == ("id-t", "s2") else ()
+
+    found = Page(write_report([made.path], tmp_path / "own", images=images))
+    marks = [attrs for tag, attrs in found.tags if tag == "i"]
+    assert [attrs["style"] for attrs in marks] == ["left:21.88%;top:43.75%"]
+    assert "R&D" in found.text
+
+
+def test_samples_on_which_contestants_disagree_come_first(made: MadeRun, tmp_path: Path) -> None:
+    made.task("t", ["A"] * 40)
+    made.answers(made.point("one", "t"), ["A"] * 40)
+    made.answers(made.point("two", "t"), ["A"] * 33 + ["B"] + ["A"] * 6)
+    page = write_report([made.write().path], tmp_path / "out")
+    cards = re.findall(r"<h4>(s\d+)</h4>", page.read_text(encoding="utf-8"))
+    assert len(cards) == 8
+    assert cards[-1] == "s33"
+
+
+def test_a_swept_number_is_drawn(made: MadeRun) -> None:
+    found = score_table([study(made)])
+    (curve,) = curves(found.scores, found.rows)
+    assert (curve.factor, curve.task, curve.chance) == ("strength", "swept", 0.5)
+    assert {line.label: [(x, value) for x, value, *_ in line.points] for line in curve.lines} == {
+        "plain": [(0, 1.0), (1, 0.25)],
+        "other": [(0, 1.0), (1, 0.5)],
+    }
+    drawing = ElementTree.fromstring(curve.svg)
+    texts = ["".join(node.itertext()) for node in drawing.iter("text")]
+    assert {"plain", "other", "chance", "strength", "0", "1"} <= set(texts)
+
+
+def test_a_single_change_is_drawn_with_the_file_as_it_is(made: MadeRun) -> None:
+    """`each:` leaves the unchanged point without a change; what was built says its number."""
+    made.task("t", ["A", "A"])
+    spec: dict[str, Any] = {"stages": {"mark": {"radius": 10}}}
+    made.answers(made.point("plain", "t", spec=spec), ["A", "A"])
+    made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5}, spec=spec), ["A", "B"])
+    made.answers(made.point("bare", "t", spec={"stages": {}}), ["A", "B"])
+    found = score_table(made.write().path)
+    (curve,) = curves(found.scores, found.rows)
+    assert [(line.label, [x for x, *_ in line.points]) for line in curve.lines] == [("plain", [5, 10])]
+
+
+def test_curves_keep_to_their_frame_and_escape_names() -> None:
+    lines = tuple(Line(f"<{i}>&" * 9, ((1.0, 0.0, 0.0, 0.1), (100.0, 1.0, 0.9, 1.0))) for i in range(8))
+    drawing = ElementTree.fromstring(Curve("a<b", "t", lines).svg)
+    assert drawing.attrib["viewBox"] == "0 0 760 340"
+    assert "a<b (logarithmic)" in ["".join(node.itertext()) for node in drawing.iter("text")]
+
+
+def test_two_runs_in_one_report(made: MadeRun, tmp_path: Path) -> None:
+    paths = []
+    for name, answers in (("first", ["A", "B"]), ("second", ["A", "A"])):
+        other = MadeRun(tmp_path / name)
+        other.task("t", ["A", "A"])
+        other.answers(other.point("plain", "t"), answers)
+        paths.append(other.write().path)
+    found = score_table(paths)
+    assert [(r.run, r.value) for r in found.where(metric="accuracy", task="t", contestant="plain")] == [
+        ("first", 0.5), ("second", 1.0)
+    ]  # fmt: skip
+    write_report(paths, tmp_path / "out")
+    assert "plain (second)" in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+
+
+def test_one_task_needs_no_means_on_the_terminal(made: MadeRun, capsys: Any) -> None:
+    made.task("t", ["A", "A"])
+    made.answers(made.point("plain", "t"), ["A", "B"])
+    Console(width=100, color_system=None).print(console_table(score_table(made.write().path)))
+    shown = capsys.readouterr().out
+    assert "one task: macro and micro are its accuracy" in shown
+    assert "micro\n" not in shown.replace(" ", "")
+
+
+def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun, capsys: Any) -> None:
+    console = Console(width=100, color_system=None)
+    console.print(console_table(score_table(study(made))))
+    shown = capsys.readouterr().out
+    for words in ("swept [strength=1]", "macro", "micro", "split: val", "labels: 2024", "reader: choice", "r/w/u/f/m"):
+        assert words in shown
+    assert re.search(r"other +50\.0 \[15\.0–85\.0\] +4 +2/2/0/0/0 +\+25\.0", shown)

@@ -1,0 +1,200 @@
+"""The long table: metrics with their denominators, means over tasks, slices, labels, and the paired comparison."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from looktwice.eval.display.table import Table, table
+from looktwice.eval.records import RunError
+from looktwice.eval.records.records import PointRow
+from looktwice.eval.scoring import Row
+from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
+from looktwice.eval.scoring.metrics import COLUMNS
+from looktwice.eval.scoring.stats import wilson
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def row(found: Table, **fields: Any) -> Row:
+    (only,) = found.where(**{"slice": "", **fields}).rows
+    return only
+
+
+def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
+    made.task("t", [None, None, None])
+    made.answers(made.point("plain", "t"), ["A", "B", None])
+    made.record("p0", "s2", reason="abstained: too dark")
+    found = table(made.write().path)
+    accuracy, coverage = (row(found, metric=name, task="t") for name in ("accuracy", "coverage"))
+    assert (accuracy.value, accuracy.low, accuracy.n, accuracy.hidden, accuracy.unreadable) == (None, None, 0, 2, 1)
+    assert coverage.value == pytest.approx(2 / 3)
+    assert not [line for line in found if line.contestant == "majority (key)"]
+    assert row(found, metric="accuracy", task="macro").value is None
+
+
+def test_missing_samples_stay_in_the_denominator(made: MadeRun) -> None:
+    made.task("t", ["A", "A", "A", "B"])
+    made.answers(made.point("plain", "t"), ["A", "B", None, None])
+    found = table(made.write().path)
+    accuracy = row(found, metric="accuracy", task="t", contestant="plain")
+    assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong, accuracy.missing) == (0.25, 4, 1, 1, 2)
+    assert row(found, metric="missing", task="t", contestant="plain").value == 0.5
+    assert row(found, metric="accuracy_answered", task="t", contestant="plain").value == 0.5
+
+
+def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
+    made.task("t", ["A"] * 6 + ["B"] * 2, meta=[{"group": f"g{i // 2}"} for i in range(8)])
+    point = made.point("plain", "t")
+    made.answers(point, ["A", "A", "A", "B", "B"])
+    made.record(point, "s5", reason="abstained: no idea")
+    made.record(point, "s6", error="boom")
+    made.answers(point, [None] * 7 + ["B"])
+    found = table(made.write().path)
+    accuracy = row(found, metric="accuracy", task="t", contestant="plain")
+    assert (accuracy.right, accuracy.wrong, accuracy.unreadable, accuracy.failed) == (4, 2, 1, 1)
+    assert (accuracy.n, accuracy.n_groups, accuracy.value) == (8, 4, 0.5)
+    assert row(found, metric="accuracy_answered", task="t", contestant="plain").value == pytest.approx(4 / 6)
+    assert row(found, metric="coverage", task="t", contestant="plain").value == 0.75
+    assert row(found, contestant="majority (key)", task="t").value == 0.75
+    assert row(found, contestant="chance (level)", task="t").value == 0.5
+
+
+def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
+    made.task("t", ["A", "A"])
+    point = made.point("plain", "t", draws=2)
+    made.answers(point, ["A", "A"], draw=0)
+    made.answers(point, ["A", "B"], draw=1)
+    accuracy = row(table(made.write().path), metric="accuracy", task="t", contestant="plain")
+    assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong) == (0.75, 2, 3, 1)
+    assert (accuracy.low, accuracy.high) == wilson(1.5, 2)
+
+
+def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
+    made.task("big", ["A"] * 8)
+    made.task("small", ["A"] * 2)
+    made.answers(made.point("plain", "big"), ["A"] * 8)
+    made.answers(made.point("plain", "small"), ["B"] * 2)
+    found = table(made.write().path)
+    macro, micro = (row(found, metric="accuracy", task=task, contestant="plain") for task in ("macro", "micro"))
+    assert (macro.value, macro.n, macro.tasks) == (0.5, 10, 2)
+    assert (micro.value, micro.n, micro.right) == (0.8, 10, 8)
+    assert (micro.low, micro.high) == wilson(8, 10)
+
+
+def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
+    made.task("a-0", ["A", "A"])
+    made.task("a-1", ["A", "A"])
+    made.task("b", ["A", "A"])
+    for strength in (0, 1):
+        changes = {"tasks.a.strength": strength}
+        made.answers(made.point("plain", "a", task_id=f"id-a-{strength}", changes=changes), ["A", "B"])
+    made.answers(made.point("plain", "b"), ["A", "A"])
+    found = table(made.write().path)
+    assert [r.task for r in found.where(metric="accuracy", contestant="plain")] == [
+        "a [strength=0]", "a [strength=1]", "b", "macro", "micro"
+    ]  # fmt: skip
+    assert row(found, metric="accuracy", task="macro", contestant="plain").value == pytest.approx((0.5 + 1.0) / 2)
+
+
+def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) -> None:
+    made.task("t", ["A"] * 12)
+    base = made.point("base", "t", baseline=True)
+    other = made.point("other", "t")
+    made.answers(base, ["B"] * 8 + ["A"] * 3)
+    made.record(base, "s11", error="boom")
+    made.answers(other, ["A"] * 8 + ["B"] + ["A"] * 1)
+    made.answers(other, [None] * 11 + ["A"])
+    made.record(other, "s10", error="boom")
+    found = row(table(made.write().path), metric="accuracy", task="t", contestant="other")
+    assert (found.fell_out, found.discordant, found.against) == (2, 9, "base")
+    assert found.delta == pytest.approx((8 - 1) / 10)
+    assert found.p == pytest.approx(binomtest(8, 9, 0.5).pvalue)
+    assert found.p_holm == found.p
+    assert row(table(made.path), metric="accuracy", task="t", contestant="base").p is None
+
+
+def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
+    made.task("t", ["A", "B", "A"], meta=[{"kind": "x"}, {"kind": "y"}, {"kind": "x"}])
+    made.answers(made.point("plain", "t"), ["A", "A", "B"])
+    found = table(made.write().path, by=["kind"])
+    shares = {r.slice: r.value for r in found.where(metric="accuracy", contestant="plain", task="t")}
+    assert shares == {"": pytest.approx(1 / 3), "kind=x": 0.5, "kind=y": 0.0}
+    assert found.where(contestant="majority (key)", slice="kind=x").rows[0].value == 1.0
+    with pytest.raises(RunError, match="--by colour: no sample has this field; there are kind"):
+        table(made.path, by=["colour"])
+
+
+def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
+    made.task("t", ["A", "B"])
+    facts = {"split": "val", "label_version": "2025-09"}
+    made.answers(made.point("plain, with comma", "t", facts=facts), ["A", "A"])
+    found = table(made.write().path)
+    lines = list(csv.reader(io.StringIO(found.csv)))
+    assert ",".join(lines[0]) == (
+        "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,delta,p,"
+        "tokens_in,tokens_out,cost,split,label_version,reader"
+    )
+    first = dict(zip(COLUMNS, lines[1], strict=True))
+    assert (first["run"], first["contestant"], first["metric"], first["value"]) == (
+        "run", "plain, with comma", "accuracy", "0.5"
+    )  # fmt: skip
+    assert (first["delta"], first["split"], first["label_version"]) == ("", "val", "2025-09")
+    assert "plain, with comma" in repr(found)
+    assert "<table>" in found._repr_html_()
+    assert found._repr_markdown_().startswith("| contestant | task |")
+
+
+def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -> PointRow:
+    number = more.pop("id", f"{contestant}{changes}")
+    return PointRow(number, contestant, more.pop("task", "t"), more.pop("task_id", "t"), changes or {}, **more)
+
+
+@pytest.mark.parametrize(
+    ("changes", "contestant", "task"),
+    [
+        ({}, "plain", "t"),
+        ({"stages.mark.radius": 15}, "plain [mark.radius=15]", "t"),
+        ({"stages.think": None, "model": "other"}, "plain [no think, model=other]", "t"),
+        ({"stages.mark": "Boxes(width=3)"}, "plain [mark=Boxes(width=3)]", "t"),
+        ({"tasks.t.strength": 0.5}, "plain", "t [strength=0.5]"),
+        ({"task.strength": 0.5, "tasks.other.strength": 1}, "plain", "t [strength=0.5]"),
+    ],
+)
+def test_labels(changes: dict[str, Any], contestant: str, task: str) -> None:
+    assert (contestant_label(point("plain", changes)), task_label(point("plain", changes))) == (contestant, task)
+
+
+def test_points_of_an_edited_configuration_are_told_apart() -> None:
+    old, new = ({"task": {}, "stages": {"mark": {"radius": radius}}} for radius in (5, 10))
+    points = [
+        point("plain", id="1", spec=old),
+        point("plain", id="2", spec=old, task="u", task_id="u"),
+        point("plain", id="3", spec=new),
+        point("chance", id="4"),
+        point("chance", id="5", task_id="t-larger"),
+    ]
+    assert list(labels(points).values()) == [
+        ("plain", "t"), ("plain", "u"), ("plain {mark.radius=10}", "t"), ("chance", "t"), ("chance", "t #2")
+    ]  # fmt: skip
+
+
+def test_the_baseline_of_a_point() -> None:
+    five, ten = {"stages.mark.radius": 5}, {"stages.mark.radius": 10}
+    base = [point("base", changes, baseline=True) for changes in ({}, five)]
+    elsewhere = point("base", baseline=True, task_id="other", id="elsewhere")
+    points = [elsewhere, *base]
+    assert baseline_of(point("mine", five), points) == base[1]
+    assert baseline_of(point("mine", ten), points) == base[0]
+    assert baseline_of(base[1], points) == base[0]
+    assert baseline_of(base[0], points) is None
+    assert baseline_of(point("mine", task_id="unasked"), points) is None

@@ -1,0 +1,193 @@
+"""The commands, as a user types them."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner, Result
+
+from looktwice.eval.cli import app
+from looktwice.eval.records import RunFolder
+from looktwice.pipelines.config import ConfigError, plan
+from tests.paths import CONFIGS, ROOT
+
+
+STUDY = """
+task: {use: eval.tasks.Photos, kind: jigsaw, n: 6}
+model: {use: pipelines.models.Scripted, answer: "I would say (A), or was it (B)? The answer is (A)."}
+stages:
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+contestants:
+  plain: {}
+  thinking: {extend: true, stages: {think: {use: prompting.wording.ChainOfThought, before: ask}}}
+  seams: {stages: {answer: {use: specialists.answers.SeamMatcher}}}
+"""
+
+
+@pytest.fixture
+def study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(STUDY)
+    return tmp_path / "study.yaml"
+
+
+def looktwice(*words: object) -> Result:
+    return CliRunner().invoke(app, [str(word) for word in words])
+
+
+def done(*words: object) -> str:
+    result = looktwice(*words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_run_then_score_report_and_show(study: Path) -> None:
+    said = done("run", study)
+    assert "18 new, 0 were there, 0 failed" in said
+    assert "report: runs/study/report.html" in said
+    folder = study.parent / "runs" / "study"
+    page = (folder / "report.html").read_text()
+    assert "seams" in page and "data:image/jpeg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
+    with (folder / "report.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert ",".join(rows[0]) == (
+        "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,"
+        "delta,p,tokens_in,tokens_out,cost,split,label_version,reader"
+    )
+    seams = next(r for r in rows if r["contestant"] == "seams" and r["metric"] == "accuracy" and r["task"] == "jigsaw")
+    assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
+    assert "0 new, 18 were there" in done("run", study)
+    assert "thinking" in done("score", folder)
+    assert done("report", folder, "--out", study.parent / "elsewhere").startswith("report: ")
+    assert (study.parent / "elsewhere" / "report.md").exists()
+    said = done("show", folder, "jigsaw_0003")
+    assert "choose" in said and "reply: 'I would say" in said
+    assert "made or changed by a stage" in (folder / "show" / "jigsaw_0003.html").read_text()
+
+
+def test_another_reader_changes_the_score_without_a_call(study: Path) -> None:
+    done("run", study)
+    folder = study.parent / "runs" / "study"
+    before = (folder / "records.jsonl").read_bytes()
+    official = done("score", folder, "--reader", "blink_official")
+    assert official != done("score", folder)
+    assert "0/0/6/0" in official
+    assert (folder / "records.jsonl").read_bytes() == before
+
+
+def test_shards_are_merged(study: Path) -> None:
+    for number in (1, 2):
+        done("run", study, "--shard", f"{number}/2", "--out", f"shard{number}")
+    assert "18 records of 2 shards" in done("merge", "shard1/study", "shard2/study", "--out", "runs/whole")
+    assert len(RunFolder(Path("runs/whole")).records()) == 18
+    assert "6" in done("score", "runs/whole")
+
+
+def test_check_says_that_there_are_no_faults_once_the_tasks_have_given_a_sample(study: Path) -> None:
+    result = CliRunner().invoke(app, ["check", str(study), "task.subset.n=0"])
+    assert result.exit_code != 0 and "leaves no question" in result.output and "no faults" not in result.output
+
+
+def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
+    place = "contestants.thinking.stages.think"
+    said = done("check", study, f"{place}.before=null", f"{place}.after=ask", "--out", "views")
+    assert "3 points, no faults" in said
+    assert "changes the views or the prompt after the last call" in said
+    assert (study.parent / "views" / "jigsaw_0000.html").exists()
+
+
+def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
+    result = looktwice("run", study, "stages.choose.label_stile=x", "stages.ask.use=os.system", "task.n=many", "sed=3")
+    assert result.exit_code == 2
+    for place in ("stages.choose.label_stile", "stages.ask.use", "tasks.jigsaw.n", "sed: no such entry"):
+        assert place in result.output
+    assert not (study.parent / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["run", "none.yaml"], "no such configuration"),
+        (["score", "nowhere"], "no run folder"),
+        (["show", "nowhere", "x"], "no run folder"),
+        (["run", "study.yaml", "--shard", "3/2"], "expected i/n"),
+        (["run", "study.yaml", "--plugin", "prompting"], "is taken"),
+        (["run", "study.yaml", "nonsense"], "place=value"),
+        (["replies", "none.jsonl"], "none.jsonl"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_2(study: Path, words: list[str], says: str) -> None:
+    result = looktwice(*words)
+    assert result.exit_code == 2, result.output
+    assert says in result.output
+    assert "Traceback" not in result.output
+
+
+def test_failed_samples_make_the_exit_code_1(study: Path) -> None:
+    Path("set").mkdir()
+    row = {"id": "s", "question": "?", "images": ["gone.png"], "choices": ["a", "b"], "answer": "A"}
+    Image.new("RGB", (30, 20)).save("set/here.png")
+    rows = [row, row | {"id": "t", "images": ["here.png"]}]
+    Path("set/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    result = looktwice("run", study, "task={use: eval.tasks.Folder, path: set}")
+    assert result.exit_code == 1
+    assert "3 samples FAILED; the report says why" in result.output
+    assert "gone.png" in Path("runs/study/report.md").read_text()
+    said = " ".join(done("show", "runs/study", "s").split())
+    assert "FAILED: PictureError" in said and "gone.png" in said and "page: runs/study/show/s.html" in said
+
+
+def test_show_names_samples_that_are_there(study: Path) -> None:
+    done("run", study)
+    result = looktwice("show", "runs/study", "jigsaw_9999")
+    assert result.exit_code == 2
+    assert "such as jigsaw_0000" in result.output
+
+
+STUDIES = [path for path in sorted(CONFIGS.glob("*.yaml")) if not path.stem.startswith(("as_", "make_"))]
+"""Without presets and recipes, which ask nothing by themselves: test_presets_toolkits and test_make hold those."""
+
+
+@pytest.mark.parametrize("config", STUDIES, ids=lambda path: path.stem)
+def test_shipped_configurations_have_no_faults_of_their_own(config: Path, shared_data: Path, tmp_path: Path) -> None:
+    """Every `data/NAME` is the real folder of that name, or an empty one; tasks whose files are absent are dropped."""
+    given = []
+    for place, name in placed(yaml.safe_load(config.read_text(encoding="utf-8"))):
+        folder = shared_data / name if (shared_data / name).exists() else tmp_path / name
+        folder.mkdir(parents=True, exist_ok=True)
+        given.append(f"{place}={folder}")
+    try:
+        found = plan(config, given)
+    except ConfigError as exc:
+        absent = [fault for fault in exc.faults if "is not in it. It has" in fault]
+        assert absent == list(exc.faults)
+        found = plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
+    assert found.points or found.left_out
+
+
+def placed(node: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """The dotted places of the texts `data` and `data/NAME` in a configuration, with the names."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from placed(value, f"{place}.{key}" if place else str(key))
+    elif isinstance(node, str) and node.partition("/")[0] == "data":
+        yield place, node.partition("/")[2]
+
+
+def test_help_imports_nothing_heavy() -> None:
+    heavy = ("cv2", "numpy", "aiohttp", "pydantic")
+    code = f"import sys; from looktwice.eval import cli; print([m for m in {heavy} if m in sys.modules])"
+    tree = ROOT / "typings"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tree)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,113 @@
+"""The command line against a real server: killed and started again, nothing is lost and nothing is paid twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from looktwice.eval.records import RunFolder
+from tests.chat_server import ChatServer, chat_server
+from tests.pipelines.test_chat_api import walked
+from tests.paths import ROOT
+
+N, WORKERS = 500, 16
+PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
+
+STUDY = """
+task: {use: eval.tasks.Photos, kind: jigsaw, n: %d, quality: 90}
+model: {use: pipelines.models.ChatAPI, model: tiny, temperature: 0, max_tokens: 50, detail: low, url: "%s"}
+stages:
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+"""
+
+
+def command(config: Path, out: Path) -> list[str]:
+    code = "from looktwice.eval.cli import main; main()"
+    return [sys.executable, "-c", code, "run", str(config), "--out", str(out), "--workers", str(WORKERS)]
+
+
+def environment() -> dict[str, str]:
+    plain = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
+    return plain | {"PYTHONPATH": str(ROOT / "typings")}
+
+
+def run(config: Path, out: Path) -> None:
+    done = subprocess.run(command(config, out), env=environment(), capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def run_and_kill(config: Path, out: Path, server: ChatServer, after: int) -> None:
+    """Start the command and send SIGKILL once the server has answered `after` requests."""
+    with subprocess.Popen(
+        command(config, out), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    ) as process:
+        deadline = time.monotonic() + 100
+        while server.stats["replies"] < after:
+            assert process.poll() is None, "the run ended before it could be killed"
+            assert time.monotonic() < deadline, "the run did not get going"
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+
+
+def stored(out: Path) -> int:
+    with closing(sqlite3.connect(out / ".cache" / "replies.sqlite")) as connection:
+        return int(connection.execute("SELECT COUNT(*) FROM replies").fetchone()[0])
+
+
+def plain_records(folder: Path) -> list[dict[str, Any]]:
+    rows = [json.loads(record.to_line()) for record in RunFolder(folder).records().values()]
+    for row in rows:
+        row.pop("timings")
+    return sorted(rows, key=lambda row: (row["point"], row["sample"]))
+
+
+def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
+    with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:
+        config = tmp_path / "study.yaml"
+        config.write_text(STUDY % (N, server.url))
+        run_and_kill(config, tmp_path / "killed", server, after=N // 3)
+        time.sleep(0.3)  # what was in flight reaches the server's counter
+        kept, asked = stored(tmp_path / "killed"), server.stats["requests"]
+        assert 0 < kept < N
+        assert asked - kept <= WORKERS
+        run(config, tmp_path / "killed")
+        assert server.stats["requests"] - asked == N - kept
+        assert stored(tmp_path / "killed") == N
+        bodies = server.bodies
+
+    assert len(bodies) == asked + N - kept
+    for body in bodies:
+        assert walked(PARAMS.validate_python(body)) == body
+
+    with chat_server(None) as server:
+        config.write_text(STUDY % (N, server.url))
+        run(config, tmp_path / "calm")
+        assert server.stats["requests"] == N
+    killed, calm = plain_records(tmp_path / "killed" / "study"), plain_records(tmp_path / "calm" / "study")
+    assert len(calm) == N
+    assert killed == calm
+
+
+def test_only_cached_asks_nobody(tmp_path: Path) -> None:
+    config = tmp_path / "study.yaml"
+    with chat_server(None) as server:
+        config.write_text(STUDY % (4, server.url))
+        run(config, tmp_path / "runs")
+    records = tmp_path / "runs" / "study" / "records.jsonl"
+    records.unlink()
+    again = [*command(config, tmp_path / "runs"), "--only-cached"]
+    done = subprocess.run(again, env=environment(), capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(RunFolder(tmp_path / "runs" / "study").records()) == 4

@@ -1,0 +1,167 @@
+"""Scoring of records: the four verdicts with their reasons, whose reader, and the statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from looktwice.eval.display.table import table
+from looktwice.eval.readers import BlinkOfficial, Choice
+from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.scoring import Score, Verdict
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import holm, paired, stratified, wilson
+from looktwice.eval.scoring.verdict import Scored
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import State
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, Scored]:
+    run = score_run(made.write(), **options)
+    found = next(scores for scores in run.points if scores.point.id == point)
+    return {name: draws[0] for name, draws in found.scored.items() if draws}
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "reason"),
+    [
+        ({"text": "The answer is (B)"}, "right", ""),
+        ({"text": "The answer is (A)"}, "wrong", ""),
+        ({"text": "The answer is (B)", "finish": "length"}, "right", ""),
+        ({"text": "Let me see"}, "unreadable", "unread"),
+        ({"text": "Let me see", "finish": "length"}, "unreadable", "cut_off"),
+        ({"text": " \n"}, "unreadable", "empty"),
+        ({"text": "", "finish": "length"}, "unreadable", "cut_off"),
+        ({"text": "The answer is (B)", "finish": "filter"}, "unreadable", "filtered"),
+        ({"text": "", "refusal": "I cannot look at people"}, "unreadable", "refused"),
+    ],
+)
+def test_what_a_reply_comes_to(made: MadeRun, fields: dict[str, Any], verdict: str, reason: str) -> None:
+    made.task("t", ["B"])
+    made.reply(made.point("plain", "t"), "s0", **fields)
+    got = scored(made)["s0"]
+    assert (got.verdict.value, got.reason) == (verdict, reason)
+    assert got.score.value == (1.0 if verdict == "right" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "verdict", "reason"),
+    [
+        ({"answer": "B"}, "right", ""),
+        ({"answer": "A"}, "wrong", ""),
+        ({"answer": "b"}, "unreadable", "unread"),
+        ({"answer": "E"}, "unreadable", "unread"),
+        ({"reason": "abstained: no matches"}, "unreadable", "abstained"),
+        ({}, "unreadable", "unread"),
+        ({"error": "ValueError: broken\nTraceback"}, "failed", ""),
+        ({"answer": "B", "sha": "another"}, "failed", ""),
+    ],
+)
+def test_what_a_stage_s_answer_comes_to(made: MadeRun, fields: dict[str, Any], verdict: str, reason: str) -> None:
+    made.task("t", ["B"])
+    made.record(made.point("specialist", "t"), "s0", **fields)
+    got = scored(made)["s0"]
+    assert (got.verdict.value, got.reason) == (verdict, reason)
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [(" axq ", "right"), ("AXQ", "right"), ("AX Q", "wrong")])
+def test_texts_may_differ_in_case_and_space(made: MadeRun, answer: str, verdict: str) -> None:
+    made.task("t", ["AXQ"], choices=0)
+    made.record(made.point("plain", "t"), "s0", answer=answer)
+    assert scored(made)["s0"].verdict.value == verdict
+
+
+def test_a_key_that_is_no_choice_is_not_anybody_s_mistake(made: MadeRun) -> None:
+    made.task("t", ["(B)"])
+    made.record(made.point("plain", "t"), "s0", answer="B")
+    got = scored(made)["s0"]
+    assert got.verdict is Verdict.FAILED
+    assert "the key '(B)' is none of A, B" in got.detail
+
+
+@dataclass(frozen=True)
+class Stumbles:
+    """Raises on one reply and asks a model on another: neither may spoil the rest."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        if "bad" in state.reply:
+            raise RuntimeError("stumbled")
+        if "ask" in state.reply:
+            model(state.messages)
+        return state.replace(answer="B")
+
+
+def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
+    made.task("t", ["B", "B", "B"])
+    point = made.point("plain", "t")
+    for name, text in (("s0", "bad"), ("s1", "ask"), ("s2", "fine")):
+        made.reply(point, name, text)
+    got = scored(made, reader=Stumbles())
+    assert [got[name].verdict.value for name in ("s0", "s1", "s2")] == ["failed", "failed", "right"]
+    assert got["s0"].detail.startswith("RuntimeError: stumbled\nTraceback")
+    assert "may not call a model" in got["s1"].detail
+
+
+def test_a_conversation_that_is_gone_is_a_failure(made: MadeRun) -> None:
+    made.task("t", ["B"])
+    made.record(made.point("plain", "t"), "s0", calls=({"messages": ["00" * 32], "reply": {"text": "(B)"}},))
+    got = scored(made)["s0"]
+    assert got.verdict is Verdict.FAILED
+    assert "cannot be rebuilt" in got.detail
+
+
+def test_the_configuration_names_the_reader_and_another_one_changes_the_result(made: MadeRun) -> None:
+    made.task("t", ["B", "B"])
+    point = made.point("plain", "t", read={"use": "eval.readers.BlinkOfficial"})
+    made.reply(point, "s0", "(B).")
+    made.reply(point, "s1", "(B)")
+    folder = made.write()
+    before = table(folder.path).where(metric="accuracy", task="t", contestant="plain").rows[0]
+    after = table(folder.path, Choice()).where(metric="accuracy", task="t", contestant="plain").rows[0]
+    assert (before.value, before.reader, after.value, after.reader) == (0.5, "blink_official", 1.0, "choice")
+    assert table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0] == before
+
+
+def test_tokens_are_those_of_every_call(made: MadeRun) -> None:
+    made.task("t", ["B"])
+    made.reply(made.point("plain", "t"), "s0", "(B)", usage={"tokens_in": 7, "tokens_out": 3})
+    (found,) = table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
+    assert (found.tokens_in, found.tokens_out, found.cost) == (7, 3, None)
+
+
+@pytest.mark.parametrize(("total", "n"), [(0, 1), (0, 60), (1, 2), (37, 60), (60, 60), (166, 172)])
+def test_wilson_is_that_of_scipy(total: int, n: int) -> None:
+    theirs = binomtest(total, n).proportion_ci(method="wilson")
+    assert list(wilson(total, n)) == pytest.approx([theirs.low, theirs.high], abs=1e-12)
+
+
+def test_the_statistics() -> None:
+    assert list(stratified([(37, 60, 1.0)])) == pytest.approx(list(wilson(37, 60)))
+    low, high = stratified([(60, 60, 0.5), (0, 60, 0.5)])
+    assert 0.4 < low < 0.5 < high < 0.6
+    test = paired([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
+    assert (test.better, test.worse, test.discordant, test.n) == (3, 1, 4, 6)
+    assert [test.delta, test.p] == pytest.approx([2 / 6, 0.625])
+    assert paired([1, 0], [1, 0]).p == 1.0
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([]) == []
+    for call in (lambda: wilson(0, 0), lambda: wilson(3, 2), lambda: paired([], []), lambda: paired([1], [1, 0])):
+        with pytest.raises(ValueError, match="found"):
+            call()
+    with pytest.raises(ValueError, match=r"0\.\.1"):
+        Score(Verdict.RIGHT, 1.5)
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="has no points"):
+        score_run(RunFolder(tmp_path))

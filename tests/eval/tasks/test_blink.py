@@ -1,0 +1,228 @@
+"""BLINK's parquet layout: what is read, what is refused, and the real files where they are."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from looktwice.eval.tasks import Blink, Subset, TaskError
+from looktwice.eval.tasks.blink import BATCH
+from looktwice.pipelines.picture import PictureError
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("idx", "question", "sub_task")]
+    + [(f"image_{number}", IMAGE) for number in (1, 2, 3, 4)]
+    + [("choices", pa.list_(pa.string()))]
+    + [(name, pa.string()) for name in ("answer", "prompt", "explanation")]
+)
+
+
+def picture(value: int) -> dict[str, Any]:
+    return {"bytes": bytes(cv2.imencode(".jpg", np.full((6, 8, 3), value, np.uint8))[1]), "path": "image.jpg"}
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    found = {
+        "idx": f"val_Jigsaw_{number}",
+        "question": "Which one?",
+        "sub_task": "Jigsaw",
+        "image_1": picture(number % 200),
+        "image_2": picture(10),
+        "choices": ["the second image", "the third image"],
+        "answer": f"({'AB'[number % 2]})",
+        "prompt": "Which one?\n(A) the second image\n(B) the third image\n",
+        "explanation": "it is secret",
+    }
+    return found | changes
+
+
+def write(root: Path, rows: list[dict[str, Any]], file: str = "val-00000-of-00001.parquet", **options: Any) -> Blink:
+    folder = root / "Jigsaw"
+    folder.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows, SCHEMA), folder / file, **options)
+    return Blink(root, "Jigsaw", file.split("-")[0])
+
+
+def test_a_row_becomes_an_item(tmp_path: Path) -> None:
+    first, second = write(tmp_path, [row(1), row(2, answer="hidden")])
+    assert (first.answer, second.answer) == ("B", None)
+    sample = first.sample
+    assert (sample.id, sample.question) == ("val_Jigsaw_1", "Which one?")
+    assert sample.choices == ("the second image", "the third image")
+    assert sample.meta == {"subtask": "Jigsaw", "prompt": row(1)["prompt"], "row": 0}
+    assert [image.size for image in sample.images] == [(8, 6), (8, 6)]
+    assert sample.images[0].payload.data == row(1)["image_1"]["bytes"]
+    assert sample.images[0].name == "val_Jigsaw_1 image_1"
+    assert "secret" not in str(sample.to_dict())
+
+
+@pytest.mark.parametrize("options", [{}, {"row_group_size": 7}, {"row_group_size": 2 * BATCH}])
+def test_images_stay_with_their_rows(tmp_path: Path, options: dict[str, Any]) -> None:
+    rows = [row(number) for number in range(3 * BATCH + 5)]
+    write(tmp_path, rows, **options)
+    for subset in (Subset(), Subset(n=9, seed=3), Subset(n=4, per="answer")):
+        task = Blink(tmp_path, "Jigsaw", subset=subset)
+        items = list(task)
+        assert len(items) == len(task)
+        for item in items:
+            number = int(item.sample.id.rsplit("_", 1)[1])
+            assert item.sample.meta["row"] == number
+            assert item.answer == "AB"[number % 2]
+            assert item.sample.images[0].payload.data == rows[number]["image_1"]["bytes"]
+
+
+def test_several_files_are_one_split(tmp_path: Path) -> None:
+    write(tmp_path, [row(1), row(2)], "val-00000-of-00002.parquet")
+    with pytest.raises(TaskError, match="1 of 00002 files of the split val"):
+        len(Blink(tmp_path, "Jigsaw"))
+    task = write(tmp_path, [row(3)], "val-00001-of-00002.parquet")
+    assert [item.sample.id for item in task] == ["val_Jigsaw_1", "val_Jigsaw_2", "val_Jigsaw_3"]
+    assert [item.sample.meta["row"] for item in task] == [0, 1, 2]
+    write(tmp_path, [row(2)], "val-00001-of-00002.parquet")
+    with pytest.raises(TaskError, match=r"Jigsaw: 1 fault\n  row 2: the id 'val_Jigsaw_2' is already that of row 1"):
+        len(Blink(tmp_path, "Jigsaw"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"answer": "(C)"}, r"val_Jigsaw_2 has the answer '(C)'; with its choices it can be (A), (B) or hidden"),
+        ({"answer": "B"}, "has the answer 'B'"),
+        ({"answer": None}, "has the answer None"),
+        ({"idx": "val_Jigsaw_1"}, "the id 'val_Jigsaw_1' is already that of row 0"),
+        ({"choices": None}, "val_Jigsaw_2 needs at least two texts as choices, found None"),
+        ({"choices": ["one"]}, "needs at least two texts"),
+        ({"choices": ["one", None]}, "needs at least two texts"),
+        ({"question": None, "prompt": ""}, "question, prompt: empty, but every question needs them"),
+    ],
+)
+def test_a_faulty_row_is_named(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(TaskError) as caught:
+        len(write(tmp_path, [row(1), row(2, **changes)]))
+    assert "row 1: " in str(caught.value)
+    assert said in str(caught.value)
+    assert "val-00000-of-00001.parquet: 1 fault" in str(caught.value)
+
+
+def test_all_faults_come_at_once(tmp_path: Path) -> None:
+    with pytest.raises(TaskError) as caught:
+        len(write(tmp_path, [row(number, answer="?") for number in range(25)]))
+    assert len(str(caught.value).splitlines()) == 22
+
+
+@pytest.mark.parametrize("image", [None, {"bytes": None, "path": "image.jpg"}, {"bytes": b"", "path": None}])
+def test_an_absent_first_image_fails_only_its_own_sample(tmp_path: Path, image: Any) -> None:
+    bad, good = write(tmp_path, [row(1, image_1=image), row(2)])
+    assert good.sample.images[0].size == (8, 6)
+    with pytest.raises(PictureError, match="val_Jigsaw_1 image_1: the parquet file holds no bytes"):
+        _ = bad.sample.images[0].pixels
+
+
+def test_columns_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "Jigsaw").mkdir()
+    table = pa.table({"idx": ["a"], "query": ["b"], "image_1": pa.array([picture(1)], IMAGE)})
+    pq.write_table(table, tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+    with pytest.raises(TaskError) as caught:
+        len(Blink(tmp_path, "Jigsaw"))
+    assert "lacks the columns question, sub_task, choices, answer, prompt, image_2" in str(caught.value)
+    assert "it has idx, query, image_1" in str(caught.value)
+
+
+def test_the_types_of_columns_are_checked(tmp_path: Path) -> None:
+    (tmp_path / "Jigsaw").mkdir()
+    columns: dict[str, list[Any]] = {name: ["x"] for name in SCHEMA.names}
+    pq.write_table(pa.table(columns | {"idx": [1]}), tmp_path / "Jigsaw" / "val-00000-of-00001.parquet")
+    with pytest.raises(TaskError) as caught:
+        len(Blink(tmp_path, "Jigsaw"))
+    assert "idx is int64 and not a text; image_1 is string and not an image with its bytes" in str(caught.value)
+    assert "choices is string and not a list of texts" in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [b"not parquet", b""])
+def test_a_file_that_is_no_parquet(tmp_path: Path, damage: bytes) -> None:
+    task = write(tmp_path, [row(1)])
+    (tmp_path / "Jigsaw" / "val-00000-of-00001.parquet").write_bytes(damage)
+    with pytest.raises(TaskError, match="is no parquet file that can be read"):
+        len(task)
+
+
+def test_a_file_whose_pages_are_damaged(tmp_path: Path) -> None:
+    task = write(tmp_path, [row(number) for number in range(40)])
+    file = tmp_path / "Jigsaw" / "val-00000-of-00001.parquet"
+    data = bytearray(file.read_bytes())
+    data[4:400] = bytes(396)
+    file.write_bytes(bytes(data))
+    with pytest.raises(TaskError, match="damaged"):
+        list(task)
+
+
+def test_an_empty_set(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match="has no rows"):
+        len(write(tmp_path, []))
+    write(tmp_path, [row(1)])
+    with pytest.raises(TaskError, match="leaves no question of 1"):
+        len(Blink(tmp_path, "Jigsaw", subset=Subset(n=0)))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("jigsaw", "no task is named 'jigsaw'; did you mean 'Jigsaw'? It has Jigsaw"),
+        ("Relative Depth", "did you mean 'Relative_Depth'? It has Jigsaw"),
+        ("IQ_Test", "BLINK's IQ_Test is not in it. It has Jigsaw"),
+        ("../Jigsaw", "no task is named '../Jigsaw'"),
+        ("", "no task is named ''. It has Jigsaw"),
+    ],
+)
+def test_an_unknown_task(tmp_path: Path, name: str, said: str) -> None:
+    write(tmp_path, [row(1)])
+    with pytest.raises(TaskError) as caught:
+        Blink(tmp_path, name)
+    assert said in str(caught.value)
+
+
+def test_an_unknown_split_or_folder(tmp_path: Path) -> None:
+    write(tmp_path, [row(1)])
+    with pytest.raises(TaskError, match=r"has no train-\*-of-\*\.parquet; it has the splits val"):
+        len(Blink(tmp_path, "Jigsaw", "train"))
+    with pytest.raises(TaskError, match="there is no folder"):
+        Blink(tmp_path / "blink", "Jigsaw")
+
+
+def test_facts_name_the_revision_and_the_errata(tmp_path: Path) -> None:
+    one = write(tmp_path, [row(1)]).facts
+    other = write(tmp_path, [row(1, answer="(A)")]).facts
+    assert one.split == "val"
+    assert one.label_version.startswith("as in the file, sha256 ")
+    assert one.label_version != other.label_version
+    assert one.errata == ()
+    (tmp_path / "Jigsaw").rename(tmp_path / "Relative_Reflectance")
+    assert "2025-09-03" in Blink(tmp_path, "Relative_Reflectance").facts.errata[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "n", "images", "letters"),
+    [("Jigsaw", 75, 3, "AB"), ("Relative_Depth", 62, 1, "AB"), ("Spatial_Relation", 72, 1, "AB")],
+)
+def test_the_real_files(shared_data: Path, name: str, n: int, images: int, letters: str) -> None:
+    items = list(Blink(shared_data / "blink", name))
+    assert len(items) == n
+    assert {len(item.sample.images) for item in items} == {images}
+    assert {item.answer for item in items} == set(letters)
+    assert all(item.sample.id.startswith(f"val_{name}_") for item in items)
+    assert all(item.sample.meta["prompt"].count("\n(") == len(letters) for item in items)
+    assert all(
+        image.payload.note == "" and image.payload.media_type == "image/jpeg" for image in items[0].sample.images
+    )
+
+
+def test_an_image_that_is_absent_before_another_fails_its_sample(tmp_path: Path) -> None:
+    (item,) = write(tmp_path, [row(1, image_2=None, image_3=picture(3))])
+    assert [image.name[-7:] for image in item.sample.images] == ["image_1", "image_2", "image_3"]
+    with pytest.raises(PictureError, match="val_Jigsaw_1 image_2: the parquet file holds no bytes"):
+        _ = item.sample.images[1].payload

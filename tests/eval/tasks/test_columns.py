@@ -1,0 +1,384 @@
+"""Tables of questions: column maps, VLMEvalKit's TSV, circular evaluation, faults, and how little memory it takes."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from looktwice.eval.display.table import table
+from looktwice.eval.scoring import AllRight
+from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
+from looktwice.eval.tasks.blink import TOTAL_NAMES
+from looktwice.eval.tasks.cells import key, many
+from looktwice.pipelines.config import spec
+from looktwice.pipelines.picture import PictureError
+from tests.made_run import MadeRun
+
+VERBATIM = {"use": "eval.readers.WholeReply"}
+
+
+def jpeg(value: int = 90) -> bytes:
+    return bytes(cv2.imencode(".jpg", np.full((8, 10, 3), value, np.uint8))[1])
+
+
+CODE = base64.b64encode(jpeg()).decode()
+
+
+def jsonl(root: Path, rows: Sequence[Any], name: str = "set.jsonl") -> Path:
+    lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
+    (root / name).write_text("\n".join(lines), encoding="utf-8")
+    (root / "a.jpg").write_bytes(jpeg())
+    return root / name
+
+
+def asked(number: int, **more: Any) -> dict[str, Any]:
+    return {
+        "id": f"q{number}",
+        "question": "Which?",
+        "image": "a.jpg",
+        "choices": ["cat", "dog"],
+        "answer": "B",
+        **more,
+    }
+
+
+# ---- cells
+
+
+@pytest.mark.parametrize(
+    ("cell", "choices", "first", "found"),
+    [
+        ("B", ("x", "y"), None, "B"), ("(b)", ("x", "y"), None, "B"), ("y", ("x", "y"), None, "B"),
+        (1, ("x", "y"), 0, "B"), (1, ("x", "y"), 1, "A"), ("hidden", ("x", "y"), None, None),
+        (None, ("x", "y"), None, None), (float("nan"), (), None, None), (3.0, (), None, "3"), ("", (), None, None),
+        ("hidden", ("hidden", "seen"), None, "A"), ("None", ("1 and 2", "None"), None, "B"),
+    ],
+)  # fmt: skip
+def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
+    assert key(cell, choices, first) == found
+
+
+@pytest.mark.parametrize(("cell", "first"), [("C", None), ("z", None), (2, 0), (0, 1), ("A", 0)])
+def test_keys_that_are_none_of_the_choices(cell: Any, first: int | None) -> None:
+    with pytest.raises(ValueError, match="the answer"):
+        key(cell, ("x", "y"), first)
+
+
+def test_a_key_that_is_a_letter_and_another_choice_s_text() -> None:
+    with pytest.raises(ValueError, match="two of them"):
+        key("A", ("B", "A"))
+
+
+def test_lists_in_cells() -> None:
+    assert [many(cell) for cell in ("['a', 'b']", '["a"]', "[sic]", "a", None, ("a",))] == [
+        ["a", "b"], ["a"], ["[sic]"], ["a"], [], ["a"]
+    ]  # fmt: skip
+
+
+# ---- any table
+
+
+def test_json_lines_with_a_map(tmp_path: Path) -> None:
+    rows = [{"uid": n, "ask": "Which?", "pic": "a.jpg", "options": "['cat', 'dog']", "gold": n % 2, "kind": "pet"}
+            for n in range(3)]  # fmt: skip
+    task = Columns(
+        jsonl(tmp_path, rows), {"question": "ask", "images": "pic", "answer": "gold"}, ("kind",), answers_from=0
+    )
+    items = list(task)
+    assert [(i.sample.id, i.answer) for i in items] == [("0", "A"), ("1", "B"), ("2", "A")]
+    assert items[0].sample.choices == ("cat", "dog")
+    assert items[0].sample.meta == {"kind": "pet", "row": 0}
+    assert items[2].sample.images[0].payload.data == jpeg()
+
+
+@pytest.mark.parametrize("cell", [CODE, f"data:image/jpeg;base64,{CODE}", "a.jpg", [CODE, "a.jpg"]])
+def test_images_in_cells(tmp_path: Path, cell: Any) -> None:
+    (item,) = Columns(jsonl(tmp_path, [asked(0, image=cell)]))
+    assert [image.payload.data for image in item.sample.images] == [jpeg()] * (2 if isinstance(cell, list) else 1)
+
+
+@pytest.mark.parametrize(
+    ("cell", "words"),
+    [("b.jpg", "b.jpg cannot be read"), ("../a.jpg", "leads out of the folder"), ("%%%", "neither a path nor base64"),
+     (None, "no image in the cell"), ("[]", "no image in the cell")],
+)  # fmt: skip
+def test_an_image_that_is_none_fails_its_own_sample(tmp_path: Path, cell: Any, words: str) -> None:
+    good, bad = Columns(jsonl(tmp_path, [asked(0), asked(1, image=cell)]))
+    assert good.sample.images[0].size == (10, 8)
+    with pytest.raises(PictureError, match=words):
+        bad.sample.images[0].size  # noqa: B018
+
+
+def test_columns_of_letters_a_filter_and_a_subset(tmp_path: Path) -> None:
+    path = tmp_path / "set.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file)
+        out.writerow(["index", "question", "A", "B", "C", "answer", "image", "category"])
+        for n in range(8):
+            out.writerow([n, f"line one\nline {n}", "x", "y", "" if n % 2 else "z", "A", CODE, "ab"[n % 2]])
+    items = list(Columns(path, where={"category": "b"}))
+    assert [(i.sample.id, i.sample.choices) for i in items] == [(str(n), ("x", "y")) for n in (1, 3, 5, 7)]
+    assert items[3].sample.question == "line one\nline 7"
+    few = list(Columns(path, subset=Subset(n=3)))
+    assert len(few) == 3
+    assert all(item.sample.question.endswith(item.sample.id) for item in few)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"columns": {"qustion": "x"}}, "did you mean 'question'"),
+        ({"columns": {"question": "ask"}}, r"there is no column 'ask'.*id, question, image, choices, answer"),
+        ({"columns": {"images": None}}, "no column for `images` is known; the table has the columns id, question"),
+        ({"meta": ("kind",)}, "there is no column 'kind'"),
+        ({"answers_from": 2}, "answers_from is 0, 1 or null"),
+        ({"where": {"id": "nobody"}}, "set.jsonl holds no row, or none that the settings keep"),
+        ({"path": None}, "either `path` or `hub`"),
+    ],
+)
+def test_wrong_columns_and_settings(tmp_path: Path, settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        len(Columns(**{"path": jsonl(tmp_path, [asked(0)]), **settings}))
+
+
+def test_a_hub_is_asked_only_by_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    task = Columns(hub="somebody/something")
+    with pytest.raises(TaskError, match="needs huggingface_hub; install it with: pip install huggingface_hub"):
+        len(task)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        (asked(0), "row 20: the id 'q0' is already that of row 0"),
+        (asked(20, answer="E"), "row 20: the answer 'E' is none of A, B and of the choices' texts"),
+        (asked(20, question=" "), "row 20: the question is empty"),
+        (asked(20, choices=["cat", "cat"]), "choices are two different texts or more"),
+    ],
+)
+def test_one_bad_row_is_left_out_and_counted(tmp_path: Path, row: Any, words: str) -> None:
+    task = Columns(jsonl(tmp_path, [*(asked(n) for n in range(20)), row]))
+    assert len(list(task)) == len(task) == 20
+    count, reason = task.facts.left_out
+    assert count == "1 rows of set.jsonl left out"
+    assert words in reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([asked(0), "{broken"], "line 2: no JSON object"),
+        ([asked(0), "[1]"], "line 2: a JSON object is needed"),
+        ([asked(n, answer="E") for n in range(3)], "3 of 3 rows cannot be used"),
+        ([], "set.jsonl is empty: it has no columns"),
+    ],
+)
+def test_files_that_stop(tmp_path: Path, rows: Sequence[Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        len(Columns(jsonl(tmp_path, rows)))
+
+
+def test_hidden_answers_are_no_keys(tmp_path: Path) -> None:
+    assert [i.answer for i in Columns(jsonl(tmp_path, [asked(0, answer="hidden"), asked(1, answer=None)]))] == [
+        None
+    ] * 2
+
+
+# ---- parquet
+
+
+IMAGE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def parquet(path: Path, rows: int, size: int = 0, **options: Any) -> Path:
+    """Questions with embedded images; `size` pads each to so many bytes of noise."""
+    rng = np.random.default_rng(0)
+    schema = pa.schema([("idx", pa.string()), ("question", pa.string()), ("image", IMAGE),
+                        ("choices", pa.list_(pa.string())), ("answer", pa.string())])  # fmt: skip
+    with pq.ParquetWriter(path, schema) as writer:
+        for start in range(0, rows, 1000):
+            batch = [
+                {"idx": f"q{n}", "question": "Which?", "image": {"bytes": jpeg(n % 250) + rng.bytes(size), "path": "a"},
+                 "choices": ["x", "y"], "answer": "(A)"}
+                for n in range(start, min(rows, start + 1000))
+            ]  # fmt: skip
+            writer.write_table(pa.Table.from_pylist(batch, schema), **options)
+    return path
+
+
+def test_parquet_shards_and_subsets(tmp_path: Path) -> None:
+    for shard in range(2):
+        parquet(tmp_path / f"{shard}.parquet", 30, row_group_size=7)
+    with pytest.raises(TaskError, match="30 of 60 rows cannot be used\n  row 30: the id 'q0' is already that of row 0"):
+        len(Columns(tmp_path))
+    assert len(Columns(tmp_path, {"id": None})) == 60
+    one = Columns(tmp_path / "0.parquet", subset=Subset(n=5))
+    items = list(one)
+    assert len(items) == 5
+    for item in items:
+        number = int(item.sample.id[1:])
+        assert item.sample.images[0].payload.data == jpeg(number % 250)
+        assert (item.answer, item.sample.meta) == ("A", {"row": number})
+
+
+def test_a_truncated_parquet_says_so(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "set.parquet", 30)
+    path.write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(TaskError, match=r"set\.parquet is no whole parquet file .* it may be cut short"):
+        len(Columns(path))
+
+
+def test_a_damaged_page_stops_with_the_file_s_name(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "set.parquet", 30, size=2000)
+    data = bytearray(path.read_bytes())
+    data[10_000:40_000] = bytes(30_000)
+    path.write_bytes(bytes(data))
+    with pytest.raises((TaskError, PictureError), match=r"damaged|is no|unreadable|cannot"):
+        for item in Columns(path):
+            item.sample.images[0].pixels  # noqa: B018
+
+
+MEASURE = """
+import sys, time
+from pathlib import Path
+import cv2, numpy, pyarrow.parquet
+from looktwice.eval.columns import Columns
+# not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
+peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
+before, start = peak(), time.perf_counter()
+items = iter(Columns(Path(sys.argv[1])))
+next(items).sample.images[0].payload
+first = time.perf_counter() - start
+count = 1 + sum(len(item.sample.images[0].payload.data) > 0 for item in items)
+print(first, peak() - before, count)
+"""
+
+
+@pytest.mark.slow
+def test_six_thousand_items_stream(tmp_path: Path) -> None:
+    path = parquet(tmp_path / "set.parquet", 6000, size=60_000)
+    command = [sys.executable, "-c", MEASURE, str(path)]
+    said = [subprocess.run(command, capture_output=True, text=True, check=True).stdout.split() for _ in range(3)]
+    first, megabytes = min(float(words[0]) for words in said), max(float(words[1]) for words in said)
+    assert {words[2] for words in said} == {"6000"}
+    assert first < 0.5, f"the first sample came after {first:.2f} s"
+    assert 1 < megabytes < 300, f"{megabytes:.0f} MB above the imports, of a file of {path.stat().st_size >> 20} MB"
+
+
+# ---- VLMEvalKit's TSV
+
+
+def tsv(root: Path, rows: Sequence[Sequence[Any]], head: Sequence[str] = ()) -> Path:
+    header = list(head) or ["index", "question", "A", "B", "answer", "category", "image"]
+    with (root / "set.tsv").open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t").writerows([header, *rows])
+    return root / "set.tsv"
+
+
+def test_tsv_items(tmp_path: Path) -> None:
+    rows = [[1, 'Say "hi"\nWhich?', "x", "y", "B", "art", CODE], [2, "Which?", "x", "y", "A", "art", "1"],
+            [3, "Open?", "", "", "seven", "maths", repr([CODE, CODE])]]  # fmt: skip
+    items = list(Tsv(tsv(tmp_path, rows)))
+    assert [(i.sample.id, i.answer, i.sample.choices) for i in items] == [
+        ("1", "B", ("x", "y")), ("2", "A", ("x", "y")), ("3", "seven", ())
+    ]  # fmt: skip
+    assert items[0].sample.question == 'Say "hi"\nWhich?'
+    assert items[0].sample.meta == {"category": "art", "row": 0, "circle": "1"}
+    assert [len(i.sample.images) for i in items] == [1, 1, 2]
+    assert items[1].sample.images[0].payload.data == jpeg()  # a short cell names the row whose image it shares
+    assert [i.sample.id for i in Tsv(tmp_path / "set.tsv", where={"category": "maths"})] == ["3"]
+
+
+def test_tsv_paths(tmp_path: Path) -> None:
+    (tmp_path / "pics").mkdir()
+    (tmp_path / "pics/a.jpg").write_bytes(jpeg())
+    head = ["index", "question", "answer", "image_path", "hint"]
+    path = tsv(tmp_path, [[1, "Which?", "x", "a.jpg", "look"]], head)
+    (item,) = Tsv(path, images=tmp_path / "pics")
+    assert item.sample.images[0].payload.data == jpeg()
+    assert item.sample.meta["hint"] == "look"
+
+
+@pytest.mark.parametrize(
+    ("rows", "head", "words"),
+    [
+        ([[1, "a"]], ["id", "question"], r"lacks the columns index, image \(or image_path\); it has id, question"),
+        ([[1, "Which?", "x"]], [], "line 2: 3 cells under 7 columns; the file may be cut short"),
+        ([], ["index", "index"], "a column comes twice"),
+    ],
+)
+def test_tsv_faults(tmp_path: Path, rows: Any, head: Sequence[str], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        len(Tsv(tsv(tmp_path, rows, head)))
+
+
+def test_no_tsv_and_no_such_column(tmp_path: Path) -> None:
+    with pytest.raises(TaskError, match=r"is no \.tsv file"):
+        len(Tsv(tmp_path / "set.csv"))
+    with pytest.raises(TaskError, match="no column 'split' for `where`"):
+        len(Tsv(tsv(tmp_path, [[1, "Which?", "x", "y", "B", "art", CODE]]), where={"split": "dev"}))
+
+
+# ---- circular evaluation and BLINK's totals
+
+
+def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
+    rows = [[r * 1_000_000 + n, "Which?", "x", "y", "AB"[(n + r) % 2], "art", CODE] for r in (0, 1) for n in (1, 2)]
+    task = Tsv(tsv(tmp_path, rows), scorer=AllRight())
+    items = list(task)
+    assert [i.sample.meta["circle"] for i in items] == ["1", "2", "1", "2"]
+    made = MadeRun(tmp_path / "run")
+    made.task("t", [i.answer for i in items], meta=[i.sample.meta for i in items])
+    made.answers(made.point("plain", "t", facts={"scorer": task.facts.scorer}), ["B", "A", "A", "A"])
+    found = table(made.write().path)
+    (circle,) = found.where(metric="circular_accuracy", contestant="plain").rows
+    assert (circle.value, circle.n) == (0.5, 2)
+    (chance,) = found.where(metric="circular_accuracy", contestant="chance (level)").rows
+    assert chance.value == 0.25
+
+
+def test_rotations_by_a_sweep(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A", "B", "A"])
+    for by, answers in ((0, ["A", "B", "B"]), (1, ["A", "A", "A"])):
+        stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
+        point = made.point("plain", "t", changes={"stages.turn.by": by}, spec={"stages": {"turn": stage}})
+        made.answers(point, answers)
+    (row,) = table(made.write().path).where(metric="circular_accuracy").rows
+    assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
+    assert row.value == pytest.approx(1 / 3)
+
+
+def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    for number, name in enumerate(TOTAL_NAMES):
+        made.task(name, ["A"] * (2 + number % 2))
+        right = 0 if name == "Relative_Reflectance" else 1
+        point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
+        made.answers(point, ["A"] * right + ["B"] * (2 + number % 2 - right))
+    found = {row.metric: row for row in table(made.write().path).where(contestant="plain", task="BLINK").rows}
+    shares = [(0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(TOTAL_NAMES)]
+    sure = [share for share in shares if share[0]]
+    assert found["blink_macro"].value == pytest.approx(sum(r / n for r, n in shares) / 14)
+    assert found["blink_micro"].value == pytest.approx(13 / sum(n for _, n in shares))
+    assert found["blink_macro_without_reflectance"].value == pytest.approx(sum(r / n for r, n in sure) / 13)
+    assert found["blink_micro_without_reflectance"].value == pytest.approx(13 / sum(n for _, n in sure))
+
+
+def test_facts_without_a_scorer_name_none() -> None:
+    assert scorer_of({}) is None
+    assert scorer_of({"scorer": {}}) is None

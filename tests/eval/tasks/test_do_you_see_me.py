@@ -1,0 +1,381 @@
+"""Do You See Me: the official files and keys, their faults, exact match, and accuracy along the control parameters."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import json
+import zipfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+from scipy import stats
+
+from looktwice.eval.display.table import table
+from looktwice.eval.report import write_report
+from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
+from looktwice.eval.tasks.do_you_see_me.metrics import kruskal, standard
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.pipelines.config import spec
+from looktwice.pipelines.picture import PictureError
+from tests.dysm_keys import color_rows, shape_rows, spatial_answer
+from tests.made_run import MadeRun
+
+VERBATIM = {"use": "eval.readers.WholeReply"}
+OFFICIAL = [  # subtask, questions, most frequent key, its share in percent
+    ("2D", "shape_discrimination", 240, "1", 17.92),
+    ("2D", "joint_shape_color", 408, "1", 87.75),
+    ("2D", "letter_disambiguation", 135, None, 2.96),
+    ("2D", "form_constancy", 270, "2", 29.63),
+    ("2D", "visual_spatial", 806, "0", 40.69),
+    ("2D", "figure_ground", 90, "3", 36.67),
+    ("2D", "visual_closure", 168, "4", 29.76),
+    ("3D", "shape_discrimination", 120, "1", 65.83),
+    ("3D", "joint_shape_color", 120, "1", 90.83),
+    ("3D", "letter_disambiguation", 96, None, 6.25),
+    ("3D", "form_constancy", 80, "No", 100.0),
+    ("3D", "visual_spatial", 80, "0", 56.25),
+]
+
+
+# ---- the official files
+
+
+@pytest.mark.parametrize(("kind", "name", "count", "most", "percent"), OFFICIAL)
+def test_the_official_counts_and_majorities(
+    shared_data: Path, kind: Any, name: str, count: int, most: str | None, percent: float
+) -> None:
+    task = DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)
+    items = list(task)
+    assert len(items) == len(task) == count
+    assert task.facts.left_out == ()
+    ((key, times), *_) = Counter(item.answer for item in items).most_common(1)
+    assert round(100 * times / count, 2) == percent
+    assert most is None or key == most
+    assert len({item.sample.id for item in items}) == count
+    for item in items:
+        assert set(SUBTASKS[kind][name].controls) <= item.sample.meta.keys()
+
+
+def test_every_subtask_has_its_facts(shared_data: Path) -> None:
+    for kind, name, *_ in OFFICIAL:
+        facts = DoYouSeeMe(name, shared_data / "dysm", kind).facts  # type: ignore[arg-type]
+        assert (facts.split, facts.label_version[:11]) == (f"all ({kind})", "as in the f")
+        assert facts.errata or name == "letter_disambiguation"
+        assert facts.scorer["use"] == "eval.tasks.SweepScorer"
+    assert "every key is No" in DoYouSeeMe("form_constancy", shared_data / "dysm", "3D").facts.errata[0]
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "identifier", "answer", "controls"),
+    [
+        ("2D", "shape_discrimination", "2D_shape_discrimination_sweep_0_0", "4",
+         {"num_shapes": 3, "max_instances": 3, "min_distance": 10}),
+        ("2D", "joint_shape_color", "2D_joint_shape_color_0_q1", "1", {"num_shapes": 2, "max_instances": 2}),
+        ("2D", "letter_disambiguation", "2D_letter_disambiguation_134", "AAPIZVNAW",
+         {"num_letters": 9, "contrast": 3, "spacing": 0.1}),
+        ("2D", "visual_closure", "2D_visual_closure_0", "2",
+         {"offset": 0.1, "edges_distorted": 1, "edges_removed": 1, "edges_halved": 1, "shape": "capsule"}),
+        ("2D", "figure_ground", "2D_figure_ground_0", "4", {"num_shapes": 2, "density": 0.1}),
+        ("2D", "form_constancy", "2D_form_constancy_0", "3",
+         {"rotation": 5, "aspect_ratio": 0.8, "size": 0.8, "shape_change": 0}),
+        ("2D", "visual_spatial", "2D_visual_spatial_0_q1", "0",
+         {"rows": 3, "columns": 3, "grids": 1, "coordinates": "from 1"}),
+        ("3D", "letter_disambiguation", "3D_letter_disambiguation_66", "BX",
+         {"dot_type": "cylinder", "dot_size": 0.05, "spacing": 0.4, "num_letters": 2}),
+        ("3D", "form_constancy", "3D_form_constancy_form_constancy_39", "No", {"num_shapes": 2, "rotation": 10}),
+        ("3D", "visual_spatial", "3D_visual_spatial_grid_51", "0",
+         {"max_row": 3, "max_column": 3, "coordinates": "from 0"}),
+    ],
+)  # fmt: skip
+def test_real_rows(
+    shared_data: Path, kind: Any, name: str, identifier: str, answer: str, controls: dict[str, Any]
+) -> None:
+    items = {item.sample.id: item for item in DoYouSeeMe(name, shared_data / "dysm", kind, blind=True)}
+    item = items[identifier]
+    assert item.answer == answer
+    assert controls.items() <= item.sample.meta.items()
+    assert item.sample.meta["prompt"] == item.sample.question != ""
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_the_shape_file_is_rebuilt(shared_data: Path) -> None:
+    folder = shared_data / "dysm/2D_DoYouSeeMe/geometric_dataset"
+    dump = [(r["filename"], ast.literal_eval(r["shape_dictionary"])) for r in rows_of(folder / "dataset_dump.csv")]
+    official = rows_of(folder / "dataset_info.csv")
+    ours = shape_rows(dump)
+    assert len(ours) == len(official) == 240
+    for (filename, shape, answer), row in zip(ours, official, strict=True):
+        assert (filename, str(answer)) == (row["filename"], row["answer"])
+        assert row["question"].startswith(f"Count the total number of {shape}s in the image")
+
+
+def test_the_colour_file_is_rebuilt(shared_data: Path) -> None:
+    folder = shared_data / "dysm/2D_DoYouSeeMe/color_and_shape_disambiguation"
+    dump = [(r["filename"], ast.literal_eval(r["color_dictionary"])) for r in rows_of(folder / "dataset_dump.csv")]
+    ours = [(f, f"Count the number of {s}'s that are {c}.", str(n)) for f, s, c, n in color_rows(dump)]
+    official = [(r["filename"], r["question"], r["answer"]) for r in rows_of(folder / "dataset_info.csv")]
+    assert len(ours) == 408
+    assert ours == official
+
+
+def test_spatial_answers_are_recomputed(shared_data: Path) -> None:
+    folder = shared_data / "dysm/2D_DoYouSeeMe/visual_spatial"
+    grids = {r["name"]: ast.literal_eval(r["spatial_dict"]) for r in rows_of(folder / "dataset_dump.csv")}
+    official = rows_of(folder / "dataset_info.csv")
+    wrong = [r for r in official if spatial_answer(r["question"], grids[r["filename"]]) != int(r["answer"])]
+    assert (len(official), wrong) == (806, [])
+
+
+def test_another_question_is_no_spatial_one() -> None:
+    with pytest.raises(ValueError, match="not a question of this subtask"):
+        spatial_answer("How many?", [])
+    said = "In grid 1, starting from the black circle at position (row 1, column 1), how many circles are there down "
+    with pytest.raises(ValueError, match="not a black circle"):
+        spatial_answer(f"{said}of it in the same column?", [{(0, 0): ("square", "black")}])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "stem", "size"),
+    [
+        ("2D", "visual_closure", "50", (1200, 300)), ("2D", "figure_ground", "1", (600, 1000)),
+        ("3D", "visual_spatial", "grid_0", (1920, 1080)),
+    ],
+)  # fmt: skip
+def test_real_images(shared_data: Path, kind: Any, name: str, stem: str, size: tuple[int, int]) -> None:
+    task = DoYouSeeMe(name, shared_data / "dysm", kind, missing="leave_out")
+    items = {item.sample.meta["image"]: item.sample for item in task}
+    assert items[stem].images[0].size == size
+    count, first, *_ = task.facts.left_out
+    left = int(count.split()[0])
+    assert left + len(task) == len(DoYouSeeMe(name, shared_data / "dysm", kind, blind=True))
+    assert "there is no image" in first
+
+
+def test_the_published_mean_is_that_of_seven_subtasks() -> None:
+    """Qwen2.5-VL-7B's row, in the paper's column order."""
+    assert round(sum((27.78, 40.69, 81.86, 19.58, 2.96, 50.37, 63.10)) / 7, 2) == 40.91
+
+
+# ---- small files and their faults
+
+
+def png(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(bytes(cv2.imencode(".png", np.zeros((6, 9, 3), np.uint8))[1]))
+
+
+def lay(root: Path, lines: Sequence[str], folder: str = "2D_DoYouSeeMe/visual_figure_ground", images: int = 3) -> Path:
+    path = root / folder
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "dataset_info.csv").write_text("\n".join(lines), encoding="utf-8")
+    for number in range(images):
+        png(path / f"{number}.png")
+    return root
+
+
+GROUND = ["filename,answer,background_density,sweep", *(f'{n}.svg,{1 + n % 4},0.1,"(2, 0.1)"' for n in range(12))]
+
+
+@pytest.mark.parametrize("place", [".", "2D_DoYouSeeMe", "2D_DoYouSeeMe/visual_figure_ground"])
+def test_the_tree_a_half_and_a_folder(tmp_path: Path, place: str) -> None:
+    lay(tmp_path, GROUND)
+    items = list(DoYouSeeMe("figure_ground", tmp_path / place))
+    assert len(items) == 12
+    assert items[0].sample.images[0].size == (9, 6)
+    with pytest.raises(PictureError, match=r"5\.png cannot be read"):
+        items[5].sample.images[0].size  # noqa: B018
+
+
+def test_the_readme_s_folder_name_and_a_zip(tmp_path: Path) -> None:
+    lay(
+        tmp_path / "a",
+        ["filename,question,answer,sweep", '0.svg,How many?,3,"(3, 3, 10)"'],
+        "2D_DoYouSeeMe/shape_disambiguation",
+    )
+    assert len(DoYouSeeMe("shape_discrimination", tmp_path / "a")) == 1
+    lay(tmp_path / "b", GROUND)
+    with zipfile.ZipFile(tmp_path / "2D.zip", "w") as held:
+        for file in sorted((tmp_path / "b").rglob("*.*")):
+            held.write(file, file.relative_to(tmp_path / "b"))
+    task = DoYouSeeMe("figure_ground", tmp_path / "2D.zip", missing="leave_out")
+    assert [item.sample.images[0].size for item in task] == [(9, 6)] * 3
+    assert task.facts.left_out[0] == "9 lines of 2D_DoYouSeeMe/visual_figure_ground/dataset_info.csv left out"
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('90.svg,5,0.1,"(2, 0.1)"', "line 14: 90.svg: the answer '5' is no option"),
+        ('90.svg,1,0.1,"(2, 0.1, 3)"', "sweep holds num_shapes, density, found '(2, 0.1, 3)'"),
+        ("90.svg,1,0.1,__import__('os')", "sweep is a tuple or list"),
+        ('../90.svg,1,0.1,"(2, 0.1)"', "filename is a file of this folder, found '../90.svg'"),
+        ('90.svg,1,0.1,"(2, [1])"', "sweep holds numbers and words"),
+    ],
+)
+def test_one_bad_line_is_left_out_and_counted(tmp_path: Path, line: str, words: str) -> None:
+    task = DoYouSeeMe("figure_ground", lay(tmp_path, [*GROUND, line]))
+    assert len(list(task)) == 12
+    assert task.facts.left_out[0].startswith("1 lines of")
+    assert words in task.facts.left_out[1]
+
+
+@pytest.mark.parametrize(
+    ("lines", "settings", "words"),
+    [
+        (["file,answer", "0.svg,1"], {}, "lacks the columns filename, sweep; it has file, answer"),
+        ([""], {}, "lacks the columns filename, answer, sweep; it has none"),
+        (GROUND[:1], {}, "holds no line, or none that the settings keep"),
+        ([GROUND[0], '0.svg,x,0.1,"(2, 0.1)"'], {}, "1 of 1 lines cannot be used"),
+        (GROUND, {"name": "figure"}, "did you mean 'figure_ground'"),
+        (GROUND, {"kind": "3D"}, "no 3D subtask is named 'figure_ground'. There are shape_discrimination"),
+        (GROUND, {"name": "visual_closure"}, "has no visual_closure/dataset_info.csv"),
+    ],
+)
+def test_what_cannot_be_used_at_all(tmp_path: Path, lines: list[str], settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(TaskError, match=words):
+        len(DoYouSeeMe(**{"name": "figure_ground", "path": lay(tmp_path, lines), **settings}))
+
+
+def test_without_any_image_nothing_is_left_to_ask(tmp_path: Path) -> None:
+    lay(tmp_path, GROUND, images=0)
+    with pytest.raises(TaskError, match="not one of the 12 images"):
+        len(DoYouSeeMe("figure_ground", tmp_path, missing="leave_out"))
+    assert all(not item.sample.images for item in DoYouSeeMe("figure_ground", tmp_path, blind=True))
+
+
+def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
+    lines = ["filename,question,answer,sweep", 'grid_0.png,"In grid 0, how many?",1,"[1, 1]"']
+    lay(tmp_path, lines, "3D_DoYouSeeMe/3D_visual_spatial")
+    (plain,) = DoYouSeeMe("visual_spatial", tmp_path, "3D")
+    (said,) = DoYouSeeMe("visual_spatial", tmp_path, "3D", coordinates="said")
+    assert said.sample.question == f"{plain.sample.question} Rows and columns are counted from 0."
+    assert "mirrored" in DoYouSeeMe("visual_spatial", tmp_path, "3D").facts.errata[0]
+
+
+# ---- scores
+
+
+@pytest.mark.parametrize(
+    ("answer", "form", "found"),
+    [
+        ("4", "integer", "4"), (" 04 ", "integer", "4"), ("4.0", "integer", "4"), ("four", "integer", None),
+        ("3 or 4", "integer", None), ("Option 3", "option", "3"), ("(2)", "option", "2"), ("option <4>", "option", "4"),
+        ("5", "option", None), ("a b c", "letters", "ABC"), ("B, X", "letters", "BX"), ("A1", "letters", None),
+        ("yes", "yes_no", "Yes"), ("No.", "yes_no", "No"), ("maybe", "yes_no", None),
+    ],
+)  # fmt: skip
+def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
+    assert standard(answer, form) == found
+
+
+@given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=9), min_size=2, max_size=4))
+def test_kruskal_is_scipy_s(groups: list[list[int]]) -> None:
+    effect, p = kruskal(groups)
+    assert 0.0 <= effect <= 1.0
+    if len({value for group in groups for value in group}) > 1:
+        found = stats.kruskal(*groups)
+        n = sum(len(group) for group in groups)
+        assert p == pytest.approx(found.pvalue)
+        assert effect == pytest.approx(min(1.0, found.statistic / (n - 1)))
+    else:
+        assert (effect, p) == (0.0, 1.0)
+
+
+def scorer(name: str = "shape_discrimination", form: Any = "integer", **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = spec(SweepScorer(name, more.pop("kind", "2D"), form, ("num_shapes",)))
+    return found
+
+
+def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    meta = [{"num_shapes": 3}] * 6 + [{"num_shapes": 7}] * 6
+    made.task("t", ["2"] * 12, choices=0, meta=meta)
+    facts = {"scorer": scorer(), "left_out": ["3 lines of x left out", "line 4: why"], "revision": "sha256 abc"}
+    point = made.point("plain", "t", facts=facts, read=VERBATIM)
+    made.answers(point, ["2"] * 5 + ["3"] + ["3"] * 5 + ["many"])
+    folder = made.write()
+    found = table(folder.path)
+    along = {row.slice: (row.value, row.n) for row in found.where(metric="accuracy_along").rows}
+    assert along == {"num_shapes=3": (pytest.approx(5 / 6), 6), "num_shapes=7": (0.0, 6)}
+    (test,) = found.where(metric="kruskal_num_shapes").rows
+    expected = stats.kruskal([1, 1, 1, 1, 1, 0], [0] * 6)
+    assert (test.n, test.n_groups) == (12, 2)
+    assert test.p == pytest.approx(expected.pvalue)
+    assert test.value == pytest.approx(expected.statistic / 11)
+    (accuracy,) = found.where(metric="accuracy", task="t", contestant="plain").rows
+    assert (accuracy.right, accuracy.wrong, accuracy.unreadable) == (5, 6, 1)
+    write_report([folder.path], tmp_path / "out")
+    said = (tmp_path / "out/report.md").read_text(encoding="utf-8")
+    assert "## The benchmark's own metrics" in said
+    assert "kruskal_num_shapes" in said
+    assert "- left out: 3 lines of x left out; line 4: why" in said
+    assert "- revision: sha256 abc" in said
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert "accuracy_along" in page
+
+
+def test_the_mean_of_the_five_subtasks_and_no_mean_of_four(tmp_path: Path) -> None:
+    shares = {"shape_discrimination": 4, "letter_disambiguation": 3, "joint_shape_color": 2, "form_constancy": 1,
+              "visual_spatial": 0}  # fmt: skip
+    for names, expected in ((list(shares), 0.5), (list(shares)[:4], None)):
+        made = MadeRun(tmp_path / f"run{len(names)}")
+        for name in names:
+            made.task(name, ["2"] * 4, choices=0)
+            point = made.point("plain", name, facts={"scorer": scorer(name, kind="3D")}, read=VERBATIM)
+            made.answers(point, ["2"] * shares[name] + ["1"] * (4 - shares[name]))
+        rows = table(made.write().path).where(metric="mean_3d", contestant="plain").rows
+        assert [row.value for row in rows] == ([pytest.approx(expected)] if expected else [])
+
+
+# ---- the joint form
+
+
+def joint(root: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    png(root / "a.png")
+    (root / "joint.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
+    return root / "joint.jsonl"
+
+
+def pair(identifier: str, **more: Any) -> dict[str, Any]:
+    return {"id": identifier, "image": "a.png", "perception_question": "How many circles?", "perception_answer": 3,
+            "reasoning_question": "What comes next?", "reasoning_answer": "B",
+            "reasoning_choices": ["circle", "square"], **more}  # fmt: skip
+
+
+def test_two_questions_of_one_image(tmp_path: Path) -> None:
+    task = JointQuestions(joint(tmp_path, [pair("1"), pair("2")]))
+    items = list(task)
+    assert len(task) == 4
+    assert [(i.sample.id, i.answer, i.sample.choices) for i in items[:2]] == [
+        ("1/perception", "3", ()), ("1/reasoning", "B", ("circle", "square"))
+    ]  # fmt: skip
+    assert items[0].sample.images[0].size == (9, 6)
+    assert items[0].sample.meta == {"image": "1", "role": "perception", "row": 0}
+    with pytest.raises(TaskError, match="there is no column 'pic'"):
+        len(JointQuestions(tmp_path / "joint.jsonl", {"image": "pic"}))
+
+
+def test_how_often_perception_is_wrong_when_reasoning_is_right(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    meta = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(8)]
+    made.task("t", ["1"] * 8, choices=0, meta=meta)
+    point = made.point("plain", "t", facts={"scorer": spec(JointScorer())}, read=VERBATIM)
+    made.answers(point, ["1", "1", "0", "1", "0", "1", "1", "0"])
+    found = {row.metric: row for row in table(made.write().path).where(contestant="plain", task="t").rows}
+    assert found["perception_accuracy"].value == 0.5
+    assert found["reasoning_accuracy"].value == 0.75
+    assert found["both"].value == 0.25
+    wrong = found["perception_wrong_when_reasoning_right"]
+    assert wrong.value == pytest.approx(2 / 3)
+    assert wrong.n == 3

@@ -1,0 +1,266 @@
+"""A user's JSONL and images: what is read, what is refused, and that all faults come at once."""
+
+import json
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from looktwice.eval.scoring import AllRight
+from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.tasks import Folder, Subset, TaskError
+from looktwice.pipelines.config import spec
+from looktwice.pipelines.marks import Box, Mask, Point
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.sample import Item
+
+ROW: dict[str, Any] = {"id": "a", "question": "Which?", "image": "a.png", "choices": ["cat", "dog"], "answer": "B"}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the images a.png, 20 x 10, and sub/b.jpg, 8 x 6."""
+    (tmp_path / "sub").mkdir()
+    cv2.imwrite(str(tmp_path / "a.png"), np.full((10, 20, 3), 90, np.uint8))
+    cv2.imwrite(str(tmp_path / "sub" / "b.jpg"), np.full((6, 8, 3), 200, np.uint8))
+    return tmp_path
+
+
+def write(folder: Path, *rows: Any, file: str = "samples.jsonl") -> Folder:
+    lines = [row if isinstance(row, str) else json.dumps(row) for row in rows]
+    (folder / file).write_text("\n".join(lines), encoding="utf-8")
+    return Folder(folder, file)
+
+
+def only(folder: Path, **changes: Any) -> Item:
+    (item,) = write(folder, {**ROW, **changes})
+    return item
+
+
+def test_a_full_row(folder: Path) -> None:
+    marks = [
+        {"label": "A", "x": 3.5, "y": 2},
+        {"label": "B", "x0": 0, "y0": 0, "x1": 8, "y1": 6, "image": 1},
+        {"label": "M", "size": [10, 20], "counts": [5, 10, 185]},
+    ]
+    row = {**ROW, "marks": marks, "meta": {"pair": 7}, "images": ["a.png", "sub/b.jpg"]}
+    del row["image"]
+    (item,) = write(folder, "", row, "")
+    point, box, mask = item.sample.marks
+    assert item.answer == "B"
+    assert item.sample.choices == ("cat", "dog")
+    assert item.sample.meta == {"pair": 7}
+    assert [image.size for image in item.sample.images] == [(20, 10), (8, 6)]
+    assert point == Point("A", 3.5, 2)
+    assert box == Box("B", 0, 0, 8, 6, image=1)
+    assert isinstance(mask, Mask)
+    assert mask.pixels.sum() == 10
+
+
+@pytest.mark.parametrize(
+    ("choices", "given", "key"),
+    [
+        (["cat", "dog"], "B", "B"),
+        (["cat", "dog"], "(A)", "A"),
+        (["cat", "dog"], "dog", "B"),
+        (["cat", "dog"], None, None),
+        ([3, 4, 5], 4, "B"),
+        (["0.5", "1"], 0.5, "A"),
+        (["B", "A"], "(A)", "A"),
+        (["A", "B"], "A", "A"),
+        (None, "a red bag", "a red bag"),
+        (None, 3, "3"),
+        (None, None, None),
+        ([{"image": "a.png"}, {"image": "sub/b.jpg"}], "B", "B"),
+    ],
+)
+def test_the_key_is_a_letter_where_there_are_choices(folder: Path, choices: Any, given: Any, key: str | None) -> None:
+    assert only(folder, choices=choices, answer=given).answer == key
+
+
+def test_choices_may_be_pictures(folder: Path) -> None:
+    sample = only(folder, choices=[{"image": "a.png"}, {"image": "sub/b.jpg"}]).sample
+    assert [choice.size for choice in sample.choices if isinstance(choice, Picture)] == [(20, 10), (8, 6)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"id": ""}, "`id` must be a text or a whole number, found ''"),
+        ({"id": None}, "`id` must be"),
+        ({"id": True}, "`id` must be"),
+        ({"question": " "}, "`question` must be a text"),
+        ({"choises": []}, "unknown key 'choises'; did you mean 'choices'?"),
+        ({"colour_of_the_sky": 1}, "unknown key 'colour_of_the_sky'. Fields of your own go under `meta`"),
+        ({"images": ["a.png"]}, "`image` and `images` are both there"),
+        ({"image": 7}, "`image` is a path"),
+        ({"image": "../a.png"}, "'../a.png' leads out of the folder"),
+        ({"image": "/etc/hostname"}, "'/etc/hostname' leads out of the folder"),
+        ({"image": "link.png"}, "'link.png' leads out of the folder"),
+        ({"choices": [{"image": "../a.png"}, "b"]}, "leads out of the folder"),
+        ({"image": "a\0b"}, "leads nowhere"),
+        ({"choices": ["cat"]}, "`choices` must be a list of 2 to 26"),
+        ({"choices": "cat, dog"}, "`choices` must be a list"),
+        ({"choices": ["cat", "cat"]}, "two of the `choices` are the same"),
+        ({"choices": ["cat", ["dog"]]}, "a choice is a text, a number or"),
+        ({"answer": "C"}, "'C' is none of the letters A, B and none of the texts ['cat', 'dog']"),
+        ({"answer": "AB"}, "none of the letters"),
+        ({"answer": ["B"]}, "`answer` must be a text or a number"),
+        ({"answer": ""}, "`answer` must be a text or a number"),
+        ({"choices": ["B", "A"], "answer": "A"}, "is a letter and the text of another choice; write it as (A)"),
+        ({"marks": [{"label": "A"}]}, "this is no mark"),
+        ({"marks": [{"x": None, "y": 1}]}, "a value that is no number"),
+        ({"marks": {"x": 1, "y": 1}}, "`marks` must be a list of objects"),
+        ({"marks": [{"x": 1, "y": 1, "image": 1}]}, "is on image 1, but there are 1, counted from 0"),
+        ({"marks": [{"x0": 5, "y0": 5, "x1": 5, "y1": 9}]}, "has no area"),
+        ({"marks": [{"size": [8, 8], "counts": [0, 5]}]}, "found size [8, 8] and 2 counts of 5 pixels"),
+        ({"marks": [{"size": [8, 8], "counts": [-3, 67]}]}, "counts of 0 or more that add up to that many pixels"),
+        ({"marks": [{"size": 64, "counts": [0, 64]}]}, "a mask has its size as [height, width]"),
+        ({"marks": [{"size": [10**6, 10**6], "counts": [0, 10**12]}]}, "at most 268435456"),
+        ({"meta": [1]}, "`meta` must be an object"),
+    ],
+)
+def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str) -> None:
+    (folder / "link.png").symlink_to(Path("/etc/hostname"))
+    with pytest.raises(TaskError) as caught:
+        only(folder, **changes)
+    assert said in str(caught.value)
+    assert "line 1: " in str(caught.value)
+    assert str(folder / "samples.jsonl") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": "a", ', "no JSON object"),
+        ("[1]", "a JSON object is needed, found list"),
+        ('{"id": "a", "question": "q", "meta": {"x": NaN}}', "NaN is no number that JSON knows"),
+        ("[" * 100_000, "nested too deeply"),
+    ],
+)
+def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
+    with pytest.raises(TaskError, match=said):
+        len(write(folder, line))
+
+
+def test_a_file_in_another_encoding(folder: Path) -> None:
+    (folder / "samples.jsonl").write_bytes('{"id": "a", "question": "größer?"}'.encode("latin-1"))
+    with pytest.raises(TaskError, match="line 1: not UTF-8"):
+        len(Folder(folder))
+    (folder / "samples.jsonl").write_bytes('\ufeff{"id": "a", "question": "größer?"}\r\n'.encode())
+    assert next(iter(Folder(folder))).sample.question == "größer?"
+
+
+def test_all_faults_come_at_once_up_to_twenty(folder: Path) -> None:
+    rows = [{**ROW, "id": str(number), "answer": "Z"} for number in range(30)]
+    with pytest.raises(TaskError) as caught:
+        len(write(folder, ROW, ROW, *rows))
+    lines = str(caught.value).splitlines()
+    assert "31 faults" in lines[0]
+    assert lines[1].endswith("line 2: the id 'a' is already that of line 1; every id must be its own")
+    assert lines[-1].endswith("... and 11 more")
+    assert len(lines) == 22
+
+
+@pytest.mark.parametrize(
+    ("mark", "where"),
+    [
+        ({"label": "P", "x": 20, "y": 3}, "(20.0, 3.0)"),
+        ({"label": "P", "x": -0.6, "y": 3}, "(-0.6, 3.0)"),
+        ({"label": "P", "x": 1e999, "y": 3}, "(inf, 3.0)"),
+        ({"label": "P", "x0": 0, "y0": 0, "x1": 22, "y1": 5}, "(0.0, 0.0, 22.0, 5.0)"),
+        ({"label": "P", "size": [6, 8], "counts": [0, 48]}, "a mask of 8x6"),
+    ],
+)
+def test_a_mark_outside_its_image(folder: Path, mark: dict[str, Any], where: str) -> None:
+    text = json.dumps({**ROW, "id": "b", "marks": [mark]}).replace("Infinity", "1e999")
+    task = write(folder, ROW, text)
+    assert len(task) == 2
+    with pytest.raises(TaskError) as caught:
+        list(task)
+    assert f"line 2: mark 'P' is outside its image a.png, 20x10: {where}" in str(caught.value)
+
+
+@pytest.mark.parametrize("mark", [{"x": 19.5, "y": -0.5}, {"x0": -0.4, "y0": 0, "x1": 20.9, "y1": 10}])
+def test_a_mark_on_the_rim_is_inside(folder: Path, mark: dict[str, Any]) -> None:
+    assert len(only(folder, marks=[mark]).sample.marks) == 1
+
+
+def test_marks_are_in_the_frame_of_the_upright_image(folder: Path) -> None:
+    from PIL import Image
+
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (20, 10)).save(folder / "turned.jpg", exif=exif)
+    assert only(folder, image="turned.jpg", marks=[{"x": 5, "y": 15}]).sample.images[0].size == (10, 20)
+    with pytest.raises(TaskError, match="10x20"):
+        only(folder, image="turned.jpg", marks=[{"x": 15, "y": 5}])
+
+
+@pytest.mark.parametrize("kind", ["missing", "empty", "text", "cut jpeg", "cut png", "bomb"])
+def test_one_bad_image_fails_only_its_own_sample(folder: Path, kind: str) -> None:
+    noise = np.random.default_rng(0).integers(0, 255, (90, 120, 3), np.uint8)
+    jpeg, png = (bytes(cv2.imencode(ending, noise)[1]) for ending in (".jpg", ".png"))
+    data = {"empty": b"", "text": b"hello", "cut jpeg": jpeg[: len(jpeg) // 2], "cut png": png[: len(png) // 2]}
+    head = b"IHDR" + struct.pack(">IIBBBBB", 40_000, 40_000, 8, 2, 0, 0, 0)
+    data["bomb"] = png[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + png[33:]
+    if kind in data:
+        (folder / "bad.img").write_bytes(data[kind])
+    marks = [{"label": "A", "x": 5, "y": 5}]
+    bad, good = write(folder, {**ROW, "image": "bad.img", "marks": marks}, {**ROW, "id": "b", "marks": marks})
+    assert good.sample.images[0].pixels.shape == (10, 20, 3)
+    with pytest.raises(PictureError, match=r"bad\.img"):
+        _ = bad.sample.images[0].pixels
+
+
+def test_a_folder_without_any_of_its_images(folder: Path) -> None:
+    with pytest.raises(TaskError, match=r"not one of the 2 images exists; the first is .*x\.png"):
+        list(write(folder, {**ROW, "image": "x.png"}, {**ROW, "id": "b", "image": "y.png"}))
+
+
+def test_images_are_not_read_before_they_are_looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    items = list(write(folder, ROW, {**ROW, "id": "b", "image": "sub/b.jpg"}))
+    assert "not decoded yet" in repr(items[0].sample.images[0])
+    cv2.imwrite(str(folder / "a.png"), np.zeros((4, 4, 3), np.uint8))
+    assert items[0].sample.images[0].size == (4, 4)
+
+
+def test_subset_and_facts(folder: Path) -> None:
+    rows = [{**ROW, "id": str(number), "meta": {"room": number % 3}} for number in range(12)]
+    write(folder, *rows)
+    small = Folder(folder, subset=Subset(n=1, per="room"))
+    assert len(small) == len(list(small)) == 3
+    assert {item.sample.meta["room"] for item in small} == {0, 1, 2}
+    assert Folder(folder, split="dev", note="mine").facts.label_version.startswith("sha256 ")
+    assert Folder(folder, label_version="v2").facts.label_version == "v2"
+    with pytest.raises(TaskError, match="has no field 'floor'; it has"):
+        len(Folder(folder, subset=Subset(n=1, per="floor")))
+    with pytest.raises(TaskError, match="leaves no question"):
+        len(Folder(folder, subset=Subset(n=0)))
+
+
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("none.jsonl", "none.jsonl cannot be read"),
+        ("../x.jsonl", "leads out of the folder"),
+        ("empty.jsonl", "holds no questions"),
+        (".", "cannot be read"),
+    ],
+)
+def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
+    (folder / "empty.jsonl").write_text("\n\n")
+    with pytest.raises(TaskError, match=said):
+        len(Folder(folder, file))
+
+
+def test_a_folder_may_name_its_scorer(folder: Path) -> None:
+    write(folder, ROW)
+    scored = Folder(folder, scorer=AllRight())
+    assert scored.facts.scorer == spec(AllRight())
+    assert scorer_of({"scorer": scored.facts.scorer}) == AllRight()
+    assert not Folder(folder).facts.scorer

@@ -1,0 +1,615 @@
+"""Do You See Me, generated: keys told from the pixels again, the authors' shortcuts present only where asked for."""
+
+from __future__ import annotations
+
+import ast
+import csv
+import importlib
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from looktwice.eval.tasks import GeneratedDoYouSeeMe, Subset, TaskError
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
+from looktwice.eval.tasks.generated.canvas import circle, fill, paper, stroke
+from looktwice.eval.tasks.generated.closure import outline
+from looktwice.eval.tasks.generated.letters import DOTS, GROUNDS, RATIOS, contrast, foreground
+from looktwice.eval.tasks.generated.scene import Scene
+from looktwice.eval.tasks.generated.task import KINDS
+from looktwice.pipelines.config import build, load_plugin
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.sample import Item
+from tests.dysm_keys import spatial_answer
+from tests.paths import DOCS
+
+SEVEN = sorted(SUBTASKS["2D"])
+PANELS = ((200, 100), (100, 400), (350, 400), (100, 650), (350, 650))  # the target's and the four options' frames
+FOLDERS = {name: subtask.folders[0] for name, subtask in SUBTASKS["2D"].items()}
+
+
+@cache
+def made(name: str, n: int, official: bool = False, **controls: Any) -> tuple[Item, ...]:
+    return tuple(GeneratedDoYouSeeMe(name, n=n, official=official, controls=controls))
+
+
+def scenes(name: str, n: int, official: bool = False, **controls: Any) -> list[Scene]:
+    """As `made`, but nothing is painted."""
+    task = GeneratedDoYouSeeMe(name, n=n, official=official, controls=controls)
+    return [task.scene(number) for number in range(n)]
+
+
+def gray(item: Item) -> Any:
+    return item.sample.images[0].pixels.astype(int).sum(axis=2) // 3
+
+
+def parts(ink: Any) -> tuple[int, Any, Any]:
+    """How many connected pieces of ink, their labels, and (left, top, width, height, area) of each."""
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)
+    return count - 1, labels, stats[1:]
+
+
+def panels(item: Item, size: int = 160, before: int = 0) -> list[Any]:
+    """Target and options of a sheet of patterns, as ink in 0..1."""
+    ink = 1 - gray(item) / 255
+    return [ink[y - before : y + size, x - before : x + size] for x, y in PANELS]
+
+
+def closure_panels(item: Item) -> list[Any]:
+    ink = 1 - gray(item) / 255
+    middles = [(186, 90), *((x, 232) for x in (186, 462, 738, 1014))]
+    return [ink[y - 52 : y + 54, x - 120 : x + 120] for x, y in middles]
+
+
+def share(right: Sequence[bool]) -> float:
+    return sum(right) / len(right)
+
+
+# ---------------------------------------------------------------- what every subtask promises
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_items_do_not_depend_on_how_many_there_are(name: str) -> None:
+    few, many = made(name, 2), made(name, 4)
+    assert [item.sample.sha for item in few] == [item.sample.sha for item in many[:2]]
+    assert len({item.sample.sha for item in many}) == 4
+    other = list(GeneratedDoYouSeeMe(name, n=2, seed=1))
+    assert not {item.sample.sha for item in few} & {item.sample.sha for item in other}
+
+
+def test_another_process_makes_the_same_samples() -> None:
+    code = (
+        "from looktwice.eval.tasks.generated.task import KINDS, GeneratedDoYouSeeMe as G\n"
+        "for name in KINDS:\n"
+        "    item = next(iter(G(name, n=1)))\n"
+        "    print(name, item.sample.sha, item.answer)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here = [f"{name} {made(name, 2)[0].sample.sha} {made(name, 2)[0].answer}" for name in KINDS]
+    assert done.stdout.splitlines() == here
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_stages_see_holds_no_truth(name: str) -> None:
+    task = GeneratedDoYouSeeMe(name, n=4)
+    controls = {control.name for control in KINDS[name].controls}
+    more = {"dot", "contrast_ratio", "direction", "coordinates", "patches", "num_shapes"}
+    for number, item in enumerate(task):
+        sample = item.sample.to_dict()
+        assert sample["marks"] == []
+        assert controls <= sample["meta"].keys()
+        assert sample["meta"].keys() <= controls | more | {"image", "subtask", "kind", "prompt", "official"}
+        assert json.loads(json.dumps(item.truth)) == item.truth
+        assert task.scene(number).truth == item.truth
+        assert task.scene(number).answer == item.answer
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_marks_are_asked_for_and_lie_in_the_picture(name: str) -> None:
+    plain, marked = (next(iter(GeneratedDoYouSeeMe(name, n=1, marks=marks))) for marks in (False, True))
+    assert plain.sample.images[0].sha == marked.sample.images[0].sha
+    width, height = marked.sample.images[0].size
+    shades = gray(marked)
+    labels = [mark.label for mark in marked.sample.marks]
+    assert labels and len(set(labels)) == len(labels)
+    for mark in marked.sample.marks:
+        assert isinstance(mark, Box)
+        assert 0 <= mark.x0 < mark.x1 <= width and 0 <= mark.y0 < mark.y1 <= height
+        x0, y0, x1, y1 = (round(edge) for edge in mark.xyxy)
+        assert np.ptp(shades[max(0, y0 - 3) : y1 + 3, max(0, x0 - 3) : x1 + 3]) > 3, mark.label
+    assert "mark" in GeneratedDoYouSeeMe(name, marks=True).facts.note
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_combination_of_levels_comes_once(name: str) -> None:
+    task = GeneratedDoYouSeeMe(name, n=1)
+    total = len(task._combinations)
+    found = Counter(tuple(task._plan(number).values()) for number in range(total))
+    assert found == Counter(task._combinations)
+
+
+@pytest.mark.parametrize("name", SEVEN)
+def test_levels_and_names_are_those_of_the_official_files(shared_data: Path, name: str) -> None:
+    """`max_instances` and the like by the loader's names, in its order, at the levels that the CSV has."""
+    path = shared_data / "dysm" / "2D_DoYouSeeMe" / FOLDERS[name] / "dataset_info.csv"
+    with path.open(encoding="utf-8") as file:
+        sweeps = [ast.literal_eval(row["sweep"]) for row in csv.DictReader(file)]
+    levels = GeneratedDoYouSeeMe(name).levels
+    for place, control in enumerate(SUBTASKS["2D"][name].controls):
+        assert set(levels[control]) == {sweep[place] for sweep in sweeps}
+    ours = [control for control in levels if control in SUBTASKS["2D"][name].controls]
+    assert ours == list(SUBTASKS["2D"][name].controls)
+
+
+@pytest.mark.parametrize(("name", "size"), [("shape_discrimination", (400, 400)), ("joint_shape_color", (400, 400)),
+    ("letter_disambiguation", (4240, 400)), ("form_constancy", (600, 1000)), ("figure_ground", (600, 1000)),
+    ("visual_closure", (1200, 300)), ("visual_spatial", (5 * 9 * 55 + 4 * 50 + 40, 9 * 55))])  # fmt: skip
+def test_canvases_are_the_authors(name: str, size: tuple[int, int]) -> None:
+    most = {control: max(levels) for control, levels in GeneratedDoYouSeeMe(name).levels.items()}
+    assert made(name, 1, **most)[0].sample.images[0].size == size
+
+
+def test_the_scorer_slices_by_every_control() -> None:
+    for name, kind in KINDS.items():
+        facts = GeneratedDoYouSeeMe(name).facts
+        scorer: Any = build(facts.scorer)
+        assert scorer.controls == tuple(control.name for control in kind.controls)
+        assert scorer.form == kind.form
+        assert (facts.split, facts.errata) == (f"made ({kind.group})", ())
+        assert not kind.flaws or GeneratedDoYouSeeMe(name, official=True).facts.errata == kind.flaws
+
+
+def test_the_first_questions_stay_what_they_are() -> None:
+    """A change here is a change of behaviour: raise the version with it."""
+    answers = {name: " ".join(item.answer or "" for item in made(name, 4)) for name in SEVEN}
+    assert answers == PINNED
+    assert GeneratedDoYouSeeMe.version == 1
+
+
+def test_subset_by_levels_and_by_answer() -> None:
+    chosen = GeneratedDoYouSeeMe("form_constancy", n=40, subset=Subset(n=2, per="rotation"))
+    assert Counter(item.sample.meta["rotation"] for item in chosen) == {5: 2, 25: 2, 50: 2}
+    chosen = GeneratedDoYouSeeMe("patch_rotation", n=20, subset=Subset(n=1, per="answer"))
+    assert sorted(item.answer or "" for item in chosen) == ["No", "Yes"]
+    with pytest.raises(TaskError, match="leaves no question"):
+        len(GeneratedDoYouSeeMe("patch_rotation", n=3, subset=Subset(n=0)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"name": "form_constant"}, "did you mean 'form_constancy'"),
+        ({"name": "visual_spatial", "n": 0}, "1 or more; found 0"),
+        ({"name": "visual_spatial", "controls": {"row": 3}}, "no control 'row'; did you mean 'rows'"),
+        ({"name": "visual_spatial", "controls": {"rows": 0}}, r"rows is a whole number in 1\.\.30, found 0"),
+        ({"name": "visual_spatial", "controls": {"rows": 2.5}}, "found 2.5"),
+        ({"name": "visual_spatial", "controls": {"rows": True}}, "found True"),
+        ({"name": "visual_spatial", "controls": {"rows": []}}, "rows has no level"),
+        ({"name": "visual_spatial", "controls": {"rows": [[3]]}}, r"found \[3\]"),
+        ({"name": "visual_closure", "controls": {"shape": "heart"}}, "shape is one of capsule, star"),
+        ({"name": "letter_disambiguation", "controls": {"contrast": 4}}, 'a ratio such as "1.5:1"'),
+        ({"name": "letter_disambiguation", "controls": {"contrast": "1:1"}}, "found '1:1'"),
+        ({"name": "figure_ground", "controls": {"density": float("nan")}}, "found nan"),
+        ({"name": "patch_counting", "official": True}, "was not published"),
+    ],
+)
+def test_nonsense_is_refused(settings: dict[str, Any], said: str) -> None:
+    with pytest.raises(TaskError, match=said):
+        GeneratedDoYouSeeMe(**settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "controls"),
+    [
+        ("shape_discrimination", {"num_shapes": 7, "min_distance": 150}),
+        ("form_constancy", {"rotation": 0, "size": 1, "aspect_ratio": 1, "shape_change": 0}),
+        ("visual_closure", {"shape": "triangle", "edges_distorted": 8}),
+        ("patch_counting", {"size": 150, "instances": 20}),
+    ],
+)
+def test_levels_that_leave_no_room_are_named(name: str, controls: dict[str, Any]) -> None:
+    with pytest.raises(TaskError, match=f"{name}: no scene with .* choose milder levels"):
+        list(GeneratedDoYouSeeMe(name, n=1, controls=controls))
+
+
+@pytest.mark.parametrize(
+    ("name", "controls"),
+    [
+        ("shape_discrimination", {"num_shapes": 1, "max_instances": 20, "min_distance": 0}),
+        ("joint_shape_color", {"num_shapes": 5, "max_instances": 9, "num_colors": 3}),
+        ("letter_disambiguation", {"num_letters": 3, "contrast": "7:1", "spacing": 0.02}),
+        ("form_constancy", {"rotation": 15, "size": 1, "aspect_ratio": 1, "shape_change": 0}),
+        ("form_constancy", {"rotation": 0, "size": 1, "aspect_ratio": 1, "shape_change": 1}),
+        ("figure_ground", {"num_shapes": 1, "density": 1}),
+        ("visual_closure", {"shape": "circle", "offset": 0.3, "edges_distorted": 6, "edges_removed": 9}),
+        ("visual_spatial", {"rows": 1, "columns": 12, "grids": 2}),
+    ],
+)
+def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> None:
+    items = made(name, 3, **controls)
+    assert all(item.sample.meta[control] == level for item in items for control, level in controls.items())
+
+
+# ---------------------------------------------------------------- strokes
+
+
+def test_edges_take_their_exact_share() -> None:
+    pixels = paper(10, 10)
+    fill(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
+    ink = 1 - pixels[:, :, 0] / 255
+    assert ink.sum() == pytest.approx(4.25 * 3.5, abs=0.05)
+    assert ink[5, 2] == pytest.approx(0.75, abs=0.01)
+    assert ink[3, 4] == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_line_has_the_width_that_is_asked_for() -> None:
+    for width in (0.5, 1, 2, 3):
+        pixels = paper(100, 100)
+        stroke(pixels, circle(30, 50, 50), width)
+        area = (1 - pixels[:, :, 0] / 255).sum()
+        assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)
+
+
+# ---------------------------------------------------------------- the seven, told from pixels
+
+
+def corners_of(mask: Any, share: float) -> int:
+    """The corners of the largest piece, straightened by a share of its girth."""
+    contours, _ = cv2.findContours(mask.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+    whole = max(contours, key=cv2.contourArea)
+    return len(cv2.approxPolyDP(whole, share * cv2.arcLength(whole, True), True))
+
+
+def test_every_ring_of_separate_shapes_is_a_piece_of_ink() -> None:
+    for item in made("shape_discrimination", 18, min_distance=10):
+        counts = item.truth["counts"]
+        assert parts(gray(item) < 250)[0] == sum(counts.values())
+        assert item.answer == str(counts[item.truth["asked"]])
+        assert f"number of {item.truth['asked']}s" in item.sample.question
+
+
+def test_the_kinds_of_shapes_are_seen_in_their_corners() -> None:
+    """Of large shapes: the corners of the filled outline; circles have many."""
+    known = {"triangle": 3, "rectangle": 4, "pentagon": 5, "hexagon": 6, "octagon": 8, "star": 10}
+    for item in made("shape_discrimination", 18, min_distance=10):
+        filled = (gray(item) < 250).astype(np.uint8)
+        for thing in item.truth["objects"]:
+            x0, y0, x1, y1 = (round(edge) for edge in thing["box"])
+            if thing["shape"] in known and thing["scale"] > 1:
+                assert corners_of(np.pad(filled[y0 - 1 : y1 + 1, x0 - 1 : x1 + 1], 2), 0.035) == known[thing["shape"]]
+
+
+def test_colours_and_counts_are_in_the_pixels() -> None:
+    palette = {
+        "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "orange": (255, 165, 0),
+        "purple": (128, 0, 128), "black": (0, 0, 0), "gray": (128, 128, 128), "yellow": (255, 255, 0),
+    }  # fmt: skip
+    for item in made("joint_shape_color", 27):
+        pixels = item.sample.images[0].pixels
+        shape, color = item.truth["asked"]
+        seen = Counter((t["shape"], t["color"]) for t in item.truth["objects"])
+        assert str(seen[shape, color]) == item.answer
+        assert item.sample.question == f"Count the number of {shape}'s that are {color}."
+        assert parts(gray(item) < 250)[0] == len(item.truth["objects"])
+        for thing in item.truth["objects"]:
+            there = pixels[round(thing["y"] - 0.5), round(thing["x"] - 0.5)]
+            assert tuple(int(part) for part in there) == palette[thing["color"]]
+
+
+def test_large_coloured_figures_have_their_corners() -> None:
+    known = {"triangle": 3, "pentagon": 5, "hexagon": 6, "octagon": 8, "star": 10, "cross": 12}
+    checked = 0
+    for item in made("joint_shape_color", 27):
+        _, labels, _ = parts(gray(item) < 200)
+        for thing in item.truth["objects"]:
+            if thing["scale"] > 0.6:
+                piece = labels == labels[round(thing["y"]), round(thing["x"])]
+                assert corners_of(np.pad(piece, 2), 0.02) == known[thing["shape"]], thing
+                checked += 1
+    assert checked > 15
+
+
+LETTERS = {
+    "A": ".###. #...# #...# ##### #...# #...# #...#",
+    "K": "#...# #..#. #.#.. ##... #.#.. #..#. #...#",
+    "Q": ".###. #...# #...# #...# #.#.# #..#. .##.#",
+    "Z": "##### ....# ...#. ..#.. .#... #.... #####",
+}
+
+
+def test_letters_are_the_standard_ones() -> None:
+    for letter, rows in LETTERS.items():
+        assert " ".join(f"{bits:05b}".replace("0", ".").replace("1", "#") for bits in DOTS[letter]) == rows
+    assert len(set(DOTS.values())) == 26
+
+
+@pytest.mark.parametrize("spacing", [0.04, 0.08, 0.1])
+def test_letters_are_read_from_their_dots(spacing: float) -> None:
+    """Pieces of ink on the ground, put on the grid of 7 x 5 whose pitch is a seventh of 320 px."""
+    pitch = 320 / 7
+    for item in made("letter_disambiguation", 6, num_letters=5, contrast="2:1", spacing=spacing):
+        pixels = item.sample.images[0].pixels.astype(int)
+        ink = np.abs(pixels - pixels[200, 2]).sum(axis=2) > 60
+        ink[:, :30] = ink[:, -30:] = False  # the rounded corners of the ground
+        _, _, found = parts(ink)
+        read = ""
+        for letter in range(5):
+            rows = [0] * 7
+            for x, y, w, h, _ in found:
+                column = round((x + w / 2 - (480 * letter + 200)) / pitch) + 2
+                row = round((y + h / 2 - 200) / pitch) + 3
+                if 0 <= column < 5:
+                    rows[row] |= 16 >> column
+            read += next((name for name, dots in DOTS.items() if dots == tuple(rows)), "?")
+        assert read == item.answer
+
+
+def grid_in(ink: Any, number: int, rows: int, columns: int) -> dict[tuple[int, int], tuple[str, str]]:
+    """What the pixels show in a grid: the right side of a square is black high up, that of a circle half-way."""
+    found = {}
+    for row in range(rows):
+        for column in range(columns):
+            x, y = 20 + number * (columns * 55 + 50) + column * 55, row * 55
+            shape = "square" if ink[y + 12, x + 49] else "circle" if ink[y + 25, x + 49] else "triangle"
+            found[row, column] = shape, "black" if ink[y + 30, x + 25] else "white"
+    return found
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_spatial_answers_are_counted_in_the_pixels(official: bool) -> None:
+    for item in made("visual_spatial", 12, official):
+        meta = item.sample.meta
+        ink = gray(item) < 100
+        grids = [grid_in(ink, number, meta["rows"], meta["columns"]) for number in range(meta["grids"])]
+        assert [
+            [[list(grid[r, c]) for c in range(meta["columns"])] for r in range(meta["rows"])] for grid in grids
+        ] == (item.truth["grids"])
+        assert str(spatial_answer(item.sample.question, grids)) == item.answer
+
+
+def same_as_target(frames: Sequence[Any]) -> list[float]:
+    """How much ink each option has more or less than the target, in black pixels' worth."""
+    return [float(np.abs(frame - frames[0]).sum()) for frame in frames[1:]]
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_the_right_pattern_is_the_target_pixel_by_pixel(official: bool) -> None:
+    for item in made("form_constancy", 16, official):
+        away = same_as_target(panels(item, 200))
+        assert away[int(item.answer or 0) - 1] < 1
+        assert sorted(away)[1] > (1 if official else 15)
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_without_noise_the_right_figure_is_the_target(official: bool) -> None:
+    for item in made("figure_ground", 12, official, density=0):
+        assert same_as_target(panels(item, 200))[int(item.answer or 0) - 1] < 1
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_under_the_noise_lie_the_same_elements(official: bool) -> None:
+    for item in made("figure_ground", 9, official):
+        options = item.truth["options"]
+        assert options[int(item.answer or 0) - 1] == item.truth["target"]
+        target, *others = panels(item, 200)
+        if official:  # the target alone is free of noise, so its ink shows in the right option
+            assert (others[int(item.answer or 0) - 1][target > 0.99] > 0.99).all()
+
+
+@pytest.mark.parametrize(
+    "name", CLOSED := ["capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle"]
+)
+def test_the_right_closure_lies_on_the_target(name: str) -> None:
+    """The drawn parts of the right option are the target's; every other option strays from it."""
+    for item in made("visual_closure", 4, shape=name):
+        target, *others = closure_panels(item)
+        strays = [float(np.clip(other - target, 0, None).sum()) for other in others]
+        right = int(item.answer or 0) - 1
+        assert strays[right] < 3  # the square ends of lines at gaps
+        assert min(stray for place, stray in enumerate(strays) if place != right) > 5
+        assert (target.sum() - others[right].sum()) > 3  # there are gaps
+
+
+def test_rectangles_are_counted() -> None:
+    for item in made("patch_counting", 35):
+        count, _, found = parts(gray(item) < 200)
+        assert str(count) == item.answer == str(item.sample.meta["instances"])
+        assert np.ptp(found[:, 4]) <= 0.35 * found[:, 4].max() + 3
+
+
+def test_the_right_square_is_turned_by_the_angle() -> None:
+    for item in made("patch_rotation", 48, size=(28, 42, 56, 70)):
+        ink = (gray(item) < 128).astype(np.uint8)
+        angles = []
+        for half in (ink[:, :196], ink[:, 196:]):
+            (contour,), _ = cv2.findContours(half, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
+            angle = cv2.minAreaRect(contour)[2] % 90
+            angles.append(min(angle, 90 - angle))
+        assert angles[0] < 1
+        assert angles[1] == pytest.approx(item.sample.meta["rotation"], abs=2.5)
+        assert (item.answer == "Yes") == (item.sample.meta["rotation"] > 0)
+
+
+def test_half_of_the_squares_are_not_turned() -> None:
+    assert Counter(item.answer for item in made("patch_rotation", 48)) == {"Yes": 24, "No": 24}
+
+
+# ---------------------------------------------------------------- the authors' shortcuts
+
+
+def odd_one_out(frames: Sequence[Any]) -> int:
+    """The option, from 1, that resembles the other options least; the target is not looked at."""
+    options = frames[1:]
+    away = [sum(float(np.abs(one - other).sum()) for other in options) for one in options]
+    return 1 + int(np.argmax(away))
+
+
+def in_between(frames: Sequence[Any]) -> int:
+    """The option, from 1, that resembles the other options most; the target is not looked at."""
+    options = frames[1:]
+    away = [sum(float(np.abs(one - other).sum()) for other in options) for one in options]
+    return 1 + int(np.argmin(away))
+
+
+SHORTCUTS: list[tuple[str, Callable[[Item], int]]] = [
+    ("form_constancy", lambda item: odd_one_out(panels(item, 230, 20))),
+    ("visual_closure", lambda item: in_between(closure_panels(item))),
+]
+
+
+@pytest.mark.parametrize(("name", "guess"), SHORTCUTS, ids=[name for name, _ in SHORTCUTS])
+def test_who_does_not_look_at_the_target_is_right_by_chance_alone(name: str, guess: Callable[[Item], int]) -> None:
+    official = share([guess(item) == int(item.answer or 0) for item in made(name, 24, True)])
+    ours = share([guess(item) == int(item.answer or 0) for item in made(name, 48)])
+    assert official > 0.6
+    assert 0.1 < ours < 0.4
+
+
+def test_only_the_official_options_lose_their_circles() -> None:
+    """With shape_change, the option that holds circles was the answer."""
+    seen: dict[bool, list[bool]] = {}
+    for official in (True, False):
+        for scene in scenes("form_constancy", 40, official, shape_change=1):
+            round_ones = [any(e["kind"] == "circle" for e in option) for option in scene.truth["options"]]
+            if round_ones[int(scene.answer) - 1]:
+                seen.setdefault(official, []).append(sum(round_ones) == 1)
+    assert all(seen[True])
+    assert share(seen[False]) < 0.4
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_noise_lies_on_the_target_too_unless_official(official: bool) -> None:
+    for item in made("figure_ground", 9, official):
+        expected = int(400 * item.sample.meta["density"])
+        assert item.truth["noise"] == [0 if official else expected, *[expected] * 4]
+        specks = [parts(frame > 0.2)[0] for frame in panels(item, 200)]
+        if official:
+            assert specks[0] <= item.sample.meta["num_shapes"]
+        assert min(specks[1:]) > item.sample.meta["num_shapes"]
+        assert official or specks[0] > item.sample.meta["num_shapes"]
+
+
+@pytest.mark.parametrize("official", [False, True])
+def test_options_are_alike_only_where_official(official: bool) -> None:
+    alike = 0
+    for item in made("figure_ground", 24, official, num_shapes=1, density=0):
+        frames = panels(item, 200, 12)
+        alike += sum(away < 1 for away in same_as_target(frames)) > 1
+    assert (alike > 1) == official
+    assert official or not alike
+
+
+def test_a_bend_that_nobody_sees_is_official() -> None:
+    alike = {
+        official: sum(
+            sum(away < 2 for away in (float(np.abs(f - g).sum()) for f in frames[1:] for g in frames[1:])) > 4
+            for frames in map(
+                closure_panels, made("visual_closure", 24, official, shape="rectangle", edges_distorted=1)
+            )
+        )
+        for official in (True, False)
+    }
+    assert alike[True] > 3
+    assert alike[False] == 0
+
+
+def test_the_official_capsule_is_bent_inwards() -> None:
+    def convex(points: Any) -> bool:
+        hull = cv2.convexHull(points.astype(np.float32))
+        return bool(cv2.contourArea(hull) < 1.01 * cv2.contourArea(points.astype(np.float32)))
+
+    assert convex(outline("capsule"))
+    assert not convex(outline("capsule", official=True))
+
+
+def test_no_kind_of_shape_is_crowded_out_unless_official() -> None:
+    levels = {"num_shapes": 7, "min_distance": (10, -20)}
+    lost = {
+        official: sum(
+            len(scene.truth["counts"]) < 7 for scene in scenes("shape_discrimination", 36, official, **levels)
+        )
+        for official in (True, False)
+    }
+    assert lost[True] > 5
+    assert lost[False] == 0
+
+
+def test_official_colours_are_answered_with_one_and_ours_are_dealt() -> None:
+    official = Counter(scene.answer for scene in scenes("joint_shape_color", 90, True))
+    ours = Counter(scene.answer for scene in scenes("joint_shape_color", 70, max_instances=6))
+    assert official["0"] == 0
+    assert official["1"] / 90 > 0.7
+    assert ours == {str(answer): 10 for answer in range(7)}
+
+
+def test_always_zero_is_worth_more_where_official() -> None:
+    zeros = {
+        official: share([scene.answer == "0" for scene in scenes("visual_spatial", 54, official)])
+        for official in (True, False)
+    }
+    assert zeros[True] > 0.35 > zeros[False]
+
+
+def test_contrast_follows_its_level_unless_official() -> None:
+    ours = {level: [contrast(foreground(g, level, False), g) for g in GROUNDS] for level in RATIOS}
+    theirs = {level: [contrast(foreground(g, level, True), g) for g in GROUNDS] for level in RATIOS}
+    for level, wanted in RATIOS.items():
+        assert ours[level] == pytest.approx([wanted] * 5, abs=0.02)
+    assert min(theirs[1]) < max(theirs[2])  # their easy is harder than their medium on some ground
+    assert contrast((255, 255, 255), (0, 0, 0)) == pytest.approx(21)
+
+
+PINNED = {
+    "figure_ground": "3 2 1 4",
+    "form_constancy": "1 2 3 4",
+    "joint_shape_color": "1 3 0 0",
+    "letter_disambiguation": "N E T EPSGHRHTH",
+    "shape_discrimination": "10 6 4 4",
+    "visual_closure": "4 2 3 1",
+    "visual_spatial": "0 2 3 2",
+}
+
+
+# ---------------------------------------------------------------- the page of pictures
+
+
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """The script, loaded as a plugin is: it lies in no package."""
+    return importlib.import_module(load_plugin(str(DOCS / "dysm.py")))
+
+
+def test_the_page_is_that_of_its_table(script: Any) -> None:
+    page = (DOCS / "dysm.md").read_text(encoding="utf-8")
+    assert {f"dysm/{path.name}" for path in (DOCS / "dysm").iterdir()} == set(re.findall(r"\]\(([^)]+)\)", page))
+    for group in script.groups():
+        assert f"## {group.heading}" in page
+        assert group.says in page, "docs/dysm.md is older than its table; run `python docs/dysm.py`"
+        assert all(entry.task in page for entry in group.entries)
+    assert {entry.built.name for group in script.groups() for entry in group.entries} == set(KINDS)
+
+
+def test_an_entry_is_written_with_its_pictures(script: Any, tmp_path: Path) -> None:
+    entry = script.Entry("{use: eval.tasks.GeneratedDoYouSeeMe, name: letter_disambiguation}", (0, 2))
+    text = script.written(entry, "letters", tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["letters-1.webp", "letters-2.webp"]
+    assert entry.task in text and "Respond with the letters only" in text
+
+
+def test_published_samples_stand_beside_ours(script: Any, shared_data: Path, tmp_path: Path) -> None:
+    count = script.beside(shared_data / "dysm", tmp_path)
+    assert count == 21
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert page.count("<img") == 3 * count == len(list(tmp_path.glob("*.png")))
+    for name in ("visual_spatial-1", "form_constancy-50", "figure_ground-89", "visual_closure-100"):
+        sizes = {cv2.imread(str(tmp_path / f"{name}-{place}.png")).shape for place in range(3)}  # type: ignore[union-attr]
+        assert len(sizes) == 1, name

@@ -1,0 +1,565 @@
+"""Batches, kept findings and opened weights: no stall, nothing computed twice, and a failure that stays where it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, ClassVar
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.records import Record, RunFolder
+from looktwice.eval.runs import Options, Study
+from looktwice.eval.tasks import Facts
+from looktwice.pipelines.config import Plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import named
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.runtime import Batcher, Findings, WeightsError, close_networks
+from looktwice.pipelines.runtime.networks import Place, from_hub, opened, weights_file, weights_hash
+from looktwice.pipelines.runtime.stores import keep, keep_in, key_of, recall
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage, State, listening
+from looktwice.specialists.answers import Count
+from looktwice.specialists.networks import Network
+from looktwice.specialists.results import DepthMap
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays_open() -> Iterator[None]:
+    """Each test begins and ends without networks in memory or results on disk."""
+    close_networks()
+    keep_in(None)
+    yield
+    close_networks()
+    keep_in(None)
+
+
+def each(batcher: Batcher[int, int], items: Sequence[int]) -> list[int]:
+    """Every item asked for by a thread of its own, with a limit on how long that may take."""
+    with ThreadPoolExecutor(len(items)) as pool:
+        return [future.result(timeout=10) for future in [pool.submit(batcher, item) for item in items]]
+
+
+# The batcher
+
+
+def test_many_threads_get_their_own_results_and_share_batches() -> None:
+    sizes: list[int] = []
+    first = threading.Event()
+
+    def forward(items: Sequence[int]) -> list[int]:
+        sizes.append(len(items))
+        first.wait(0.2)  # the others come in the meantime
+        return [item * item for item in items]
+
+    batcher = Batcher(forward, 8)
+    assert each(batcher, range(33)) == [item * item for item in range(33)]
+    assert max(sizes) == 8
+    assert sum(sizes) == 33
+    batcher.close()
+
+
+def test_one_caller_never_waits_for_a_second() -> None:
+    batcher: Batcher[int, int] = Batcher(lambda items: [1] * len(items), 64)
+    start = time.perf_counter()
+    for number in range(50):
+        batcher(number)
+    assert time.perf_counter() - start < 2
+    batcher.close()
+
+
+def test_only_what_is_alike_goes_into_one_batch_and_nothing_is_forgotten() -> None:
+    batches: list[list[int]] = []
+
+    def forward(items: Sequence[int]) -> list[int]:
+        batches.append(list(items))
+        return list(items)
+
+    batcher = Batcher(forward, 4, like=lambda item: item % 3)
+    assert batcher.many(list(range(20))) == list(range(20))
+    assert all(len({item % 3 for item in batch}) == 1 and len(batch) <= 4 for batch in batches)
+    assert batches[0] == [0, 3, 6, 9]
+    batcher.close()
+
+
+@pytest.mark.parametrize(
+    "trouble", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 2 GiB")], ids=["host", "cuda"]
+)
+def test_out_of_memory_halves_the_batch_for_good_and_says_so(trouble: Exception) -> None:
+    sizes: list[int] = []
+
+    def forward(items: Sequence[int]) -> list[int]:
+        sizes.append(len(items))
+        if len(items) > 5:
+            raise trouble
+        return [-item for item in items]
+
+    batcher = Batcher(forward, 16, name="Tiny")
+    with listening() as heard:
+        assert batcher.many(list(range(16))) == [-item for item in range(16)]
+    assert sizes == [16, 8, 4, 4, 8, 4, 4] or sizes == [16, 8, 4, 4, 4, 4]
+    assert set(heard) == {"out of memory with 8 at once: Tiny goes on with 4"}
+    assert batcher.room == 4
+    sizes.clear()
+    batcher.many(list(range(16)))
+    assert sizes == [4, 4, 4, 4]
+    batcher.close()
+
+
+def test_where_not_even_one_fits_that_one_fails() -> None:
+    def forward(items: Sequence[int]) -> list[int]:
+        raise MemoryError("no room at all")
+
+    batcher = Batcher(forward, 4)
+    with pytest.raises(MemoryError, match="no room at all"):
+        batcher.many([1, 2, 3])
+    assert batcher.room == 1
+    batcher.close()
+
+
+def test_an_item_that_fails_fails_alone() -> None:
+    def forward(items: Sequence[int]) -> list[int]:
+        if 7 in items:
+            raise ValueError("seven cannot be")
+        return list(items)
+
+    batcher = Batcher(forward, 8)
+    results: list[int | str] = []
+    with ThreadPoolExecutor(16) as pool:
+        for future in [pool.submit(batcher, item) for item in range(16)]:
+            try:
+                results.append(future.result(timeout=10))
+            except ValueError as exc:
+                results.append(str(exc))
+    assert results == [*range(7), "seven cannot be", *range(8, 16)]
+    batcher.close()
+
+
+def test_results_that_do_not_pair_up_are_nobodys() -> None:
+    one: Batcher[int, int] = Batcher(lambda items: [0], 4)
+    assert one.many([1, 2]) == [0, 0]  # run again one by one, each has its own
+    none: Batcher[int, int] = Batcher(lambda items: [], 4, name="Short")
+    with pytest.raises(RuntimeError, match="Short gave 0 results for 1 items"):
+        none.many([1])
+    one.close()
+    none.close()
+
+
+def test_closing_serves_what_waits_and_a_later_item_starts_again() -> None:
+    going = threading.Event()
+
+    def forward(items: Sequence[int]) -> list[int]:
+        going.set()
+        time.sleep(0.05)
+        return list(items)
+
+    batcher = Batcher(forward, 2)
+    with ThreadPoolExecutor(9) as pool:
+        waiting = [pool.submit(batcher, item) for item in range(9)]
+        going.wait(5)
+        batcher.close()
+        assert [future.result(timeout=10) for future in waiting] == list(range(9))
+    assert batcher(3) == 3
+    batcher.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "looktwice-batches"]
+
+
+def test_a_batch_of_none_is_refused() -> None:
+    with pytest.raises(ValueError, match="batch is 1 or more, found 0"):
+        Batcher(lambda items: items, 0)
+
+
+# Findings
+
+
+def test_findings_come_back_as_they_were(tmp_path: Path) -> None:
+    kept, found = Findings(tmp_path), DepthMap(np.array([[1.5, np.nan]]), False)
+    kept.put("abcd", found)
+    back = kept.get("abcd", DepthMap)
+    assert back is not None
+    assert np.array_equal(back.values, found.values, equal_nan=True)
+    assert back.larger_is_nearer is False
+    assert kept.get("abce", DepthMap) is None
+
+
+@pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:40], lambda data: b"x" * 50])
+def test_a_damaged_finding_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    kept = Findings(tmp_path)
+    kept.put("abcd", DepthMap(np.ones((2, 2)), True))
+    (path,) = tmp_path.rglob("*.npz")
+    path.write_bytes(damage(path.read_bytes()))
+    assert kept.get("abcd", DepthMap) is None
+
+
+def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
+    zeros = np.zeros((2, 3, 3), np.uint8)
+    keys = [
+        key_of("a", zeros),
+        key_of("b", zeros),
+        key_of("a", zeros.reshape(3, 2, 3)),
+        key_of("a", zeros + np.uint8(1)),
+        key_of("a", zeros, "cat"),
+        key_of("a", zeros.astype(np.int8)),
+    ]
+    assert len(set(keys)) == len(keys)
+    assert key_of("a", zeros) == key_of("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
+
+
+def test_where_no_folder_is_set_nothing_is_kept(tmp_path: Path) -> None:
+    keep("abcd", DepthMap(np.ones((1, 1)), True))
+    assert recall("abcd", DepthMap) is None
+    keep_in(tmp_path)
+    assert recall("abcd", DepthMap) is None
+    keep("abcd", DepthMap(np.ones((1, 1)), True))
+    assert recall("abcd", DepthMap) is not None
+
+
+# A network that counts
+
+
+FORWARDS: list[int] = []
+
+
+@dataclass(frozen=True)
+class Bright(Network[tuple[Pixels], DepthMap]):
+    """Brightness as depth; keeps the size of every batch, and says that memory ran out above `room`."""
+
+    gain: float = 1.0
+    room: int = field(default=99, metadata={"identity": False})
+
+    found: ClassVar[type[Any]] = DepthMap
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        return self.ask((image,))
+
+    def open_network(self, place: Place) -> float:
+        return 1.0
+
+    def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
+        FORWARDS.append(len(items))
+        if len(items) > self.room:
+            raise MemoryError
+        return [DepthMap(self.gain * item[0].mean(2), True) for item in items]
+
+
+@dataclass(frozen=True)
+class Greys:
+    """Flat pictures of several sizes; the question is how bright, the answer a number."""
+
+    n: int = 12
+
+    @property
+    def facts(self) -> Facts:
+        return Facts("made")
+
+    def __len__(self) -> int:
+        return self.n
+
+    def __iter__(self) -> Iterator[Item]:
+        rng = np.random.default_rng(0)
+        for i in range(self.n):
+            pixels = rng.integers(0, 256, (48 + 8 * (i % 3), 96 - 8 * (i % 2), 3), np.uint8)
+            words = ("cats", "dogs", "red boxes")[i % 3]
+            yield Item(Sample(f"grey_{i}", f"How many {words} are there?", (Picture(pixels),)), str(i))
+
+
+@dataclass(frozen=True)
+class Told:
+    """Answers with the median that a network gives."""
+
+    network: Any
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        values = [self.network(image.pixels).values for image in state.sample.images]
+        return state.replace(answer=f"{np.median(values):.0f}")
+
+
+def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
+    """A study of one point, run whole as the command line runs it; its records by sample."""
+    made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
+    plan = Plan("study", (named(made),))
+    Study(plan, folder, Options(workers=workers), cache=folder / "cache")()
+    return {record.sample: record for record in RunFolder(folder / "study").records().values()}
+
+
+def plain(records: dict[str, Record]) -> dict[str, Any]:
+    """The records without their times and confidences."""
+    return {name: json.loads(replace(r, timings={}, confidence=None).to_line()) for name, r in records.items()}
+
+
+def confidences(records: dict[str, Record]) -> dict[str, Any]:
+    return {name: record.confidence for name, record in records.items()}
+
+
+@pytest.fixture
+def weights(tmp_path: Path) -> str:
+    pytest.importorskip("torch")
+    FORWARDS.clear()
+    path = tmp_path / "weights.safetensors"
+    path.write_bytes(b"one")
+    return str(path)
+
+
+def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
+    rule = Told(Bright(weights))
+    first = ran(tmp_path / "a", rule, 4)
+    assert sum(FORWARDS) == len(first) == 12
+    FORWARDS.clear()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a" / "cache").rename(tmp_path / "b" / "cache")
+    assert plain(ran(tmp_path / "b", rule, 4)) == plain(first)
+    assert FORWARDS == []
+
+
+@pytest.mark.parametrize(
+    ("change", "again"),
+    [
+        ({"batch": 3}, 0),
+        ({"room": 50}, 0),
+        ({"gain": 2.0}, 1),
+        ({"dtype": "bfloat16"}, 1),
+    ],
+)
+def test_what_changes_results_is_computed_anew(
+    tmp_path: Path, weights: str, change: dict[str, Any], again: int
+) -> None:
+    pixels = np.full((9, 9, 3), 7, np.uint8)
+    keep_in(tmp_path / "found")
+    Bright(weights)(pixels)
+    Bright(weights)(pixels.copy())
+    assert FORWARDS == [1]
+    replace(Bright(weights), **change)(pixels)
+    assert len(FORWARDS) == 1 + again
+
+
+def test_other_weights_are_asked_anew(tmp_path: Path, weights: str) -> None:
+    keep_in(tmp_path / "found")
+    pixels = np.full((9, 9, 3), 7, np.uint8)
+    Bright(weights)(pixels)
+    Path(weights).write_bytes(b"two")
+    close_networks()  # a process hashes its weights once
+    Bright(weights)(pixels)
+    assert len(FORWARDS) == 2
+
+
+def test_the_record_says_that_memory_ran_out(tmp_path: Path, weights: str) -> None:
+    class Slow(Bright):
+        """Waits until others wait too, so that its batches are full."""
+
+        def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
+            time.sleep(0.1)
+            return super().forward(network, place, items)
+
+    records = ran(tmp_path / "run", Told(Slow(weights, room=1)), 8)
+    assert [record.error for record in records.values()] == [""] * 12
+    notes = {note for record in records.values() for note in record.notes}
+    assert notes
+    assert all(re.fullmatch(r"out of memory with \d at once: Slow goes on with \d", note) for note in notes)
+    assert max(FORWARDS) > 1
+    assert FORWARDS[-1] == 1
+
+
+def test_eight_workers_and_one_write_the_same_records_without_a_stall(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from looktwice.specialists.detection import GroundingDINO
+    from tests.tiny_networks import grounding_dino
+
+    detector = GroundingDINO(str(grounding_dino(tmp_path / "tiny")), batch=16, threshold=0.02, device="cpu")
+    rule = Count(detector, nothing="zero")
+    start = time.perf_counter()
+    many = ran(tmp_path / "eight", rule, 8, n=24)
+    one = ran(tmp_path / "one", rule, 1, n=24)
+    assert time.perf_counter() - start < 120
+    assert [record.error for record in many.values()] == [""] * 24
+    assert plain(many) == plain(one)
+    assert confidences(many) == pytest.approx(confidences(one), abs=1e-5)  # a batch is rounded otherwise
+    assert len({record.answer for record in one.values()}) > 1
+
+
+# Weights
+
+
+def test_a_network_is_opened_once_for_many_threads() -> None:
+    opened_: list[int] = []
+
+    def open_() -> object:
+        time.sleep(0.05)
+        opened_.append(1)
+        return object()
+
+    with ThreadPoolExecutor(16) as pool:
+        things = list(pool.map(lambda _: opened(("network", "x"), open_), range(16)))
+    assert len(opened_) == 1
+    assert all(thing is things[0] for thing in things)
+
+
+def test_a_failure_to_open_is_told_to_all_and_tried_once() -> None:
+    tried: list[int] = []
+
+    def open_() -> object:
+        tried.append(1)
+        raise WeightsError("no such network")
+
+    for _ in range(3):
+        with pytest.raises(WeightsError, match="no such network"):
+            opened(("network", "x"), open_)
+    assert len(tried) == 1
+    close_networks()
+    with pytest.raises(WeightsError):
+        opened(("network", "x"), open_)
+    assert len(tried) == 2
+
+
+def test_a_slow_network_does_not_hold_up_another() -> None:
+    release = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(opened, "slow", lambda: release.wait(10))
+        assert opened("quick", lambda: 1) == 1
+        release.set()
+        assert slow.result(timeout=10)
+
+
+def test_closing_frees_what_was_opened_last_first() -> None:
+    closed: list[str] = []
+
+    @dataclass
+    class Thing:
+        name: str
+
+        def close(self) -> None:
+            closed.append(self.name)
+
+    for name in ("network", "batcher"):
+        opened(name, lambda name=name: Thing(name))  # type: ignore[misc]
+    close_networks()
+    assert closed == ["batcher", "network"]
+    assert opened("network", lambda: 5) == 5
+
+
+def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"there is no weights file .*none\.pt; set model: to the path of one"):
+        weights_file(tmp_path / "none.pt")
+    pytest.importorskip("transformers")
+    with pytest.raises(
+        WeightsError, match=r"there is no folder '\./nowhere'; give a folder saved with save_pretrained"
+    ):
+        from_hub("AutoModel", "./nowhere", None)
+    with pytest.raises(WeightsError) as caught:
+        from_hub("AutoModel", str(tmp_path), None)
+    said = str(caught.value)
+    assert said.startswith(f"{tmp_path}: AutoModel could not be opened from the folder {tmp_path} (")
+    assert "hf download ID --local-dir DIR" in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("trouble", "advice"),
+    [
+        ("You are trying to access a gated repo.\nMake sure to have access.", "it is gated: accept its terms"),
+        ("401 Client Error", "it is gated: accept its terms on its page, then type `hf auth login`"),
+        ("couldn't connect to the hub", "fetch it where there is a network with `hf download ID --local-dir DIR`"),
+        ("no file named model.safetensors", "check the id or folder"),
+    ],
+)
+def test_what_to_type_when_a_hub_network_does_not_open(
+    monkeypatch: pytest.MonkeyPatch, trouble: str, advice: str
+) -> None:
+    transformers = pytest.importorskip("transformers")
+
+    def refuse(*args: Any, **settings: Any) -> None:
+        assert settings["trust_remote_code"] is False
+        raise OSError(trouble)
+
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", refuse)
+    monkeypatch.setattr("looktwice.pipelines.runtime.networks.hub_silence", lambda *asked: "")
+    with pytest.raises(WeightsError) as caught:
+        from_hub("AutoModel", "someone/some-network", "abc123")
+    said = str(caught.value)
+    assert said.startswith("someone/some-network: AutoModel could not be opened from the model hub at revision abc123")
+    assert trouble.splitlines()[0] in said
+    assert advice in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize(
+    ("answer", "silent"),
+    [
+        (lambda: None, ""),
+        (lambda: httpx_error("HfHubHTTPError"), ""),
+        (lambda: ConnectionError("Name or service not known"), "Name or service not known"),
+        (lambda: ValueError("no id"), ""),
+    ],
+)
+def test_a_hub_that_does_not_answer_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[], Exception | None], silent: str
+) -> None:
+    """What it says, a refusal too, is left to the opening; where it is silent, only the local cache is opened."""
+    transformers = pytest.importorskip("transformers")
+    asked: list[dict[str, Any]] = []
+
+    def info(self: Any, repo: str, **settings: Any) -> None:
+        asked.append(settings)
+        error = answer()
+        if error:
+            raise error
+
+    def open_it(model: str, **settings: Any) -> str:
+        assert settings.get("local_files_only", False) is bool(silent)
+        if silent:
+            raise OSError("not in the cache")
+        return "opened"
+
+    monkeypatch.setattr("huggingface_hub.HfApi.model_info", info)
+    monkeypatch.setattr(transformers.AutoModel, "from_pretrained", open_it)
+    if silent:
+        with pytest.raises(WeightsError, match=f"the hub did not answer: {silent}.*fetch it where there is a network"):
+            from_hub("AutoModel", "someone/some-network", "abc123")
+    else:
+        assert from_hub("AutoModel", "someone/some-network", "abc123") == "opened"
+    assert asked == [{"revision": "abc123", "timeout": 10.0}]
+
+
+def httpx_error(name: str) -> Exception:
+    """An error of the hub's library as an answer of a server makes it."""
+    errors = pytest.importorskip("huggingface_hub.errors")
+    made: Exception = getattr(errors, name)("404", response=MagicMock())
+    return made
+
+
+def test_a_failure_to_open_becomes_a_failed_record_and_not_a_stall(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    from looktwice.specialists.maps import DepthAnything
+
+    records = ran(tmp_path / "run", Told(DepthAnything(str(tmp_path / "no" / "where"))), 8)
+    errors = [record.error for record in records.values()]
+    assert len(errors) == 12
+    assert all("WeightsError" in error and "there is no folder" in error for error in errors)
+
+
+def test_a_device_that_is_not_there_is_said() -> None:
+    torch = pytest.importorskip("torch")
+    assert Place.of("cpu", "auto") == Place("cpu", "float32")
+    missing = "mps" if torch.cuda.is_available() else "cuda"
+    with pytest.raises(WeightsError, match=rf"device '{missing}' was asked for, torch finds only .*; set device: auto"):
+        Place.of(missing, "auto")
+
+
+def test_hashes_of_weights_go_by_content(tmp_path: Path) -> None:
+    for name, data in (("a", b"1"), ("b", b"1"), ("c", b"2")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "model.safetensors").write_bytes(data)
+    a, b, c = (weights_hash(tmp_path / name) for name in "abc")
+    assert a == b != c

@@ -1,0 +1,429 @@
+"""Configurations: overlays, sweeps, contestants, and every fault at once before anything is read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from looktwice.pipelines.config import ConfigError, Plan, build, digest, identity, load_plugin, locate, plan, spec
+from looktwice.pipelines.config.load import Overlay, load
+from looktwice.pipelines.models import Scripted
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+
+BASE = """
+task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
+model: {use: pipelines.models.Scripted}
+stages:
+  mark: {use: prompting.markers.Circles, radius: 10}
+  think: {use: prompting.wording.ChainOfThought}
+  ask: {use: prompting.turns.Ask}
+"""
+
+TWO_TASKS = BASE.replace(
+    "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}",
+    "tasks:\n"
+    "  jigsaw: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
+    "  depth: {use: eval.tasks.Photos, kind: depth, n: 2}",
+)
+
+Planned = Callable[..., Plan]
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Planned:
+    """Write a configuration and plan it."""
+
+    def write(text: str = "", *overrides: str, base: str = BASE) -> Plan:
+        path = tmp_path / "study.yaml"
+        path.write_text(base + text)
+        return plan(path, overrides)
+
+    return write
+
+
+def faults(planned: Planned, text: str = "", *overrides: str, base: str = BASE) -> list[str]:
+    with pytest.raises(ConfigError) as caught:
+        planned(text, *overrides, base=base)
+    return list(caught.value.faults)
+
+
+def test_a_plain_file_is_one_point(planned: Planned) -> None:
+    (point,) = planned().points
+    assert list(point.stages) == ["mark", "think", "ask"]
+    assert point.stages["mark"] == Circles(radius=10)
+    assert (point.contestant, point.task_name, point.baseline) == ("plain", "jigsaw", True)
+
+
+def test_sweep_and_each_multiply(planned: Planned) -> None:
+    text = """
+sweep: {stages.mark: [{radius: 5}, {radius: 15}, null], stages.ask.images: [before, after]}
+each: [{stages.think: null}]
+"""
+    points = planned(text).points
+    assert len(points) == 3 * 2 * 2
+    assert points[0].changes == {"stages.mark.radius": 5, "stages.ask.images": "before"}
+    assert points[1].changes == {"stages.mark.radius": 5, "stages.ask.images": "before", "stages.think": None}
+    assert list(points[-1].stages) == ["ask"]
+    assert len({p.id for p in points}) == 12
+
+
+def test_who_changes_a_slot_is_told_to_extend(planned: Planned) -> None:
+    found = faults(planned, "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}")
+    assert len(found) == 1
+    assert found[0].startswith("contestants.blue.stages.mark: it changes the file's mark, but")
+    assert "say `extend: true` beside `stages:`" in found[0]
+    assert planned("contestants: {plain: {}, blue: {extend: true, stages: {mark: {color: blue}}}}").points
+
+
+def test_contestants_replace_or_extend_the_stages(planned: Planned) -> None:
+    text = """
+sweep: {stages.mark.radius: [5, 7]}
+contestants:
+  plain: {}
+  chance: {stages: {answer: {use: specialists.answers.Chance}}}
+  seams: {only: [jigsaw], stages: {answer: {use: specialists.answers.SeamMatcher}}}
+  words: {extend: true, stages: {where: {use: prompting.wording.MarksAsText, after: mark}, think: null}}
+baseline: chance
+"""
+    found = planned(text, base=TWO_TASKS).points
+    by_name = {name: [p for p in found if p.contestant == name] for name in ("plain", "chance", "seams", "words")}
+    assert [len(by_name[name]) for name in by_name] == [4, 2, 1, 4]
+    assert list(by_name["words"][0].stages) == ["mark", "where", "ask"]
+    assert by_name["chance"][0].changes == {}
+    assert by_name["chance"][0].model is None
+    assert by_name["plain"][0].model is not None
+    assert [p.contestant for p in found if p.baseline] == ["chance", "chance"]
+
+
+def test_a_change_of_one_task_touches_no_other(planned: Planned) -> None:
+    text = """
+sweep: {tasks.jigsaw.quality: [90, 10]}
+"""
+    found = planned(text, base=TWO_TASKS).points
+    assert [(p.task_name, dict(p.changes)) for p in found] == [
+        ("jigsaw", {"tasks.jigsaw.quality": 90}),
+        ("depth", {}),
+        ("jigsaw", {"tasks.jigsaw.quality": 10}),
+    ]
+
+
+def test_models_are_swept_by_name(planned: Planned) -> None:
+    two = "models: {a: {use: pipelines.models.Scripted}, b: {use: pipelines.models.Scripted, answer: (B)}}"
+    base = BASE.replace("model: {use: pipelines.models.Scripted}", two)
+    points = planned("sweep: {model: [a, b]}", base=base).points
+    assert [p.model.answer for p in points] == ["(A)", "(B)"]
+    assert faults(planned, "model: c", base=base) == [
+        "model: no model 'c' under `models:`",
+        "model: a stage asks the model and none is named; say `model:` or `models:`",
+    ]
+
+
+def test_five_mistakes_are_five_lines_with_their_places(planned: Planned) -> None:
+    base = """
+task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
+model: {use: pipelines.models.Scripted}
+stages:
+  mark: {use: prompting.markers.Circels}
+  wide: {use: prompting.markers.Circles, radios: 10}
+  big: {use: prompting.markers.Circles, radius: large}
+  say: {use: prompting.wording.ChainOfThought, text: "${oc.env:HOME}"}
+  ask: {use: prompting.turns.Ask}
+contestants:
+  plain: {}
+  more: {extend: true, stages: {extra: {use: prompting.wording.MarksAsText}}}
+"""
+    found = faults(planned, base=base)
+    places = {line.partition(":")[0]: line for line in found}
+    assert len(found) == len(places) == 5
+    assert "did you mean 'Circles'?" in places["stages.mark.use"]
+    assert "did you mean 'radius'?" in places["stages.wide.radios"]
+    assert "found 'large'" in places["stages.big.radius"]
+    assert "oc.env" in places["stages.say.text"]
+    assert "before" in places["contestants.more.stages.extra"]
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "os.system",
+        "subprocess.Popen",
+        "pipelines.config.build.import_module",
+        "pipelines.config.build.importlib.import_module",
+        "pipelines.config.build.Path",
+        "pipelines.config.build.load_plugin",
+        "prompting.markers._draw",
+        "prompting.markers.points.Circles",
+        "configs.anything.Thing",
+        "looktwice.tests.Thing",
+        "builtins.eval",
+        "..os.system",
+        "pipelines.config.build.__import__",
+        "",
+    ],
+)
+def test_what_use_must_not_reach(use: str) -> None:
+    before = set(sys.modules)
+    with pytest.raises(ValueError, match=r"refused|no public class|no room|not the path"):
+        locate(use)
+    assert not {name for name in set(sys.modules) - before if not name.startswith("looktwice")}
+
+
+def test_an_unlisted_package_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "stranger.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ValueError, match="add --plugin stranger"):
+        locate("stranger.Thing")
+    assert "stranger" not in sys.modules
+
+
+PLUGIN = """
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Shout:
+    mark: str = "!"
+
+    def __call__(self, state, model):
+        return state.replace(prompt=state.prompt.upper() + self.mark)
+"""
+
+
+def test_a_stage_of_ones_own_in_one_file(tmp_path: Path, planned: Planned) -> None:
+    file = tmp_path / "my_stages.py"
+    file.write_text(PLUGIN)
+    name = load_plugin(str(file))
+    assert locate("my_stages.Shout", [name]).__name__ == "Shout"
+    with pytest.raises(ValueError, match="no public class 'Path'"):
+        locate("my_stages.Path", [name])
+    (tmp_path / "study.yaml").write_text(BASE)
+    (point,) = plan(
+        tmp_path / "study.yaml", ["stages.think.use=my_stages.Shout", "stages.think.mark='?'"], [name]
+    ).points
+    assert identity(point.stages["think"]) == {"use": "my_stages.Shout", "mark": "?"}
+
+
+@pytest.mark.parametrize("name", ["prompting", "eval.py", "looktwice", "no_such_package", "missing.py", "a-b"])
+def test_plugins_that_are_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="--plugin"):
+        load_plugin(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "says"),
+    [
+        ("colour: red", [], "colour: no such entry"),
+        ("sweep: {stages.mark.radius: 5}", [], "sweep.stages.mark.radius: input should be a valid list"),
+        ("contestants: {a: {}, b: {only: [depht]}}", [], "contestants.b.only: no task 'depht'"),
+        ("contestants: {a: {}, b: {}}", [], "contestants.b: the same as 'a'"),
+        ("baseline: nobody", [], "baseline: no contestant 'nobody'"),
+        ("contestants: {a: {needs: {gpu: 1}}}", [], "needs.gpu: no such entry"),
+        ("", ["stages.mark.thickness=-3"], "stages.mark: thickness"),
+        ("", ["stages.mark.color=reed"], "stages.mark: "),
+        ("", ["task.kind=jigsav"], "tasks.jigsav.kind: expected"),
+        ("", ["task.subset.m=3"], "tasks.jigsaw.subset.m: Subset has no setting 'm'"),
+        ("", ["task.n=[1,2]"], "tasks.jigsaw.n: expected int"),
+        ("", ["stages.ask.before=nothing"], "stages.ask: found before: nothing"),
+        ("each: [{stage.mark: null}]", [], "each[0].stage.mark: 'stage' is nothing that can be changed; did you mean"),
+        ("each: [{stages.marc: null}]", [], "there is no 'marc' under `stages:`; did you mean 'mark'?"),
+        ("sweep: {sed: [1, 2]}", [], "sweep.sed: 'sed' is nothing"),
+        ("sweep: {seed: []}", [], "sweep.seed: "),
+        ("each: {stages.mark: null}", [], "each: "),
+        ("contestants: {a: hello}", [], "contestants.a: "),
+        ("contestants: [a]", [], "contestants: "),
+        ("contestants: {a: {extend: maybe}}", [], "contestants.a.extend: "),
+        ("contestants: {a: {only: jigsaw}}", [], "contestants.a.only: "),
+        ("draws: 0", [], "draws: "),
+        ("name: ../../escaped", [], "name: '../../escaped' names a folder"),
+        ("", ["stages=none"], "stages: "),
+        ("", ["stages.mark.radius=true"], "stages.mark.radius: expected float"),
+        ("", ["stages.mark.radius=.nan"], "stages.mark.radius: a number must be finite, found nan"),
+        ("", ["stages.mark.label.font_size=.inf"], "stages.mark.label.font_size: a number must be finite, found inf"),
+        ("", ["task={use: prompting.markers.Circles}"], "a task belongs here, and Circles makes a stage"),
+        ("", ["stages.mark={use: eval.tasks.Photos, kind: depth}"], "a stage belongs here, and Photos makes a task"),
+        ("", ["model={use: prompting.turns.Ask}"], "a model belongs here, and Ask makes a stage"),
+        ("", ["read={use: eval.tasks.Photos, kind: depth}"], "read.use: a stage belongs here"),
+        (
+            "",
+            [
+                "stages.mark={use: prompting.views.ZoomOnDetections, "
+                "detector: {use: specialists.detection.FaceRecognition}}"
+            ],
+            "stages.mark.detector.use: expected a Detector, which gives Boxes, and FaceRecognition gives Faces",
+        ),
+        (
+            "",
+            ["stages.mark={use: prompting.views.ZoomOnDetections, detector: {use: prompting.markers.Circles}}"],
+            "stages.mark.detector.use: expected a Detector, which gives Boxes, and Circles gives State",
+        ),
+        ("", ["stages.mark={}"], ""),
+        ("", ["stages.ask=null"], "no stage asks"),
+    ],
+)
+def test_faults_say_where_and_what(planned: Planned, text: str, overrides: list[str], says: str) -> None:
+    if not says or says == "no stage asks":
+        assert planned(text, *overrides).points
+    else:
+        assert any(says in fault for fault in faults(planned, text, *overrides))
+
+
+def test_an_override_without_a_value_is_named(planned: Planned) -> None:
+    assert "place=value" in faults(planned, "", "stages.mark")[0]
+
+
+def test_include_lies_below_the_file(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "base.yaml").write_text(BASE)
+    (tmp_path / "study.yaml").write_text("include: parts/base.yaml\nstages: {mark: {radius: 4}, think: null}\n")
+    assert load(tmp_path / "study.yaml")["stages"]["mark"] == {"use": "prompting.markers.Circles", "radius": 4}
+    (tmp_path / "parts" / "inner.yaml").write_text("include: ../study.yaml")
+    with pytest.raises(ConfigError, match="lies outside"):
+        load(tmp_path / "parts" / "inner.yaml")
+    (tmp_path / "loop.yaml").write_text("include: loop.yaml")
+    with pytest.raises(ConfigError, match="includes itself"):
+        load(tmp_path / "loop.yaml")
+    with pytest.raises(ConfigError, match="no such configuration"):
+        load(tmp_path / "none.yaml")
+
+
+def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home, data = tmp_path / "home", tmp_path / "data"
+    for folder in (home, data / "set", data / "set_replies", data / "secret"):
+        folder.mkdir(parents=True)
+    (data / "set" / "samples.jsonl").write_text("")
+    (data / "set_replies" / "M.jsonl").write_text("")
+    (data / "secret" / "x.jsonl").write_text("")
+    monkeypatch.chdir(home)
+    study = home / "study.yaml"
+    text = (
+        "task: {{use: eval.tasks.Folder, path: set}}\nmodel: {{use: pipelines.models.Replay, path: '{}'}}\n"
+        "stages: {{ask: {{use: prompting.turns.Ask}}}}\n"
+    )
+
+    def planned_with(path: str, *overrides: str) -> list[str]:
+        study.write_text(text.format(path))
+        try:
+            plan(study, overrides)
+        except ConfigError as exc:
+            return list(exc.faults)
+        return []
+
+    assert any("does not exist" in fault for fault in planned_with("x.jsonl"))
+    assert any("lies outside" in fault for fault in planned_with("../data/set_replies/M.jsonl"))
+    given = "task.path=../data/set"
+    assert planned_with("${task.path}_replies/M.jsonl", given) == []
+    assert any("lies outside" in fault for fault in planned_with("${task.path}/../secret/x.jsonl", given))
+    assert any("lies outside" in fault for fault in planned_with("../data/secret/x.jsonl", given))
+
+
+def test_needs_leave_a_contestant_out_and_say_so(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOOKTWICE_NEEDED", raising=False)
+    other = "{model: {use: pipelines.models.Scripted, answer: q}, needs: {env: LOOKTWICE_NEEDED|ALSO_NOT}}"
+    text = f"contestants: {{plain: {{}}, other: {other}}}"
+    found = planned(text)
+    assert [p.contestant for p in found.points] == ["plain"]
+    assert found.left_out == {"other": "LOOKTWICE_NEEDED or ALSO_NOT is not set"}
+    monkeypatch.setenv("LOOKTWICE_NEEDED", "1")
+    assert [p.contestant for p in planned(text).points] == ["plain", "other"]
+
+
+def test_overlay_moves_and_drops_slots() -> None:
+    base = {"stages": {"a": {"use": "x"}, "b": {"use": "y"}, "c": {"use": "z"}}}
+    layer = Overlay()
+    moved = layer(base, {"stages": {"c": {"before": "a"}, "b": {"use": "w"}}})
+    assert list(moved["stages"]) == ["c", "a", "b"]
+    assert moved["stages"]["b"] == {"use": "w"}
+    assert not layer.faults
+    assert base["stages"]["b"] == {"use": "y"}
+
+
+CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "temperature": 0}
+
+
+@pytest.mark.parametrize(
+    ("override", "same"),
+    [
+        ("model.url=http://127.0.0.1:9/v1", True),
+        ("model.timeout=3", True),
+        ("model.in_flight=2", True),
+        ("model.temperature=1", False),
+        ("model.model=other", False),
+        ("stages.mark.radius=11", False),
+        ("stages.mark.radius=10.0", True),
+        ("stages.think.text=Think.", False),
+        ("task.seed=1", False),
+        ("seed=1", False),
+        ("read.use=eval.readers.BlinkOfficial", True),
+        ("stages.ask.options.max_tokens=9", False),
+    ],
+)
+def test_what_makes_a_new_point(planned: Planned, override: str, same: bool) -> None:
+    base = BASE.replace("{use: pipelines.models.Scripted}", "{use: pipelines.models.ChatAPI, model: m, temperature: 0}")
+    (one,), (two,) = planned(base=base).points, planned("", override, base=base).points
+    assert (one.id == two.id) is same
+
+
+def test_the_order_of_stages_is_part_of_the_identity(planned: Planned) -> None:
+    (one,), (two,) = planned().points, planned("", "stages.think.before=mark").points
+    assert list(two.stages) == ["think", "mark", "ask"]
+    assert one.id != two.id
+
+
+def test_spec_goes_to_yaml_and_back() -> None:
+    stage = Ask(images="after", system="Look.")
+    node = spec(stage)
+    assert node["attach"] == "all"
+    assert build(node) == stage
+    assert digest(identity(build(node))) == digest(identity(stage))
+    assert identity(Ask()) == {"use": "prompting.turns.Ask"}
+
+
+JUDGED = """
+from dataclasses import dataclass
+from looktwice.pipelines.model import Model
+
+
+@dataclass(frozen=True)
+class Judged:
+    judge: Model
+
+    def __call__(self, state, model):
+        return state
+"""
+
+
+def test_a_sweep_reaches_a_referenced_model(tmp_path: Path) -> None:
+    (tmp_path / "judged_stage.py").write_text(JUDGED)
+    name = load_plugin(str(tmp_path / "judged_stage.py"))
+    text = BASE.replace("model: {use: pipelines.models.Scripted}", "models: {judge: {use: pipelines.models.Scripted}}")
+    text = text.replace("ask: {use: prompting.turns.Ask}", "ask: {use: judged_stage.Judged, judge: {ref: judge}}")
+    (tmp_path / "study.yaml").write_text(text + "model: judge\nsweep: {models.judge.answer: [a, b]}\n")
+    points = plan(tmp_path / "study.yaml", [], [name]).points
+    assert [vars(p.stages["ask"])["judge"].answer for p in points] == ["a", "b"]
+    assert len({p.id for p in points}) == 2
+
+
+def test_a_recording_with_other_content_is_another_point(tmp_path: Path, planned: Planned) -> None:
+    ids = []
+    for reply in ("(A)", "(B)"):
+        (tmp_path / "replies.jsonl").write_text(f'{{"idx": "s", "reply": "{reply}"}}\n')
+        (point,) = planned("", "model={use: pipelines.models.Replay, path: replies.jsonl}").points
+        ids.append(point.id)
+    assert ids[0] != ids[1]
+
+
+def test_scripts_are_told_apart_by_what_they_do() -> None:
+    one, two = Scripted(lambda messages: "(A)"), Scripted(lambda messages: "(B)")
+    assert one.identity != two.identity
+    assert identity(one) != identity(two)
+    assert identity(one) == identity(Scripted(one.answer))
+
+
+def test_a_mapping_has_no_order_in_an_identity() -> None:
+    one, two = (build(CHAT | {"extra": extra}) for extra in ({"a": 1, "b": 2}, {"b": 2, "a": 1}))
+    assert digest(identity(one)) == digest(identity(two))

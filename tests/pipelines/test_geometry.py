@@ -1,0 +1,258 @@
+"""The geometry law: random chains of changes of frame keep every mark on what it marks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, intersect, rectangle
+from looktwice.pipelines.marks import Box, Mask, Point, mark_from_dict
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+
+Change = Callable[[View], View]
+WIDTH, HEIGHT, BLOB = 240, 180, 7.0
+
+fractions = st.floats(0.0, 1.0)
+
+
+def resized(sx: float, sy: float) -> Change:
+    return lambda v: transforms.resize(v, max(60, round(v.size[0] * sx)), max(60, round(v.size[1] * sy)))
+
+
+def cropped(left: float, top: float, share: float) -> Change:
+    def change(view: View) -> View:
+        width, height = view.size
+        x0, y0 = left * (1 - share) * width, top * (1 - share) * height
+        return transforms.crop(view, x0, y0, x0 + share * width, y0 + share * height)
+
+    return change
+
+
+def padded(left: int, top: int, right: int, bottom: int) -> Change:
+    return lambda view: transforms.pad(view, left, top, right, bottom, (10, 60, 10))
+
+
+def beside_itself(margin: int, first: bool) -> Change:
+    def change(view: View) -> View:
+        other = transforms.flip(view)
+        return transforms.beside([view, other] if first else [other, view], margin, (10, 60, 10))
+
+    return change
+
+
+changes = st.one_of(
+    st.builds(resized, st.floats(0.7, 1.6), st.floats(0.7, 1.6)),
+    st.builds(cropped, fractions, fractions, st.floats(0.6, 1.0)),
+    st.builds(padded, *[st.integers(0, 40)] * 4),
+    st.builds(
+        lambda degrees: lambda view: transforms.rotate(view, degrees), st.sampled_from([90, 180, 270, -33, 12.5])
+    ),
+    st.just(transforms.flip),
+    st.builds(beside_itself, st.integers(0, 20), st.booleans()),
+)
+
+
+def blob_at(x: float, y: float) -> Picture:
+    """A bright soft blob on a dark ground, its centre at (x, y) to a fraction of a pixel."""
+    xs, ys = np.meshgrid(np.arange(WIDTH), np.arange(HEIGHT))
+    bright = 255 * np.exp(-((xs - x) ** 2 + (ys - y) ** 2) / (2 * (BLOB / 2) ** 2))
+    return Picture(np.repeat(bright[:, :, None], 3, axis=2).astype(np.uint8))
+
+
+def chained(view: View, chain: list[Change]) -> View:
+    for change in chain:
+        if max(view.size) < 900:
+            view = change(view)
+    return view
+
+
+def centroid_near(view: View, x: float, y: float, reach: float) -> tuple[float, float] | None:
+    """The centroid of red light (the padding has none to speak of) in a window, or None where it is cut off."""
+    x0, y0, x1, y1 = round(x - reach), round(y - reach), round(x + reach) + 1, round(y + reach) + 1
+    if x0 < 0 or y0 < 0 or x1 > view.size[0] or y1 > view.size[1]:
+        return None
+    light = np.clip(view.pixels[y0:y1, x0:x1, 0].astype(float) - 12, 0, None)
+    ys, xs = np.mgrid[y0:y1, x0:x1]
+    return float((xs * light).sum() / light.sum()), float((ys * light).sum() / light.sum())
+
+
+@settings(max_examples=120, deadline=None)
+@given(chain=st.lists(changes, min_size=1, max_size=5), u=st.floats(0.2, 0.8), v=st.floats(0.2, 0.8))
+def test_a_blob_is_found_where_the_map_says_in_every_part(chain: list[Change], u: float, v: float) -> None:
+    x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
+    view = chained(View.of(blob_at(x, y)), chain)
+    for part in view.parts:
+        px, py = part.affine((x, y))
+        reach = 2.2 * BLOB * max(1.0, float(np.linalg.norm(part.affine.matrix[:, :2], 2)))
+        window = rectangle(px - reach + 0.5, py - reach + 0.5, px + reach + 0.5, py + reach + 0.5)
+        if not all(contains(part.clip, cx, cy) for cx, cy in window):
+            continue  # the blob itself is cut by this part's rim, so its centroid says nothing
+        found = centroid_near(view, px, py, reach)
+        assert found is not None
+        assert found == pytest.approx((px, py), abs=0.5)
+
+
+def test_the_blob_test_looks_at_blobs() -> None:
+    view = chained(View.of(blob_at(100, 80)), [beside_itself(5, True), resized(1.3, 0.9), padded(9, 3, 1, 2)])
+    places = view.to_view(Point("A", 100, 80))
+    assert len(places) == 2
+    for place in places:
+        x, y = place.center
+        assert centroid_near(view, x, y, 20) == pytest.approx((x, y), abs=0.5)
+        wrong = centroid_near(view, x + 3, y, 20)
+        assert wrong is not None
+        assert abs(wrong[0] - (x + 3)) > 0.5
+
+
+@settings(max_examples=150, deadline=None)
+@given(chain=st.lists(changes, min_size=1, max_size=6), u=fractions, v=fractions)
+def test_there_and_back_agrees(chain: list[Change], u: float, v: float) -> None:
+    x, y = u * (WIDTH - 1), v * (HEIGHT - 1)
+    view = chained(View.of(Picture(np.zeros((HEIGHT, WIDTH, 3), np.uint8))), chain)
+    for place in view.to_view(Point("A", x, y)):
+        back = view.to_source(*place.center)
+        assert back is not None
+        assert back[0] == 0
+        assert back[1:] == pytest.approx((x, y), abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "there"),
+    [
+        (lambda v: transforms.resize(v, 480, 360), (20.5, 40.5)),
+        (transforms.flip, (WIDTH - 1 - 10, 20)),
+        (lambda v: transforms.crop(v, 4.7, 5.2, 100, 100), (6, 15)),
+        (lambda v: transforms.pad(v, left=3, top=4), (13, 24)),
+        (lambda v: transforms.rotate(v, 90), (20, WIDTH - 1 - 10)),
+        (lambda v: transforms.rotate(v, 180), (WIDTH - 1 - 10, HEIGHT - 1 - 20)),
+        (lambda v: transforms.rotate(v, -90), (HEIGHT - 1 - 20, 10)),
+    ],
+)
+def test_the_convention_of_each_change(change: Change, there: tuple[float, float]) -> None:
+    pixels = np.zeros((HEIGHT, WIDTH, 3), np.uint8)
+    pixels[20, 10] = 255
+    view = change(View.of(Picture(pixels)))
+    (place,) = view.to_view(Point("A", 10, 20))
+    assert place.center == pytest.approx(there)
+    assert view.pixels[round(place.center[1]), round(place.center[0])].max() > 60
+
+
+def test_marks_of_every_kind_move_alike() -> None:
+    mask = np.zeros((HEIGHT, WIDTH), bool)
+    mask[30:60, 40:100] = True
+    view = transforms.resize(
+        transforms.crop(View.of(Picture(np.zeros((HEIGHT, WIDTH, 3), np.uint8))), 20, 10, 220, 170), 400, 320
+    )
+    (box,) = view.to_view(Box("b", 40, 30, 100, 60))
+    (region,) = view.to_view(Mask("m", mask))
+    assert isinstance(box, Box)
+    assert box.xyxy == pytest.approx((40, 40, 160, 100))
+    assert isinstance(region, Mask)
+    ys, xs = np.nonzero(region.pixels)
+    assert (xs.min(), ys.min(), xs.max() + 1, ys.max() + 1) == pytest.approx((40, 40, 160, 100), abs=1)
+    assert region.center == pytest.approx(box.center, abs=0.6)
+
+
+def test_what_a_crop_leaves_of_a_box_and_what_it_hides() -> None:
+    view = transforms.crop(View.of(Picture(np.zeros((100, 100, 3), np.uint8))), 50, 50, 100, 100)
+    (box,) = view.to_view(Box("b", 40, 60, 70, 80))
+    assert isinstance(box, Box)
+    assert box.xyxy == (0, 10, 20, 30)
+    assert view.to_view(Box("gone", 0, 0, 50, 50)) == ()
+    assert view.to_view(Point("gone", 49, 49)) == ()
+    assert view.to_view(Point("other image", 60, 60, image=1)) == ()
+
+
+def test_a_later_part_lies_on_top() -> None:
+    below = View.of(Picture(np.zeros((100, 100, 3), np.uint8)), source=0)
+    above = View.of(Picture(np.full((40, 40, 3), 255, np.uint8)), source=1)
+    view = transforms.paste(below, [(above, 50, 50)])
+    assert view.to_source(60, 60) == (1, 10, 10)
+    assert view.to_source(49, 49) == (0, 49, 49)
+    assert view.to_view(Point("hidden", 60, 60, image=0)) == ()
+    assert [p.center for p in view.to_view(Point("seen", 10, 10, image=1))] == [(60, 60)]
+    assert view.to_source(60, 200) is None
+
+
+@pytest.mark.parametrize(
+    ("area", "other", "box"),
+    [
+        (rectangle(0, 0, 10, 10), rectangle(5, 5, 20, 20), (5, 5, 10, 10)),
+        (rectangle(0, 0, 10, 10), tuple(reversed(rectangle(5, 5, 20, 20))), (5, 5, 10, 10)),
+        (rectangle(0, 0, 10, 10), rectangle(10, 0, 20, 10), None),
+        (rectangle(2, 2, 4, 4), rectangle(0, 0, 10, 10), (2, 2, 4, 4)),
+        ((), rectangle(0, 0, 10, 10), None),
+    ],
+)
+def test_common_area(area: Polygon, other: Polygon, box: tuple[float, ...] | None) -> None:
+    common = intersect(area, other)
+    assert (bounds(common) if common else None) == box
+
+
+def test_affine_algebra() -> None:
+    one, two = Affine(2, 0.5, 3, -0.25, 1.5, -4), Affine.rotation(30)
+    points = np.array([[1.0, 2.0], [-3.0, 4.5]])
+    np.testing.assert_allclose((one @ two)(points), one(two(points)))
+    np.testing.assert_allclose(one.inverse(one(points)), points)
+    np.testing.assert_allclose(Affine.resize(2, 3).on_edges(points), points * [2, 3])
+    assert Affine.resize(2, 2).scale == pytest.approx(2)
+    with pytest.raises(ValueError, match="flattens"):
+        Affine(1, 1, 0, 1, 1, 0).inverse  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        Point("A", 1.5, 2.0, 1),
+        Box("b", 0, 1, 4, 5.5),
+        Mask("m", np.eye(4, dtype=bool), 2),
+        Mask("n", ~np.eye(3, dtype=bool)),
+    ],
+)
+def test_marks_go_through_json_and_back(mark: Point | Box | Mask) -> None:
+    back = mark_from_dict(mark.to_dict())
+    if isinstance(mark, Mask):
+        assert isinstance(back, Mask)
+        np.testing.assert_array_equal(back.pixels, mark.pixels)
+        assert (back.label, back.image) == (mark.label, mark.image)
+    else:
+        assert back == mark
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Box("b", 4, 0, 4, 5), "no area"),
+        (lambda: Mask("m", np.zeros((3, 3), bool)), "empty"),
+        (lambda: mark_from_dict({"x": 3}), "no mark"),
+        (lambda: transforms.crop(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 20, 0, 30, 9), "misses"),
+        (lambda: transforms.resize(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 0, 5), "1 or more"),
+        (lambda: View.of(Picture(np.zeros((9, 9, 3), np.uint8))).drawn(np.zeros((8, 9, 3), np.uint8)), "keep the size"),
+        (lambda: transforms.beside([]), "no view"),
+    ],
+)
+def test_nonsense_is_refused_with_a_reason(make: Callable[[], object], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+def test_beside_is_blinks_concatenation() -> None:
+    tall, flat = np.full((30, 10, 3), 9, np.uint8), np.full((10, 20, 3), 200, np.uint8)
+    view = transforms.beside([View.of(Picture(tall), 0), View.of(Picture(flat), 1)], margin=10)
+    assert view.size == (40, 30)
+    assert (view.pixels[:, 10:20] == 0).all()
+    assert (view.pixels[10:20, 20:] == 200).all()
+    assert (view.pixels[:10, 20:] == 0).all()
+
+
+def test_rotation_turns_as_opencv_does() -> None:
+    view = transforms.rotate(View.of(blob_at(60, 40)), 25)
+    (place,) = view.to_view(Point("A", 60, 40))
+    _, _, _, brightest = cv2.minMaxLoc(cv2.GaussianBlur(view.pixels[:, :, 0], (5, 5), 0))
+    assert brightest == pytest.approx(place.center, abs=1)

@@ -1,0 +1,198 @@
+"""Models in this process: tiny networks of four families, alone, in batches, and the same ones over HTTP."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.model import CallOptions, Message, ModelError, Tool
+from looktwice.pipelines.models import ChatAPI, LocalVLM
+from looktwice.pipelines.models.chat_template import chat_of, reply_text
+from looktwice.pipelines.models.local_vlm import _Asked, _reply
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent import Tagged
+from tests import tiny_networks
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_5_vl")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The folder of a family's tiny network, built once."""
+    built: dict[str, str] = {}
+    root = tmp_path_factory.mktemp("networks")
+
+    def of(family: str) -> str:
+        if family not in built:
+            built[family] = str(getattr(tiny_networks, family)(root / family))
+        return built[family]
+
+    return of
+
+
+def view(height: int, width: int, seed: int = 0) -> View:
+    return View.of(Picture(np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)), 0)
+
+
+QUESTIONS = (
+    [Message("user", (view(60, 80), view(50, 40, 1), "how many"))],
+    [Message("user", (view(100, 30, 2), "yes or no?"))],
+    [Message("user", ("look", view(50, 40, 1)))],
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_gives_what_each_request_gives_alone(family: str, folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder(family), max_tokens=8)
+    alone = [model(question) for question in QUESTIONS]
+    asked = [chat_of(question) for question in QUESTIONS]
+    options = CallOptions(temperature=0.0, max_tokens=8)
+    together = model._forward([_Asked(chat, options, None) for chat in asked])
+    assert [r.text for r in together] == [r.text for r in alone]
+    assert [r.usage for r in together] == [r.usage for r in alone]
+    assert len({r.text for r in alone}) == 3, "another question or picture must give another reply"
+    assert all(r.served_by["engine"] == "transformers" for r in alone)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_pictures_are_looked_at(family: str, folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder(family), max_tokens=8)
+    said = {model([Message("user", (view(56, 56, seed), "what"))]).text for seed in range(4)}
+    assert len(said) > 1
+
+
+def test_a_family_with_a_video_processor_says_that_it_runs_without(folder: Callable[[str], str]) -> None:
+    said = LocalVLM(folder("qwen2_5_vl"), max_tokens=2)(QUESTIONS[1]).served_by
+    assert "no videos" in said["processor"]
+    assert "processor" not in LocalVLM(folder("llava"), max_tokens=2)(QUESTIONS[1]).served_by
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_choices_are_read_by_likelihood(family: str, folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder(family))
+    reply = model(QUESTIONS[0], options=CallOptions(choices=("yes", "no")))
+    (scored,) = reply.logprobs
+    assert set(scored) == {"yes", "no"} and reply.text == max(scored, key=lambda text: scored[text])
+    # A choice of one token is as likely as that token is in the first step of a greedy reply.
+    one = model(QUESTIONS[0], options=CallOptions(choices=("y", "n"))).logprobs[0]
+    step = model(QUESTIONS[0], options=CallOptions(logprobs=len(model.network().tokenizer), max_tokens=1)).logprobs[0]
+    assert one == pytest.approx({"y": step["y"], "n": step["n"]}, abs=1e-4)
+
+
+def test_sampled_replies_follow_seed_and_draw(folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder("llava"), temperature=1.0, max_tokens=12)
+    first = model(QUESTIONS[0]).text
+    assert model(QUESTIONS[0]).text == first
+    assert model(QUESTIONS[0], draw=1).text != first
+    assert LocalVLM(folder("llava"), temperature=1.0, max_tokens=12, seed=7)(QUESTIONS[0]).text != first
+
+
+def test_stop_texts_and_lengths_end_a_reply(folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder("llava"), max_tokens=8)
+    whole = model(QUESTIONS[0])
+    assert whole.finish == "length" and whole.usage.tokens_out == 8
+    stop = whole.text[3:5]
+    cut = model(QUESTIONS[0], options=CallOptions(stop=(stop,)))
+    assert cut.text == whole.text[: whole.text.index(stop)] and cut.finish == "stop"
+
+
+def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
+    chat = chat_of([Message("user", (view(100, 200), view(10, 10), "x"))], most=5000)
+    (large, small) = chat.images
+    assert large.shape[0] * large.shape[1] <= 5000 and large.shape[1] / large.shape[0] == pytest.approx(2, abs=0.05)
+    assert small.shape == (10, 10, 3)
+
+
+def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:
+    model = LocalVLM(folder("llava"), max_tokens=2)
+    with pytest.raises(ModelError, match="knows no schema"):
+        model(QUESTIONS[0], options=CallOptions(schema={"type": "object"}))
+    with pytest.raises(ModelError, match="knows no tools"):
+        model(QUESTIONS[0], options=CallOptions(tools=(Tool("zoom", "look closer"),)))
+    with pytest.raises(ModelError, match="there is no folder"):
+        LocalVLM(str(tmp_path / "none"))(QUESTIONS[0])
+    with pytest.raises(ModelError, match="could not be opened from the folder"):
+        LocalVLM(str(tmp_path))(QUESTIONS[0])
+    with pytest.raises(ValueError, match="max_pixels is 1 or more"):
+        LocalVLM("x", max_pixels=0)
+
+
+@pytest.mark.parametrize(
+    ("said", "text", "reasoning", "calls"),
+    [
+        ("(A)", "(A)", "", []),
+        ("<think>hm</think>\n\n(B)", "(B)", "hm", []),
+        ('go <tool_call>{"name": "zoom", "arguments": {"x": 1}}</tool_call>', "go", "", [("zoom", '{"x": 1}')]),
+        ("<tool_call>zoom please</tool_call>", "<tool_call>zoom please</tool_call>", "", []),
+        ("<tool_call>[1, 2]</tool_call>", "<tool_call>[1, 2]</tool_call>", "", []),
+    ],
+)
+def test_a_reply_is_taken_apart(said: str, text: str, reasoning: str, calls: list[tuple[str, str]]) -> None:
+    found = reply_text(said)
+    assert (found[0], found[1]) == (text, reasoning)
+    assert [(call.name, call.arguments) for call in found[2]] == calls
+
+
+def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(folder: Callable[[str], str]) -> None:
+    network = LocalVLM(folder("llava"), device="cpu").network()
+    said = '<tool_call>{"name":"zoom","arguments":{"x":1}}</tool_call>'
+    tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
+    plain = _reply(network, tokens, 0, CallOptions(), ())
+    assert (plain.text, plain.tool_calls) == (said, ()) and Tagged().calls(plain, 8)[0][0].name == "zoom"
+    native = _reply(network, tokens, 0, CallOptions(tools=(Tool("zoom", "look closer"),)), ())
+    assert (native.text, native.finish, native.tool_calls[0].name) == ("", "tool", "zoom")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """`transformers serve` on a free port of this machine."""
+    pytest.importorskip("fastapi")
+    pytest.importorskip("uvicorn")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    home = tmp_path_factory.mktemp("home")
+    there = os.environ | {"HF_HUB_OFFLINE": "1", "HF_HOME": str(home)}
+    command = [str(Path(sys.executable).with_name("transformers")), "serve", "--host", "127.0.0.1", "--port", str(port)]
+    log = (home / "log").open("w")
+    process = subprocess.Popen(command, env=there, stdout=log, stderr=log)
+    try:
+        _wait(f"http://127.0.0.1:{port}/health", process, home / "log")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(10)
+        log.close()
+
+
+def _wait(url: str, process: subprocess.Popen[bytes], log: Path) -> None:
+    until = time.monotonic() + 60
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"the server did not start: {log.read_text()[-2000:]}")
+
+
+@pytest.mark.parametrize("family", ["llava", "llava_next", "idefics3"])
+def test_the_same_network_says_the_same_over_http(family: str, folder: Callable[[str], str], server: str) -> None:
+    here = LocalVLM(folder(family), max_tokens=8)
+    there = ChatAPI(folder(family), url=server, max_tokens=8, temperature=0)
+    for question in QUESTIONS[:2]:
+        local, remote = here(question), there(question)
+        assert (remote.text, remote.finish, remote.usage.tokens_in) == (local.text, local.finish, local.usage.tokens_in)

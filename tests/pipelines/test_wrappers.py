@@ -1,0 +1,308 @@
+"""Asking again, holding back, counting, their order, and recorded replies as models."""
+
+import gzip
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.pipelines.model import (
+    CallOptions,
+    Message,
+    Messages,
+    Model,
+    ModelError,
+    Reply,
+    Stopped,
+    Usage,
+    message_json,
+)
+from looktwice.pipelines.models import Cached, ChatAPI, Limited, Metered, Replay, ReplayCalls, Retried, Scripted
+from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.models.offline import request_digest
+from looktwice.pipelines.models.wrappers import UsageCount, wrap
+from looktwice.pipelines.pipeline import RecordingModel
+from tests.chat_server import chat_server
+
+HELLO = (Message("user", ("hello",)),)
+BUSY = ModelError("busy", status=503, retryable=True)
+
+
+@dataclass
+class Flaky:
+    """Fails with the given errors in turn, then answers; keeps when it was asked and how many at a time."""
+
+    errors: list[ModelError] = field(default_factory=list)
+    seconds: float = 0.0
+    identity: str = "flaky"
+    times: list[float] = field(default_factory=list)
+    inside: int = 0
+    most: int = 0
+    closed: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        with self.lock:
+            self.times.append(time.monotonic())
+            self.inside += 1
+            self.most = max(self.most, self.inside)
+            error = self.errors.pop(0) if self.errors else None
+        time.sleep(self.seconds)
+        with self.lock:
+            self.inside -= 1
+        if error is not None:
+            raise error
+        return Reply("fine", usage=Usage(10, 5, 2, 4), seconds=0.25)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def calls(model: Model, count: int) -> list[Reply]:
+    with ThreadPoolExecutor(count) as pool:
+        return list(pool.map(lambda _: model(HELLO), range(count)))
+
+
+def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
+    inner = Flaky([BUSY, BUSY, BUSY])
+    assert Retried(inner, first=0.02)(HELLO).text == "fine"
+    gaps = [after - before for before, after in itertools.pairwise(inner.times)]
+    assert all(gap >= 0.02 * 2**number for number, gap in enumerate(gaps)) and len(gaps) == 3
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "said"),
+    [
+        (BUSY, 3, "given up after 3 attempts"),
+        (ModelError("bad request", status=400), 1, "^bad request$"),
+        (ModelError("later", status=429, retryable=True, retry_after=999.0), 1, "wait 999 s .*1 attempt\\)"),
+    ],
+)
+def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
+    inner = Flaky([error] * 9)
+    with pytest.raises(ModelError, match=said) as caught:
+        Retried(inner, attempts=3, first=0.001)(HELLO)
+    assert len(inner.times) == asked and caught.value.status == error.status
+
+
+def test_other_exceptions_pass_through_untouched() -> None:
+    def broken(messages: Messages) -> str:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        Retried(Scripted(broken))(HELLO)
+
+
+def test_retry_after_pauses_the_endpoint_for_everybody() -> None:
+    inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=0.4)])
+    model = Retried(Limited(inner), first=0.01)
+    with ThreadPoolExecutor(4) as pool:
+        start = time.monotonic()
+        first = pool.submit(model, HELLO)
+        time.sleep(0.1)
+        others = [pool.submit(model, HELLO) for _ in range(3)]
+        assert all(each.result().text == "fine" for each in (first, *others))
+    assert len(inner.times) == 5 and all(asked - start >= 0.4 for asked in inner.times[1:])
+
+
+def test_models_of_one_endpoint_share_the_pause_and_others_do_not() -> None:
+    one, twin = (Limited(ChatAPI(name, "http://127.0.0.1:9/v1")) for name in ("a", "b"))
+    assert one.gate is twin.gate
+    assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).gate is not one.gate
+    assert Limited(Flaky()).gate is not Limited(Flaky()).gate
+
+
+def test_in_flight_and_per_minute() -> None:
+    inner = Flaky(seconds=0.03)
+    calls(Limited(inner, in_flight=3), 9)
+    assert inner.most == 3
+    spaced = Flaky()
+    calls(Limited(spaced, per_minute=1200), 5)
+    times = sorted(spaced.times)
+    assert all(after - before >= 0.045 for before, after in itertools.pairwise(times))
+    with pytest.raises(ValueError, match="in_flight"):
+        Limited(inner, in_flight=0)
+
+
+def waiting_for_a_place(stop: threading.Event) -> Model:
+    model = Limited(Flaky(seconds=1.0), in_flight=1, stop=stop)
+    threading.Thread(target=model, args=(HELLO,), daemon=True).start()
+    time.sleep(0.05)
+    return model
+
+
+def paused(stop: threading.Event) -> Model:
+    model = Limited(Flaky(), stop=stop)
+    model.pause(60)
+    return model
+
+
+WAITS: list[Callable[[threading.Event], Model]] = [
+    waiting_for_a_place,
+    paused,
+    lambda stop: Retried(Flaky([BUSY]), first=60, stop=stop),
+]
+
+
+@pytest.mark.parametrize("make", WAITS)
+def test_every_wait_ends_when_the_run_stops(make: Callable[[threading.Event], Model]) -> None:
+    stop = threading.Event()
+    model = make(stop)
+    threading.Timer(0.1, stop.set).start()
+    start = time.monotonic()
+    with pytest.raises(Stopped):
+        model(HELLO)
+    assert time.monotonic() - start < 0.8
+
+
+def test_paid_and_cached_are_counted_apart(tmp_path: Path) -> None:
+    model = Metered(Cached(Flaky([BUSY]), Store(tmp_path)), {"in": 1.0, "out": 10.0, "cached": 0.5})
+    with pytest.raises(ModelError):
+        model(HELLO)
+    calls(model, 3)
+    tally = model.snapshot()
+    assert (tally.paid, tally.cached, tally.failed) == (
+        UsageCount(1, 10, 5, 2, 4, 0.25),
+        UsageCount(2, 20, 10, 4, 8, 0.5),
+        1,
+    )
+    assert tally.cost == pytest.approx((6 * 1 + 4 * 0.5 + 5 * 10) / 1e6)
+    assert Metered(Flaky()).snapshot().cost is None
+    with pytest.raises(ValueError, match="prices"):
+        Metered(Flaky(), {"input": 1.0})
+
+
+def test_the_order_of_the_wrappers_and_close(tmp_path: Path) -> None:
+    inner, stop = Flaky(), threading.Event()
+    model = wrap(inner, Store(tmp_path), stop, attempts=2)
+    order: list[str] = []
+    each: Any = model
+    while hasattr(each, "model"):
+        order.append(type(each).__name__)
+        each = each.model
+    assert order == ["Metered", "Cached", "Retried", "Limited"] and each is inner
+    assert model.identity == "flaky"
+    model.close()
+    assert inner.closed and model(HELLO).text == "fine"
+    assert not isinstance(wrap(Flaky()).model, Cached)
+    with pytest.raises(ValueError, match="store"):
+        wrap(inner, only_cached=True)
+
+
+def test_a_batch_through_a_server_that_fails_now_and_then(tmp_path: Path) -> None:
+    flags = ("--first", "429,500,reset", "--retry-after", "0.2", "--fail", "500=0.1", "--fail", "reset=0.1")
+    with chat_server(tmp_path / "log", *flags) as server:
+        model = wrap(ChatAPI("m", server.url, in_flight=4), Store(tmp_path))
+        retried = model.model.model  # type: ignore[attr-defined]
+        object.__setattr__(retried, "first", 0.01)
+        asked = [(Message("user", (f"question {number % 30}",)),) for number in range(60)]
+        with ThreadPoolExecutor(16) as pool:
+            replies = list(pool.map(model, asked))
+        stats = server.stats
+    tally = model.snapshot()
+    assert (tally.paid.calls, tally.cached.calls, tally.failed) == (30, 30, 0)
+    assert stats["replies"] == 30 and stats["requests"] > 33 and stats["most_in_flight"] <= 4
+    assert [reply.text for reply in replies[:30]] == [reply.text for reply in replies[30:]]
+
+
+ROWS = [{"idx": "a", "reply": " (A)"}, {"idx": 7, "reply": ""}, {"idx": "n", "reply": None}]
+
+
+def lines(rows: Sequence[object]) -> bytes:
+    return b"\n".join(json.dumps(row).encode() for row in rows) + b"\n\n"
+
+
+@pytest.mark.parametrize("name", ["r.jsonl", "r.jsonl.gz"])
+def test_recorded_replies_by_sample(tmp_path: Path, name: str) -> None:
+    data = lines(ROWS)
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
+    replay = Replay(tmp_path / name)
+    assert RecordingModel(replay, "a")(HELLO) == Reply(" (A)", served_by={"engine": "recorded", "file": name})
+    assert RecordingModel(replay, "7")(HELLO).text == ""
+    with pytest.raises(ModelError, match=f"{name} holds no reply to sample 'b'; its 3 ids"):
+        RecordingModel(replay, "b")(HELLO)
+    with pytest.raises(ModelError, match="line 3: 'reply' of sample 'n' is None"):
+        RecordingModel(replay, "n")(HELLO)
+    with pytest.raises(ModelError, match="draw 1"):
+        RecordingModel(replay, "a")(HELLO, draw=1)
+    with pytest.raises(ModelError, match="by sample"):
+        replay(HELLO)
+
+
+def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> None:
+    paths = [tmp_path / folder / "r.jsonl" for folder in ("one", "two", "three")]
+    for path, rows in zip(paths, (ROWS, ROWS, ROWS[:2]), strict=True):
+        path.parent.mkdir()
+        path.write_bytes(lines(rows))
+    one, two, three = (Replay(path) for path in paths)
+    assert one.identity == two.identity != three.identity and "one" not in one.identity
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' stands on line 1 and on 4"),
+        (b'{"idx": "a", "reply": ""}\n{"idx', "line 2 is no JSON"),
+        (b"[1]\n", "line 1 is no object"),
+        (lines([{"idx": "a", "text": ""}]), r"line 1 has no field 'reply'; it has \['idx', 'text'\]"),
+        (None, "cannot be read"),
+    ],
+)
+def test_recordings_that_cannot_be_used(tmp_path: Path, data: bytes | None, said: str) -> None:
+    path = tmp_path / "r.jsonl"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(ModelError, match=said) as caught:
+        Replay(path).of("a")(HELLO)
+    assert str(path) in str(caught.value)
+    (tmp_path / "torn.jsonl.gz").write_bytes(gzip.compress(lines(ROWS))[:-9])
+    with pytest.raises(ModelError, match="cannot be read"):
+        _ = Replay(tmp_path / "torn.jsonl.gz").identity
+
+
+def test_the_published_recordings(shared_data: Path) -> None:
+    files = sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
+    ids = [set(Replay(path).recording.replies) for path in files]
+    assert len(files) == 8 and all(each == ids[0] for each in ids)
+    texts = [text for path in files for _, text in Replay(path).recording.replies.values()]
+    assert all(isinstance(text, str) for text in texts)
+
+
+def test_recorded_requests_answer_once_each_and_no_others() -> None:
+    def digest(draw: int) -> str:
+        return request_digest([message_json(message) for message in HELLO], draw, CallOptions(seed=3).given())
+
+    model = ReplayCalls({digest(0): [Reply("one"), Reply("two")], digest(1): [Reply("three")]}, "m")
+    asked = [model(HELLO, draw, CallOptions(seed=3)).text for draw in (0, 1, 0)]
+    assert asked == ["one", "three", "two"] and model.identity == "m"
+    for draw, options, said in (
+        (0, CallOptions(seed=3), "2 replies .* asked 3 times"),
+        (0, CallOptions(), "0 replies"),
+    ):
+        with pytest.raises(ModelError, match=said):
+            model(HELLO, draw, options)
+
+
+def test_a_pause_holds_for_every_model_of_an_endpoint() -> None:
+    one = Limited(ChatAPI("a", "http://127.0.0.1:9/v1", in_flight=2), 2)
+    two = Limited(ChatAPI("b", "http://127.0.0.1:9/v1", in_flight=5), 5)
+    other = Limited(ChatAPI("b", "http://127.0.0.1:8/v1"), 5)
+    one.pause(0.3)
+    assert one.gate is not two.gate
+    assert one.gate._left() > 0.1 and two.gate._left() > 0.1
+    assert other.gate._left() <= 0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"), [({"in_flight": 0}, "in_flight"), ({"prices": {"input": 3}}, "prices need")]
+)
+def test_settings_for_the_wrappers_are_checked_when_the_model_is_named(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        ChatAPI("m", "http://127.0.0.1:9/v1", **wrong)

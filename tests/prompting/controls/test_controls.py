@@ -1,0 +1,413 @@
+"""The control arms: each changes what it says and nothing else, and permuted letters are mapped back at scoring."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.eval.readers import Choice
+from looktwice.eval.records import Record
+from looktwice.eval.records.from_state import recorded
+from looktwice.pipelines.config import build, identity, spec
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
+from looktwice.pipelines.model import Messages
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.sample import Item, Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.controls import (
+    BlankImage,
+    NoImage,
+    OracleCrop,
+    OtherImage,
+    PermuteChoices,
+    PermuteLabels,
+    RandomCrop,
+    RandomMarks,
+)
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import Crop
+from looktwice.prompting.wording import MarksAsText, MultipleChoice
+from tests.made_run import MadeRun
+
+POINTS = (Point("A", 20, 30), Point("B", 70, 60), Point("C", 120, 20), Point("D", 150, 90))
+NAMES = tuple(f"Point {letter}" for letter in "ABCD")
+
+
+def noise(width: int = 180, height: int = 110, seed: int = 0) -> Picture:
+    return Picture(np.random.default_rng(seed).integers(0, 255, (height, width, 3)).astype(np.uint8))
+
+
+def start(*marks: Mark, images: tuple[Picture, ...] = (), seed: int = 0, draw: int = 0, **more: Any) -> State:
+    sample = Sample(more.pop("id", "s1"), more.pop("question", "Which?"), images or (noise(),), marks=marks, **more)
+    return State.start(sample, seed, draw)
+
+
+def after(stage: Stage, state: State) -> State:
+    return stage(state, NoModel())
+
+
+def test_no_image_and_blank_image() -> None:
+    state = start(*POINTS)
+    assert after(NoImage(), state).views == ()
+    blank = after(BlankImage("teal"), state)
+    assert (blank.views[0].pixels == (0, 128, 128)).all()
+    assert blank.views[0].parts == state.views[0].parts
+    mean = after(BlankImage("mean"), state).views[0].pixels
+    assert (mean == mean[0, 0]).all()
+    assert np.abs(mean[0, 0] - state.views[0].pixels.mean((0, 1))).max() <= 0.5
+    marked = after(Circles(), blank).views[0].pixels
+    assert tuple(marked[30, 30]) == (255, 0, 0)
+    with pytest.raises(ValueError, match="did you mean"):
+        BlankImage("greey")
+
+
+def others(*pictures: Picture) -> list[Item]:
+    return [Item(Sample(f"s{n}", "?", (picture,)), "A") for n, picture in enumerate(pictures)]
+
+
+def test_another_sample_s_image_is_never_its_own() -> None:
+    shared = noise(seed=1)
+    task = others(noise(seed=0), shared, noise(90, 200, seed=2), shared)  # s1 and s3 show the same picture
+    state = start(*POINTS, images=(shared,))
+    seen = set()
+    for seed in range(20):
+        stage = OtherImage(task, seed=seed)
+        shown = after(stage, state)
+        assert shown.views[0].picture.sha != shared.sha
+        assert shown.views[0].size == state.views[0].size
+        assert shown.views[0].parts == state.views[0].parts
+        assert after(stage, state).views[0].picture.sha == shown.views[0].picture.sha
+        seen.add(shown.notes)
+    assert seen == {(f"shown with the images of sample {name}",) for name in ("s0", "s2")}
+
+
+def test_how_another_image_is_fitted() -> None:
+    tall = Picture(np.repeat(np.arange(200, dtype=np.uint8)[:, None, None], 90, 1).repeat(3, 2))
+    state = start(images=(noise(180, 100),))
+    task = others(noise(), noise(), tall)[2:]
+    cover = after(OtherImage(task), state).views[0].pixels
+    assert cover.shape == (100, 180, 3)
+    assert abs(int(cover[50, 0, 0]) - 100) <= 2  # the middle of the other stays in the middle, at its own proportions
+    assert int(cover[-1, 0, 0]) - int(cover[0, 0, 0]) < 55
+    stretch = after(OtherImage(task, fit="stretch"), state).views[0].pixels
+    assert int(stretch[-1, 0, 0]) - int(stretch[0, 0, 0]) > 190
+    none = after(OtherImage(task, fit="none"), state).views[0]
+    assert none.size == (90, 200)
+    assert none.picture.payload.sha == tall.payload.sha
+    assert none.parts[0].source == 0
+
+
+def test_no_other_image_is_said_with_the_sample() -> None:
+    with pytest.raises(ValueError, match="sample s1: the task of list has no other sample with another image"):
+        after(OtherImage(others(noise(), noise())), start())
+    assert after(OtherImage([]), start().replace(views=())).views == ()
+
+
+def test_controls_are_one_line_of_a_configuration() -> None:
+    for use in ("controls.NoImage", "controls.BlankImage", "controls.RandomMarks", "controls.RandomCrop"):
+        assert identity(build({"use": f"prompting.{use}"})) == {"use": f"prompting.{use}"}
+    task = {"use": "eval.tasks.Photos", "kind": "depth", "n": 4}
+    other = build({"use": "prompting.controls.OtherImage", "task": task})
+    assert spec(other)["task"]["kind"] == "depth"
+    assert len(other._items()) == 4
+    crop = build({"use": "prompting.controls.RandomCrop", "of": {"label": "REF", "crop": {"padding": 0.5}}})
+    assert crop.of == OracleCrop("REF", crop=Crop(padding=0.5))
+
+
+MASK = Mask("M", np.pad(np.ones((8, 12), bool), ((5, 97), (9, 159))))
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_random_marks_keep_label_kind_and_shape_and_lie_elsewhere(seed: int) -> None:
+    state = start(*POINTS, Box("E", 5, 5, 30, 25), MASK, Point("REF", 90, 90), seed=seed)
+    moved = after(RandomMarks(keep=("REF",)), state).sample.marks
+    assert [(m.label, type(m)) for m in moved] == [(m.label, type(m)) for m in state.sample.marks]
+    assert moved[-1] == Point("REF", 90, 90)
+    for mark, old in zip(moved[:-1], state.sample.marks, strict=False):
+        x0, y0, x1, y1 = bounding_box(mark)
+        a, b, c, d = bounding_box(old)
+        assert (x1 - x0, y1 - y0) == pytest.approx((c - a, d - b))
+        assert x0 >= 0
+        assert y0 >= 0
+        assert x1 <= 180
+        assert y1 <= 110
+        if isinstance(mark, Mask) and isinstance(old, Mask):
+            assert mark.pixels.sum() == old.pixels.sum()
+        away = [np.hypot(*np.subtract(mark.center, other.center)) for other in state.sample.marks]
+        assert min(away) >= 11 - 1e-9
+    centers = np.array([m.center for m in moved])
+    gaps = np.hypot(*(centers[:, None] - centers[None]).transpose(2, 0, 1)) + 999 * np.eye(len(moved))
+    assert gaps.min() >= 11 - 1e-9
+
+
+def test_random_marks_are_seeded_drawn_and_recorded(tmp_path: Path) -> None:
+    state = start(*POINTS)
+    one, two = after(RandomMarks(), state), after(RandomMarks(), state)
+    assert one.sample.marks == two.sample.marks != after(RandomMarks(seed=1), state).sample.marks
+    place = one.sample.marks[0].center
+    drawn = after(Circles(), one).views[0].pixels
+    x, y = round(place[0]), round(place[1])
+    changed = (drawn != state.views[0].pixels).any(-1)
+    assert changed[max(0, y - 11) : y + 12, max(0, x - 11) : x + 12].sum() > 60
+    assert record(state, one, tmp_path).marks == tuple(mark.to_dict() for mark in one.sample.marks)
+
+
+@pytest.mark.parametrize(
+    ("marks", "message"),
+    [
+        ((), "sample s1 has no marks to move"),
+        ((Box("big", 0, 0, 200, 40),), "'big' is larger than its image of 180 x 110"),
+        ((Point("A", 1, 1, 3),), "'A' is on image 3"),
+        (tuple(Point(str(n), n, n) for n in range(110)), "no room for mark"),
+    ],
+)
+def test_marks_that_cannot_be_moved(marks: tuple[Mark, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        after(RandomMarks(apart=0.3), start(*marks))
+
+
+TIGHT = Crop(padding=0.25, min_px=1)
+
+
+@pytest.mark.parametrize(
+    ("stage", "meta"),
+    [
+        (OracleCrop("E", crop=TIGHT), {}),
+        (OracleCrop(crop=TIGHT), {"region": "E"}),
+        (OracleCrop(crop=TIGHT), {"region": [80, 40, 120, 60]}),
+        (OracleCrop(hint="where", crop=TIGHT), {"where": {"label": "x", "x0": 80, "y0": 40, "x1": 120, "y1": 60}}),
+    ],
+)
+def test_the_oracle_cuts_around_the_hint(stage: OracleCrop, meta: dict[str, Any]) -> None:
+    state = start(Point("A", 5, 5), Box("E", 80, 40, 120, 60), meta=meta)
+    cut = after(stage, state)
+    (view,) = cut.views
+    assert view.size == (60, 40)
+    assert (view.pixels == state.views[0].pixels[30:70, 70:130]).all()
+    assert view.to_view(Box("E", 80, 40, 120, 60)) == (Box("E", 10, 10, 50, 30),)
+    assert cut.notes == ("view 1 cropped to (70, 30, 130, 70)",)
+
+
+def test_the_oracle_is_shown_as_any_zoom() -> None:
+    state = start(Point("A", 2, 108), images=(noise(), noise(seed=3)))
+    view, second = after(OracleCrop("A", crop=Crop(min_px=55)), state).views
+    assert view.size == (55, 55)
+    assert view.to_view(state.sample.marks[0])[0].center == (2, 108 - 55)
+    assert second is state.views[1]  # it shows no region
+    both = after(OracleCrop("A", crop=Crop(min_px=33, show="both")), state).views
+    assert [v.size for v in both] == [(180, 110), (33, 33), (180, 110)]
+
+
+@pytest.mark.parametrize(
+    ("meta", "message"),
+    [
+        ({}, "sample s1 does not say where to look: region=None; give `label`"),
+        ({"region": "Z"}, "sample s1 has no mark 'Z'; its marks: A"),
+        ({"region": [5, 5, 2, 9]}, "is no region .*has no area"),
+        ({"region": [5, "x", 2, 9]}, "is no region"),
+        ({"region": {"q": 1}}, "is no region .*no mark"),
+        ({"region": [900, 900, 950, 950]}, "no view shows the region"),
+    ],
+)
+def test_hints_that_do_not_help(meta: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        after(OracleCrop(), start(Point("A", 5, 5), meta=meta))
+
+
+@pytest.mark.parametrize("mark", [Box("E", 10, 10, 40, 40), Point("E", 170, 5), MASK])
+def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None:
+    state = start(mark)
+    oracle = OracleCrop(mark.label, crop=Crop(min_px=40))
+    true = after(oracle, state).views[0]
+    places = set()
+    for seed in range(10):
+        (view,) = after(RandomCrop(oracle, seed=seed), state).views
+        assert view.size == true.size
+        assert view.to_view(mark) == ()
+        places.add(view.parts[0].affine)
+    assert len(places) > 5
+    both = after(RandomCrop(OracleCrop(mark.label, crop=Crop(show="both"))), state).views
+    assert [v.size for v in both] == [(180, 110), (64, 64)]
+
+
+def test_a_random_crop_of_a_share() -> None:
+    state = start()
+    assert after(RandomCrop(share=0.5), state).views[0].size == (90, 55)
+    assert after(RandomCrop(share=1), state).views[0].size == (180, 110)
+    assert after(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
+    whole = start(Box("E", 0, 0, 180, 110))
+    assert after(RandomCrop(OracleCrop("E")), whole).views[0].size == (180, 110)  # there is no other place
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: RandomCrop(share=0),
+        lambda: RandomCrop(share=1.5),
+        lambda: RandomMarks(apart=1),
+        lambda: RandomMarks(margin=0.5),
+    ],
+)
+def test_settings_that_make_no_sense(make: Callable[[], Stage]) -> None:
+    with pytest.raises(ValueError, match="found"):
+        make()
+
+
+# Permuted letters
+
+
+def record(given_: State, state: State, folder: Path) -> Record:
+    point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
+    return recorded(point, given_.sample, given_.sample.sha, state, Blobs(folder / "blobs"))
+
+
+def seen_by(words: Callable[[str], str]) -> Scripted:
+    """A model that answers from what it is told."""
+
+    def answer(messages: Messages) -> str:
+        return words(messages[-1].text)
+
+    return Scripted(answer)
+
+
+def verdict(folder: Path, before: State, end: State, key: str) -> tuple[str, str | None]:
+    """Through a run folder and its scoring: the verdict and the answer in the letters of the key."""
+    from looktwice.eval.records.records import SampleRow
+    from looktwice.eval.scoring.score import score_run
+
+    made = MadeRun(folder)
+    made.samples.append(SampleRow("id-t", before.sample.sha, key, before.sample.to_dict()))
+    made.point("c", "t")
+    made.records.append(record(before, end, folder))
+    (scores,) = score_run(made.write()).points
+    scored = scores.scored["s1"][0]
+    return scored.verdict.value, scored.answer
+
+
+PERMUTATIONS = [
+    PermuteChoices("rotated"),
+    PermuteChoices("rotated", by=2),
+    PermuteChoices("reversed"),
+    PermuteChoices("shuffled", by=4),
+]
+
+
+@pytest.mark.parametrize("stage", PERMUTATIONS)
+@pytest.mark.parametrize("by_letter", [True, False])
+def test_permuted_choices_are_mapped_back(stage: Stage, by_letter: bool, tmp_path: Path) -> None:
+    """A model that knows the right text is right whatever letter it has, and whether it says letter or text."""
+
+    def words(prompt: str) -> str:
+        line = next(line for line in prompt.splitlines() if line.endswith("a fig"))
+        return line[1] if by_letter else "I see a fig"
+
+    before = start(choices=("a dog", "a cat", "a fig", "an owl"))
+    end = Pipeline({"permute": stage, "say": MultipleChoice(), "ask": Ask()})(before, seen_by(words))
+    assert end.sample.choices != before.sample.choices
+    assert verdict(tmp_path, before, end, "C") == ("right", "C")
+    assert Choice()(end, NoModel()).answer != "C"  # mid-way a reader speaks of the letters as asked
+
+
+def test_a_letter_reader_that_always_says_a_is_spread_over_the_choices(tmp_path: Path) -> None:
+    before = start(choices=("a dog", "a cat", "a fig", "an owl"))
+    answers = []
+    for by in range(4):
+        end = Pipeline({"p": PermuteChoices("rotated", by), "s": MultipleChoice(), "a": Ask()})(before, Scripted("(A)"))
+        answers.append(verdict(tmp_path / str(by), before, end, "C")[1])
+    assert sorted(filter(None, answers)) == ["A", "B", "C", "D"]
+
+
+@pytest.mark.parametrize("order", ["rotated", "reversed", "shuffled"])
+def test_permuted_labels_are_mapped_back(order: str, tmp_path: Path) -> None:
+    """A model that looks at the place (120, 20), which the key calls C, is right under every labelling."""
+
+    def words(prompt: str) -> str:
+        line = next(line for line in prompt.splitlines() if "x=120, y=20" in line)
+        return f"The answer is ({line[0]})"
+
+    before = start(*POINTS, Point("REF", 10, 100), choices=(*NAMES[:3], "none of them"))
+    stage = PermuteLabels(order)  # type: ignore[arg-type]
+    end = Pipeline({"p": stage, "m": MarksAsText(), "s": MultipleChoice(), "a": Ask()})(before, seen_by(words))
+    assert verdict(tmp_path, before, end, "C") == ("right", "C")
+    assert end.sample.marks[3:] == before.sample.marks[3:]  # D and REF are no choices' names
+    assert end.letters["D"] == "D"
+    kept = record(before, end, tmp_path)
+    assert kept.letters == dict(end.letters)
+    assert kept.choices is None
+    assert kept.marks is not None
+    assert Record.from_line(kept.to_line()) == kept
+
+
+def test_rotated_labels_move_on_and_an_answer_of_a_specialist_is_mapped_too(tmp_path: Path) -> None:
+    before = start(*POINTS, choices=NAMES)
+    relabelled = after(PermuteLabels("rotated"), before)
+    assert [mark.label for mark in relabelled.sample.marks] == ["B", "C", "D", "A"]
+    answered = relabelled.replace(answer="D")  # the place that was C
+    assert verdict(tmp_path, before, answered, "C") == ("right", "C")
+
+
+def test_permutations_on_top_of_each_other(tmp_path: Path) -> None:
+    before = start(choices=("a dog", "a cat", "a fig", "an owl"))
+    stages: dict[str, Stage | None] = {
+        "one": PermuteChoices("rotated"),
+        "two": PermuteChoices("shuffled", by=3),
+        "say": MultipleChoice(),
+        "ask": Ask(),
+    }
+    model = seen_by(lambda prompt: next(line for line in prompt.splitlines() if line.endswith("a cat"))[1])
+    end = Pipeline(stages)(before, model)
+    assert end.sample.choices != before.sample.choices
+    assert verdict(tmp_path, before, end, "B") == ("right", "B")
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (start(choices=("yes", "no")), r"the choices name 0 of the marks \(none\)"),
+        (start(*POINTS, choices=("yes", "no")), "the choices name 0 of the marks A, B, C, D"),
+        (start(*POINTS, choices=("A is closer than B", "equal")), "does not name one label of its own"),
+        (start(*POINTS, choices=("A is near", "A is far")), "does not name one label of its own"),
+        (start(*POINTS, choices=NAMES, question="Is it B or C?"), "the question names B, C but not the other labels"),
+        (start(*POINTS), "sample s1 has 0 choices"),
+        (start(*POINTS, choices=NAMES).replace(answer="A"), "before the model is asked or a specialist answers"),
+    ],
+)
+def test_labels_that_cannot_be_permuted_soundly(state: State, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        after(PermuteLabels(), state)
+
+
+def test_the_article_is_no_label() -> None:
+    state = start(*POINTS[:2], choices=("A is closer", "B is closer"), question="A photo has two points. Which?")
+    assert [m.label for m in after(PermuteLabels("rotated"), state).sample.marks] == ["B", "A"]
+
+
+def test_choices_that_come_too_late_or_from_the_benchmark() -> None:
+    state = start(choices=("a dog", "a cat"), meta={"prompt": "(A) a dog (B) a cat", "level": 3})
+    assert after(PermuteChoices(), state).sample.meta == {"level": 3}
+    with pytest.raises(ValueError, match="the choices are worded already"):
+        after(PermuteChoices(), after(MultipleChoice(), state))
+    with pytest.raises(ValueError, match="sample s1 has 1 choices"):
+        after(PermuteChoices(), start(choices=("a dog",)))
+    with pytest.raises(ValueError, match="the choices name the letters A, B, C, D themselves"):
+        after(PermuteChoices(), start(*POINTS, choices=NAMES))
+    assert after(PermuteChoices("reversed"), start(choices=("A dog", "A cat"))).sample.choices == ("A cat", "A dog")
+
+
+def test_pictures_as_choices_are_recorded_by_hash(tmp_path: Path) -> None:
+    pictures: tuple[Picture, ...] = (noise(20, 20, 5), noise(20, 20, 6))
+    before = start(choices=pictures)
+    end = Pipeline({"p": PermuteChoices("reversed"), "s": MultipleChoice(), "a": Ask()})(before, Scripted("B"))
+    assert record(before, end, tmp_path).choices == tuple({"picture": p.sha} for p in pictures[::-1])
+    assert verdict(tmp_path, before, end, "A") == ("right", "A")

@@ -1,0 +1,312 @@
+"""Grids and axes: dots, lines and ticks where geometry puts them, and names that lead back to the source."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.config import ConfigError, build
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.text import render_text
+from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
+from looktwice.prompting.grids.base import coordinates, letters, source_box
+
+BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
+
+
+def plain(width: int = 480, height: int = 360, grey: int = 90) -> Picture:
+    return Picture(np.full((height, width, 3), grey, np.uint8))
+
+
+def start(*images: Picture) -> State:
+    return State.start(Sample("s1", "Which?", images or (plain(),)))
+
+
+def drawn(stage: Stage, *images: Picture) -> Pixels:
+    return stage(start(*images), NoModel()).views[0].pixels
+
+
+def changed(pixels: Pixels, grey: int = 90) -> np.ndarray:
+    return np.asarray((pixels != grey).any(-1))
+
+
+def test_the_dots_stand_where_scaffolds_code_puts_them() -> None:
+    """Spacing width / 7 and height / 7 in whole pixels, radius width // 240, white on a dark ground."""
+    pixels = drawn(DotGrid(labels=False), plain(481, 360))
+    seen = changed(pixels)
+    for row in range(1, 7):
+        for column in range(1, 7):
+            x, y = int(481 / 7 * column), int(360 / 7 * row)
+            assert tuple(pixels[y, x]) == WHITE
+            assert [tuple(pixels[y, x + d]) for d in (-2, 2)] == [WHITE, WHITE]
+            assert not seen[y - 4 : y - 3, x - 4 : x + 5].any()
+            seen[y - 3 : y + 4, x - 3 : x + 4] = False
+    assert not seen.any()
+
+
+@pytest.mark.parametrize(("grey", "color"), [(127, WHITE), (128, BLACK), (255, BLACK), (0, WHITE)])
+def test_a_dot_is_black_from_half_the_brightness_on(grey: int, color: tuple[int, int, int]) -> None:
+    pixels = drawn(DotGrid(), plain(grey=grey))
+    x, y = DotGrid().dot((480, 360), 3, 4)
+    assert tuple(pixels[y, x]) == color
+
+
+def test_a_label_begins_three_pixels_right_of_its_dot_in_its_colour() -> None:
+    half = np.full((360, 480, 3), 20, np.uint8)
+    half[:, 240:] = 230
+    pixels = drawn(DotGrid(radius=0), Picture(half))
+    for column, text, ground, color in [(1, "(2,1)", 20, 255), (6, "(2,6)", 230, 0)]:
+        x, y = DotGrid().dot((480, 360), 2, column)
+        ink = render_text(text, 12) / 255
+        seen = pixels[y : y + ink.shape[0], x + 3 : x + 3 + ink.shape[1]]
+        assert seen == pytest.approx(np.repeat((ground + ink * (color - ground))[..., None], 3, axis=2), abs=0.51)
+        assert (pixels[y : y + 20, x + 3 + ink.shape[1] : x + 50] == ground).all()
+
+
+def test_labels_name_the_image_only_where_there_are_several() -> None:
+    one, two = drawn(DotGrid()), DotGrid()(start(plain(), plain()), NoModel()).views
+    assert changed(two[0].pixels).sum() > 1.15 * changed(one).sum()
+    assert (two[0].pixels != two[1].pixels).any()
+    short = DotGrid(coordinates="row-column")(start(plain(), plain()), NoModel()).views
+    assert (short[0].pixels == short[1].pixels).all()
+    assert (short[0].pixels == one).all()
+    assert (drawn(DotGrid(coordinates="image-row-column")) == two[0].pixels).all()
+
+
+@pytest.mark.parametrize("stage", [DotGrid(layout="original_plus_overlay"), RuledGrid(layout="original_plus_overlay")])
+def test_the_original_is_shown_untouched_before_the_overlay(stage: DotGrid | RuledGrid) -> None:
+    state = start(plain(), plain(grey=30))
+    after = stage(state, NoModel()).views
+    assert [after[0], after[2]] == list(state.views)
+    assert stage.gridded(after) == (after[1], after[3])
+    assert changed(after[1].pixels).any()
+    assert after[1].parts == state.views[0].parts
+
+
+def test_dots_named_in_a_reply_are_points_of_the_source() -> None:
+    view = start(plain(400, 300)).views[0]
+    left = resize(crop(view, 100, 50, 300, 250), 600, 600)
+    grid = DotGrid(rows=5, columns=4)
+    views = (grid.draw(left, 1), grid.draw(flip(view), 2))
+    found = grid.places(views, "The cup is at (1, 2, 3), near (2,2,3); (3,1,1), (1,6,1) and (9) are nothing.")
+    assert [point.label for point in found] == ["(1,2,3)", "(2,2,3)"]
+    assert found[0].center == pytest.approx((100 + 360 / 3 - 1 / 3, 50 + 200 / 3 - 1 / 3), abs=0.51)
+    assert found[1].center == (399 - 240, 100)
+    assert grid.places(views, "[2, 3]")[0].label == "(2,3)"
+
+
+def test_active_perception_looks_two_cells_around_a_dot() -> None:
+    box = DotGrid().around((700, 350), 3, 3)
+    assert box.xyxy == (100.5, 50.5, 500.5, 250.5)
+    assert DotGrid().around((700, 350), 1, 6).xyxy == (400.5, 0, 700, 150.5)
+
+
+@pytest.mark.parametrize(
+    ("stage", "size", "message"),
+    [
+        (DotGrid(), (1, 1), "sample s1, view 1: 6 rows and 6 columns of dots are too fine for a view of 1 x 1"),
+        (DotGrid(rows=200), (480, 360), "200 rows and 6 columns of dots are too fine"),
+        (DotGrid(columns=16), (480, 360), r"labels of .* have no room .*crowded: draw"),
+        (RuledGrid(), (1, 1), "cells would be 0.2 x 0.2 pixels"),
+        (RuledGrid(columns=40), (480, 360), "names of .* have no room in cells of 12.0 x"),
+        (Axes(place="inside"), (20, 20), "no room for axes inside; set place: margin"),
+    ],
+)
+def test_a_grid_finer_than_the_image_says_so(stage: Stage, size: tuple[int, int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        drawn(stage, plain(*size))
+
+
+def test_a_crowded_grid_can_be_asked_for() -> None:
+    assert changed(drawn(DotGrid(columns=16, crowded="draw"))).any()
+    assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
+    assert drawn(Axes(), plain(1, 1)).shape[0] > 1
+
+
+def test_lines_divide_the_view_and_leave_its_rim_alone() -> None:
+    grid = RuledGrid(rows=3, columns=4, names="none", color="red", alpha=1, thickness=2)
+    seen = (drawn(grid, plain(402, 300)) == RED).all(-1)
+    columns, rows = np.flatnonzero(seen.all(0)), np.flatnonzero(seen.all(1))
+    assert list(columns) == [100, 101, 200, 201, 301, 302]
+    assert list(rows) == [99, 100, 199, 200]
+    assert seen.sum() == 6 * 300 + 4 * 402 - 6 * 4
+
+
+def test_half_a_line_is_seen_through_and_stands_out_from_what_is_under_it() -> None:
+    half = np.full((300, 400, 3), 0, np.uint8)
+    half[:150] = 200
+    pixels = drawn(RuledGrid(rows=2, columns=2, names="none", alpha=0.5), Picture(half))
+    assert tuple(pixels[50, 200]) == (100, 100, 100)
+    assert tuple(pixels[250, 200]) == (128, 128, 128)
+
+
+@pytest.mark.parametrize(
+    ("names", "reply", "found"),
+    [
+        ("A1", "It lies in B2, not in B23 or E1. B2!", ["B2"]),
+        ("number", "Cells 6 and 1; 3.5 is no cell, nor is 13.", ["6", "1"]),
+        ("row-column", "See (2, 2) and (3,1)", ["(2,2)", "(3,1)"]),
+        ("none", "B2", []),
+    ],
+)
+def test_cells_named_in_a_reply_are_boxes_of_the_source(names: Any, reply: str, found: list[str]) -> None:
+    grid = RuledGrid(rows=3, columns=4, names=names)
+    views = grid(start(plain(400, 300)), NoModel()).views
+    boxes = grid.places(views, reply)
+    assert [box.label for box in boxes] == found
+    if found:
+        spots = {"B2": (100, 100), "6": (100, 100), "(2,2)": (100, 100)}
+        assert boxes[0].xyxy == (*spots[found[0]], 200, 200)
+
+
+def test_a_cell_over_the_rim_of_its_part_is_cut_there() -> None:
+    view = transforms.pad(start(plain(200, 100)).views[0], left=100)
+    cell = RuledGrid(rows=1, columns=2).cell(view.size, 0, 0)
+    box = source_box(view, cell)
+    assert box is not None
+    assert box.xyxy == pytest.approx((0, 0, 50, 100))
+    assert source_box(View(plain(100, 100)), cell) is None
+
+
+def test_spreadsheet_letters_and_coordinates_in_text() -> None:
+    assert [letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+    assert coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == ((1, 2), (3, 4, 5))
+
+
+@pytest.mark.parametrize("place", ["margin", "inside"])
+def test_ticks_stand_at_source_pixels_in_a_mirrored_crop(place: Any) -> None:
+    view = flip(resize(crop(start(plain(400, 300)).views[0], 100, 50, 300, 250), 600, 600))
+    axes = Axes(place=place, step=50, color="red", lines=1)
+    after = axes.draw(view)
+    left, top = after.size[0] - 600, after.size[1] - 600
+    assert (left > 10, top > 8) == (place == "margin",) * 2
+    red = (after.pixels == RED).all(-1)
+    columns = np.flatnonzero(red[top + 100 :, left + 60 :].all(0)) + left + 60
+    expected = [after.to_view(Point("", x, 100.0))[0].center[0] for x in (250, 200, 150, 100)]
+    assert list(columns) == [round(x) for x in expected]
+    for x, y in [(150, 100), (200, 240)]:
+        assert axes.at(after, x, y) == pytest.approx(after.to_view(Point("", x, y))[0].center)
+        assert axes.source(after, x, y) == pytest.approx((0, x, y))
+    assert axes.source(after, 90, 100) is None
+
+
+def test_thousandths_are_of_what_is_shown_of_the_image() -> None:
+    view = crop(start(plain(400, 300)).views[0], 100, 50, 300, 250)
+    axes = Axes(frame="0-1000", place="margin")
+    after = axes.draw(view)
+    assert axes.source(after, 500, 250) == pytest.approx((0, 199.5, 99.5))
+    assert axes.source(after, 0, 1000) == pytest.approx((0, 99.5, 249.5))
+
+
+def test_joined_images_have_axes_of_their_own_inside() -> None:
+    one, two = start(plain(400, 300), plain(300, 200)).views
+    pair = beside([one, two], 10)
+    axes = Axes(place="inside", step=100, color="red", tick=8)
+    red = (axes.draw(pair).pixels == RED).all(-1)
+    assert list(np.flatnonzero(red[:8].all(0))) == [0, 100, 200, 300]
+    assert list(np.flatnonzero(red[50:58].all(0))) == [410, 510, 610]
+    with pytest.raises(ValueError, match="views of one image, this one shows 2; set place: inside"):
+        Axes().draw(pair)
+    assert axes.source(pair, 100, 50, part=1) == pytest.approx((1, 100, 50))
+
+
+def test_a_turned_image_has_no_pixel_axes() -> None:
+    view = rotate(start().views[0], 30)
+    with pytest.raises(ValueError, match=r"image 0 lies turned in its view.*frame: 0-1000"):
+        Axes().draw(view)
+    assert Axes(frame="0-1000").draw(view).size > view.size
+    other = View(plain())
+    assert Axes().draw(other) is other
+
+
+def test_words_follow_the_grid_and_the_number_of_images() -> None:
+    grid = DotGrid(rows=4, columns=5, layout="original_plus_overlay")
+    state = grid(start(plain(), plain()), NoModel())
+    prompt = GridWords(grid, guide="steps")(state, NoModel()).prompt
+    lines = prompt.split("\n")
+    assert lines[0] == "Which?"
+    assert "4 rows and 5 columns" in lines[1]
+    assert "(image, row, column)" in lines[1]
+    assert "twice" in lines[2]
+    assert [line[:2] for line in lines if line[0].isdigit()] == ["1.", "2.", "3.", "4."]
+    assert "images" in lines[-3]
+    assert "MY_ANSWER:" in lines[-1]
+    alone = GridWords(DotGrid(), guide="guidelines")(DotGrid()(start(), NoModel()), NoModel()).prompt
+    assert "(row, column)" in alone
+    assert "[[ANSWER]]" in alone
+    assert "{" not in alone + prompt
+
+
+@pytest.mark.parametrize("grid", [DotGrid(), RuledGrid(), Axes()])
+def test_words_without_a_guide_are_the_description_alone(grid: DotGrid | RuledGrid | Axes) -> None:
+    state = grid(start(), NoModel())
+    assert GridWords(grid)(state, NoModel()).prompt == f"Which?\n{grid.describe(1)}"
+    assert GridWords(grid, header="See:", final="Now.")(state, NoModel()).prompt.endswith("\nNow.")
+    assert GridWords(None)(state, NoModel()) is state
+
+
+def test_a_configuration_gives_the_words_their_grid_or_none() -> None:
+    node = {"use": "prompting.grids.GridWords", "grid": {"use": "prompting.grids.DotGrid", "rows": 4}}
+    assert build(node).grid == DotGrid(rows=4)
+    assert build({**node, "grid": None}).grid is None
+    with pytest.raises(ConfigError, match=r"node.grid: expected a node with `use:` .*found 5"):
+        build({**node, "grid": 5})
+
+
+@pytest.mark.parametrize(
+    ("cls", "wrong", "message"),
+    [
+        (DotGrid, {"rows": 0}, "1 or more rows and columns"),
+        (DotGrid, {"color": "redd"}, "'redd' is no colour"),
+        (DotGrid, {"radius": -1}, "radius is 0 or more"),
+        (DotGrid, {"threshold": 900}, "threshold is a sum"),
+        (RuledGrid, {"alpha": 2}, "alpha lies in 0..1"),
+        (RuledGrid, {"font_size": 0}, "font_size is in pixels"),
+        (Axes, {"step": 0}, "step is more than 0"),
+        (Axes, {"ground": "whit"}, "'whit' is no colour"),
+        (Axes, {"lines": -0.1}, "lines is a share"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(cls: Any, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**wrong)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    size=st.tuples(st.integers(60, 300), st.integers(60, 300)),
+    share=st.floats(0.4, 1),
+    corner=st.tuples(st.floats(0, 1), st.floats(0, 1)),
+    stretch=st.tuples(st.floats(0.6, 2), st.floats(0.6, 2)),
+    mirrored=st.booleans(),
+    data=st.data(),
+)
+def test_a_dot_and_its_point_of_the_source_are_one_place(
+    size: tuple[int, int],
+    share: float,
+    corner: tuple[float, float],
+    stretch: tuple[float, float],
+    mirrored: bool,
+    data: st.DataObject,
+) -> None:
+    """What is drawn at a dot lies within 1 px of where the point that a reply names maps to."""
+    view = start(plain(*size)).views[0]
+    x, y = corner[0] * (1 - share) * size[0], corner[1] * (1 - share) * size[1]
+    view = crop(view, x, y, x + share * size[0], y + share * size[1])
+    view = resize(view, max(40, round(view.size[0] * stretch[0])), max(40, round(view.size[1] * stretch[1])))
+    view = flip(view) if mirrored else view
+    grid = DotGrid(rows=3, columns=4, labels=False, color="red", radius=1)
+    row, column = data.draw(st.integers(1, 3)), data.draw(st.integers(1, 4))
+    after = grid(State.start(Sample("s", "?", (plain(*size),))).replace(views=(view,)), NoModel()).views
+    (point,) = grid.places(after, f"({row},{column})")
+    seen = after[0].to_view(point)[0].center
+    assert tuple(after[0].pixels[round(seen[1]), round(seen[0])]) == RED
+    assert np.hypot(*np.subtract(seen, grid.dot(view.size, row, column))) < 1e-6

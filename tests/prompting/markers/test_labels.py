@@ -1,0 +1,210 @@
+"""Labels: what they say, that they can be read, that they keep out of the way, and the colours they take."""
+
+import io
+import math
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image, ImageFont
+from skimage import data
+
+from looktwice.prompting.drawing.colors import BLACK_WHITE, contrast, distinct, ink, rgb
+from looktwice.prompting.drawing.placement import Anchor, place
+from looktwice.prompting.drawing.text import draw_text, plate, render_text
+from looktwice.prompting.markers import Label
+from looktwice.prompting.markers.labels import write
+
+RED = (255, 0, 0)
+ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-call]
+PHOTOS = {"light": (ASTRONAUT, 400, 60), "dark": (ASTRONAUT, 330, 440), "busy": (COFFEE, 300, 150)}
+
+
+def anchor(text: str, x: float, y: float, reach: float = 11.5, size: tuple[int, int] = (200, 150)) -> Anchor:
+    box = x + 0.5 - reach, y + 0.5 - reach, x + 0.5 + reach, y + 0.5 + reach
+    return Anchor(text, x, y, box, (0, 0, *size), RED)
+
+
+def found(pixels: np.ndarray, letter: str, size: float) -> tuple[float, int, int]:
+    """How well, and where, a rendered letter is found: correlation, left, top."""
+    template = cv2.copyMakeBorder(np.asarray(render_text(letter, size)), 2, 2, 2, 2, cv2.BORDER_CONSTANT, value=0)
+    grey = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+    match = cv2.matchTemplate(grey, template, cv2.TM_CCOEFF_NORMED)
+    _, best, _, (left, top) = cv2.minMaxLoc(match)
+    return best, left, top
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
+@pytest.mark.parametrize("letter", ["A", "B", "REF", "12"])
+def test_a_label_is_found_by_its_letter_even_after_jpeg(photo: str, letter: str) -> None:
+    image, x, y = PHOTOS[photo]
+    pixels = image.copy()
+    height, width = pixels.shape[:2]
+    ((left, top, right, bottom),) = write(pixels, [anchor(letter, x, y, size=(width, height))], Label())
+    packed = io.BytesIO()
+    Image.fromarray(pixels).save(packed, "JPEG", quality=75)
+    for seen in (pixels, np.array(Image.open(packed))):
+        score, at_left, at_top = found(seen, letter, 15)
+        assert score > 0.9
+        assert (left, top) == (at_left, at_top)
+    others = [found(pixels[top:bottom, left:right].copy(), other, 15)[0] for other in "ABCD" if other not in letter]
+    assert letter not in "AB" or max(others) < 0.9
+
+
+@pytest.mark.parametrize("photo", PHOTOS)
+def test_letters_without_a_plate_stand_out(photo: str) -> None:
+    image, x, y = PHOTOS[photo]
+    pixels = image.copy()
+    height, width = pixels.shape[:2]
+    label = Label(plate="none", color="contrast", font_size=20, halo=2)
+    ((left, top, right, bottom),) = write(pixels, [anchor("B", x, y, size=(width, height))], label)
+    patch = pixels[top:bottom, left:right].reshape(-1, 3)
+    assert (patch == 0).all(-1).any()
+    assert (patch == 255).all(-1).any()
+    assert (pixels[: top - 3] == image[: top - 3]).all()
+
+
+@pytest.mark.parametrize(
+    ("placement", "side"),
+    [
+        ("auto", (0, -1)),
+        ("above", (0, -1)),
+        ("below", (0, 1)),
+        ("left", (-1, 0)),
+        ("right", (1, 0)),
+        ("beside", (1, 0)),
+    ],
+)
+def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
+    for (x, y), sign in [((100, 75), 1), ((100 + 97 * side[0], 75 + 72 * side[1]), -1)]:
+        (area,) = place([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]
+        assert area
+        left, top, right, bottom = area
+        middle = (left + right - 1) / 2 - x, (top + bottom - 1) / 2 - y
+        assert np.sign(np.rint(middle)).tolist() == [sign * side[0], sign * side[1]]
+        assert max(abs(middle[0]) - 15 / 2, abs(middle[1]) - 17 / 2) == pytest.approx(11.5 + 3, abs=1)
+
+
+def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
+    rng = np.random.default_rng(3)
+    places = rng.uniform((60, 50), (140, 100), (20, 2))
+    anchors = [anchor(str(n), float(x), float(y), 6.5) for n, (x, y) in enumerate(places)]
+    areas = place(anchors, [(15, 17)] * 20)
+    for number, area in enumerate(areas):
+        assert area
+        left, top, right, bottom = area
+        assert left >= 0 and right <= 200 and top >= 0 and bottom <= 150
+        for other in anchors:
+            assert not (left - 0.5 <= other.x < right - 0.5 and top - 0.5 <= other.y < bottom - 0.5)
+        for a, b, c, d in (other for other in areas[:number] if other):
+            assert left >= c or a >= right or top >= d or b >= bottom
+
+
+def test_a_label_without_room_is_refused_with_its_size() -> None:
+    pixels = np.zeros((30, 40, 3), np.uint8)
+    with pytest.raises(ValueError, match=r"'much too long' of \d+ x \d+ pixels has no room in the view of 40 x 30"):
+        write(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label())
+    assert not pixels.any()
+    assert write(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label(placement="none")) == []
+    assert write(pixels, [anchor("", 20, 15, size=(40, 30))], Label()) == []
+
+
+def test_plates_take_their_colour_where_they_are_told() -> None:
+    ground = np.full((150, 200, 3), 200, np.uint8)
+    for label, seen in [
+        (Label(plate="mark", color="contrast"), RED),
+        (Label(plate="#102030"), (16, 32, 48)),
+        (Label(plate="contrast", color="contrast"), (0, 0, 0)),
+        (Label(plate="black", alpha=0.5), (100, 100, 100)),
+    ]:
+        pixels = ground.copy()
+        ((left, top, _, _),) = write(pixels, [anchor("A", 100, 75)], label)
+        assert tuple(pixels[top, left]) == seen
+        assert (pixels[: top - 1] == 200).all()
+
+
+def test_lengths_scale_and_letters_stay_readable() -> None:
+    pixels = np.full((400, 400, 3), 90, np.uint8)
+    heights = []
+    for scale in (0.01, 1, 2):
+        (area,) = write(pixels, [anchor("A", 200, 200, size=(400, 400))], Label(), scale)
+        heights.append(area[3] - area[1])
+    assert heights[0] >= 4
+    assert heights[2] == pytest.approx(2 * heights[1], abs=2)
+
+
+def test_what_a_label_says() -> None:
+    assert Label().says("REF", 3) == "REF"
+    assert Label(text="Point {label} ({number})").says("A", 0) == "Point A (1)"
+    assert [Label(text="{letter}").says("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
+    assert Label().says("{number}", 0) == "{number}"  # a mark's own label is no template
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"plate": "blak"}, r"label\.plate: 'blak' is no colour; did you mean black"),
+        ({"color": "mark"}, r"label\.color: 'mark' is no colour"),
+        ({"text": "{name}"}, r"label\.text holds words and \{label\}"),
+        ({"text": ""}, r"label\.text holds words"),
+        ({"font_size": 0}, r"label\.font_size is an em"),
+        ({"padding": -1}, r"label\.padding is 0 or more"),
+        ({"alpha": 2}, r"label\.alpha lies in 0\.\.1"),
+        ({"font": "blink", "font_size": 20}, r'label\.font "blink" has letters of font_size 15 alone'),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Label(**settings)  # type: ignore[arg-type]
+
+
+def test_a_letter_that_the_font_lacks_is_named() -> None:
+    with pytest.raises(ValueError, match="no sign for '\u7532' in the label 'A\u7532'; give label"):
+        render_text("A\u7532", 15)
+    with pytest.raises(ValueError, match="no sign for 'Q' in the label 'Q'; there are A B C D E F R"):
+        render_text("Q", 15, "blink")
+
+
+def test_a_font_file(tmp_path: Path) -> None:
+    (tmp_path / "font.ttf").write_bytes(b"no font")
+    with pytest.raises(ValueError, match=r"font\.ttf: not a TrueType or OpenType font"):
+        render_text("A", 15, tmp_path / "font.ttf")
+    own = ImageFont.load_default(15)
+    assert isinstance(own, ImageFont.FreeTypeFont)
+    assert isinstance(own.path, io.BytesIO)
+    (tmp_path / "own.ttf").write_bytes(own.path.getvalue())
+    assert (render_text("A", 15, tmp_path / "own.ttf") == render_text("A", 15)).all()
+
+
+def test_text_is_cut_at_the_rim_and_plates_are_kept() -> None:
+    pixels = np.zeros((20, 20, 3), np.uint8)
+    draw_text(pixels, "W", -5, 15, 15, (255, 255, 255))
+    assert pixels[15:, :8].any()
+    assert not pixels[:15].any()
+    assert plate("A", 15) is plate("A", 15)
+    assert not plate("A", 15).flags.writeable
+    assert not render_text("A", 15).flags.writeable
+
+
+@pytest.mark.parametrize(("value", "seen"), [(250, (0, 0, 0)), (5, (255, 255, 255))])
+def test_contrast_looks_at_the_pixels_around(value: int, seen: tuple[int, int, int]) -> None:
+    pixels = np.full((50, 50, 3), value, np.uint8)
+    assert contrast(pixels, 25, 25, 8, BLACK_WHITE) == seen
+    pixels[:, :20] = 255 - value
+    assert contrast(pixels, 40, 25, 8, BLACK_WHITE) == seen
+    assert contrast(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
+
+
+@pytest.mark.parametrize("color", ["red", "lime", "blue", "yellow", "magenta", "cyan"])
+def test_contrast_never_takes_the_colour_of_the_ground(color: str) -> None:
+    pixels = np.full((40, 40, 3), rgb(color), np.uint8)
+    assert contrast(pixels, 20, 20, 10) != rgb(color)
+
+
+def test_ink_and_distinct_colours() -> None:
+    assert ink((255, 255, 0)) == (0, 0, 0)
+    assert ink((0, 0, 160)) == (255, 255, 255)
+    assert len({distinct(n) for n in range(12)}) == 12
+    assert distinct(12) == distinct(0)
+    assert all(math.dist(distinct(a), distinct(b)) > 60 for a in range(12) for b in range(a))

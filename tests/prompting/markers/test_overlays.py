@@ -1,0 +1,338 @@
+"""Overlays: what a specialist finds in the source stands where the map of each part puts it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.masks import hue
+from looktwice.prompting.evidence import spread
+from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
+from looktwice.prompting.markers.matches import spread_out
+from looktwice.specialists.maps import SGBM
+from looktwice.specialists.matching import SIFT
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import DepthMap, Masks, Matches
+
+GREY = 90
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """Depth that falls from left to right, from 1 to 0; unknown in the columns from `unknown` on."""
+
+    unknown: int = 10_000
+    nearer: bool = True
+    seen: list[int] = field(default_factory=list, compare=False)
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        self.seen.append(len(others))
+        height, width = image.shape[:2]
+        values = np.tile(np.linspace(1, 0, width), (height, 1))
+        values[:, self.unknown :] = np.nan
+        return DepthMap(values, self.nearer)
+
+
+@dataclass(frozen=True)
+class Brightness:
+    """The red of each pixel; of another shape where `shape` is given."""
+
+    shape: tuple[int, int] | None = None
+
+    def __call__(self, pixels: Pixels, /) -> np.ndarray:
+        return np.asarray(np.zeros(self.shape) if self.shape else pixels[..., 0].astype(float))
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """Sees nothing in any image."""
+
+    def __call__(self, *images: Pixels) -> Any:
+        raise NoEvidence("it is too dark")
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """Matches that are always the same."""
+
+    xy0: tuple[tuple[float, float], ...]
+    xy1: tuple[tuple[float, float], ...]
+    confidence: tuple[float, ...]
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        return Matches(np.array(self.xy0), np.array(self.xy1), np.array(self.confidence))
+
+
+@dataclass(frozen=True)
+class Halves:
+    """The left and the right half of a picture, and an empty mask."""
+
+    empty: bool = False
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        masks = np.zeros((3, *pixels.shape[:2]), bool)
+        if not self.empty:
+            middle = pixels.shape[1] // 2
+            masks[0, :, :middle], masks[1, :, middle:] = True, True
+        return Masks(masks, np.ones(3), np.full(3, ""))
+
+
+def plain(width: int = 120, height: int = 80, grey: int = GREY) -> Picture:
+    return Picture(np.full((height, width, 3), grey, np.uint8))
+
+
+def start(*images: Picture) -> State:
+    return State.start(Sample("s1", "Which?", images or (plain(),)))
+
+
+def shown(stage: Stage, state: State | None = None) -> tuple[View, ...]:
+    return stage(state or start(), NoModel()).views
+
+
+def test_depth_is_bright_where_it_is_near() -> None:
+    (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap="gray", low=0, high=100))
+    assert [int(view.pixels[40, x, 0]) for x in (0, 119)] == [255, 0]
+    assert (np.diff(view.pixels[40, :, 0].astype(int)) <= 0).all()
+    far = shown(DepthOverlay(depth=Ramp(nearer=False), layout="only", colormap="gray"))[0]
+    inverted = shown(DepthOverlay(depth=Ramp(), layout="only", colormap="gray", invert=True))[0]
+    assert (far.pixels == inverted.pixels).all()
+    assert far.pixels[40, 0, 0] == 0
+
+
+@pytest.mark.parametrize("name", ["inferno", "turbo", "viridis", "jet"])
+def test_colours_are_those_of_the_map_in_rgb(name: Any) -> None:
+    (view,) = shown(DepthOverlay(depth=Ramp(), layout="only", colormap=name, low=0, high=100))
+    table = cv2.applyColorMap(np.array([[0, 255]], np.uint8), getattr(cv2, f"COLORMAP_{name.upper()}"))
+    assert tuple(view.pixels[40, 119]) == tuple(table[0, 0, ::-1])
+    assert tuple(view.pixels[40, 0]) == tuple(table[0, 1, ::-1])
+
+
+def test_layouts() -> None:
+    settings: dict[str, Any] = {"depth": Ramp(), "colormap": "gray", "low": 0, "high": 100}
+    (blend,) = shown(DepthOverlay(layout="blend", alpha=0.25, **settings))
+    assert tuple(blend.pixels[40, 0]) == (round(0.75 * GREY + 0.25 * 255),) * 3
+    assert tuple(blend.pixels[40, 119]) == (round(0.75 * GREY),) * 3
+    state = start()
+    one, two = shown(DepthOverlay(layout="extra", **settings), state)
+    assert one is state.views[0]
+    assert two.pixels[40, 0, 0] == 255
+    (pair,) = shown(DepthOverlay(layout="beside", margin=4, **settings))
+    assert pair.size == (244, 80)
+    assert (pair.pixels[:, :120] == GREY).all()
+    assert (pair.pixels[:, 124:] == two.pixels).all()
+    assert [p.center[0] for p in pair.to_view(Point("", 7, 5)) if isinstance(p, Point)] == [7, 131]
+
+
+def test_what_is_unknown_keeps_the_view_or_has_its_own_colour() -> None:
+    (blend,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="blend"))
+    assert (blend.pixels[:, 60:] == GREY).all()
+    assert (blend.pixels[:, :60] != GREY).any(-1).all()
+    (only,) = shown(DepthOverlay(depth=Ramp(unknown=60), layout="only", unknown="#010203"))
+    assert (only.pixels[:, 60:] == (1, 2, 3)).all()
+
+
+def test_a_map_without_contrast_is_of_one_colour() -> None:
+    (view,) = shown(ScalarOverlay(scalar=Brightness(), layout="only", colormap="gray"), start(plain(1, 1)))
+    assert tuple(view.pixels[0, 0]) == (128, 128, 128)
+
+
+def test_a_crop_is_coloured_as_the_whole_picture_is() -> None:
+    state = start()
+    stage = DepthOverlay(depth=Ramp(), layout="only", colormap="gray")
+    whole = shown(stage, state)[0]
+    part = shown(stage, state.replace(views=(crop(state.views[0], 30, 10, 90, 60),)))[0]
+    assert (part.pixels == whole.pixels[10:60, 30:90]).all()
+    mirrored = shown(stage, state.replace(views=(flip(state.views[0]),)))[0]
+    assert (mirrored.pixels == whole.pixels[:, ::-1]).all()
+
+
+def test_only_pictures_that_are_named_and_shown_are_looked_at() -> None:
+    depth = Ramp()
+    state = start(plain(), plain(), plain())
+    after = shown(DepthOverlay(depth=depth, images=(1,), layout="only"), state)
+    assert [a is b for a, b in zip(after, state.views, strict=True)] == [True, False, True]
+    assert depth.seen == [1]  # and it is handed the pictures behind it, for stereo
+    joined = state.replace(views=(beside(state.views[:2]),))
+    (view,) = shown(DepthOverlay(depth=Ramp(), images=(1,), layout="blend"), joined)
+    assert (view.pixels[:, :120] == GREY).all()
+    assert (view.pixels[:, 120:] != GREY).any()
+    choice = state.replace(views=(View(plain()),))
+    assert shown(DepthOverlay(depth=Nothing()), choice) == choice.views
+
+
+def test_what_lies_on_top_hides_the_map_below() -> None:
+    view = start().views[0]
+    cover = View.of(plain(), source=1)
+    both = View(view.picture, (*view.parts, *crop(cover, 0, 0, 50, 80).parts))
+    field = spread(both, {0: np.ones((80, 120))})
+    assert np.isnan(field[:, :50]).all()
+    assert (field[:, 50:] == 1).all()
+
+
+def test_words_are_said_where_something_is_shown() -> None:
+    assert DepthOverlay(depth=Ramp(), words="Bright is near.")(start(), NoModel()).prompt == "Which?\nBright is near."
+    kept = DepthOverlay(depth=Nothing(), words="Bright is near.", missing="keep")(start(), NoModel())
+    assert kept.prompt == "Which?"
+
+
+@pytest.mark.parametrize(
+    ("stage", "why"),
+    [
+        (DepthOverlay(depth=Nothing()), "it is too dark"),
+        (DepthOverlay(depth=Ramp(unknown=0)), "nothing is known anywhere in image 0"),
+        (SegmentTint(segmenter=Halves(empty=True)), "no segment was found in image 0"),
+        (MatchOverlay(matcher=Fixed((), (), ())), "0 matches, at least 1 are needed"),
+        (MatchOverlay(matcher=Nothing()), "it is too dark"),
+    ],
+)
+def test_without_a_find_the_setting_decides(stage: Any, why: str) -> None:
+    state = start(plain(), plain())
+    state = state if isinstance(stage, MatchOverlay) else start()
+    with pytest.raises(ValueError, match=f"sample s1: {why}; set missing: keep or abstain"):
+        stage(state, NoModel())
+    kept = replace(stage, missing="keep")(state, NoModel())
+    assert kept.views == state.views
+    assert kept.notes == (f"{why}; kept as it is",)
+    assert replace(stage, missing="abstain")(state, NoModel()).reason == f"abstained: {why}"
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (ScalarOverlay(scalar=Brightness((4, 5))), r"map of image 0 has the shape \(4, 5\), its image \(80, 120\)"),
+        (DepthOverlay(depth=Ramp(), images=(2,)), "images names 2, but there are 1 images"),
+        (MatchOverlay(matcher=SIFT()), r"images names \(0, 1\), but there are 1"),
+    ],
+)
+def test_what_does_not_fit_is_named(stage: Stage, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        shown(stage)
+
+
+@pytest.mark.parametrize(
+    ("cls", "wrong", "message"),
+    [
+        (DepthOverlay, {"depth": Ramp(), "alpha": 2}, "alpha is the map's share"),
+        (DepthOverlay, {"depth": Ramp(), "low": 60, "high": 40}, "low < high"),
+        (ScalarOverlay, {"scalar": Brightness(), "unknown": "grei"}, "'grei' is no colour"),
+        (ScalarOverlay, {"scalar": Brightness(), "margin": -1}, "margin is 0 or more"),
+        (SegmentTint, {"segmenter": Halves(), "color": "every"}, "'every' is no colour"),
+        (SegmentTint, {"segmenter": Halves(), "contour": -1}, "contour is 0 or more"),
+        (MatchOverlay, {"matcher": SIFT(), "images": (1, 1)}, "two different pictures"),
+        (MatchOverlay, {"matcher": SIFT(), "most": 0}, "most, min_matches and thickness are 1"),
+        (MatchOverlay, {"matcher": SIFT(), "color": "confident"}, "'confident' is no colour"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(cls: Any, wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        cls(**wrong)
+
+
+def test_segments_are_tinted_each_in_its_colour() -> None:
+    (view,) = shown(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
+    for x, color in [(20, hue(0)), (90, hue(1))]:
+        assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
+    assert tuple(view.pixels[40, 59]) == hue(0)
+    assert tuple(view.pixels[40, 60]) == hue(1)
+    assert tuple(view.pixels[40, 58]) != hue(0)
+
+
+PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))
+
+
+def test_links_join_the_dots_of_two_pictures_in_one_view() -> None:
+    state = start(plain(), plain(100, 60), plain(grey=10))
+    pair, rest = shown(MatchOverlay(matcher=PAIRS, color="red", thickness=1, radius=2, margin=10), state)
+    assert pair.size == (230, 80)
+    assert rest is state.views[2]
+    red = (pair.pixels == (255, 0, 0)).all(-1)
+    for x, y in [(20, 30), (100, 60), (170, 40), (210, 20)]:  # the second picture is centred: 10 px down
+        assert red[y, x]
+        assert not red[y - 4, x]
+    assert pair.pixels[34:37, 95, 0].max() > 200  # the middle of the first link
+    drawn = (pair.pixels[:, :120] != GREY).any(-1) | red[:, :120]
+    assert 100 + 20 < drawn.sum() < 3 * (100 + 20) + 2 * 36
+
+
+def test_a_view_that_shows_both_is_drawn_on_as_it_is() -> None:
+    state = start(plain(), plain())
+    pair = beside([flip(state.views[0]), resize(state.views[1], 240, 160)])
+    (view,) = shown(MatchOverlay(matcher=PAIRS, color="red"), state.replace(views=(pair,)))
+    assert view.size == pair.size
+    red = (view.pixels == (255, 0, 0)).all(-1)
+    assert red[30 + 40, 119 - 20]
+    assert red[60, 120 + 81]
+    alone = state.replace(views=state.views[:1])
+    with pytest.raises(ValueError, match=r"the views do not show both images \(0, 1\)"):
+        shown(MatchOverlay(matcher=PAIRS), alone)
+
+
+def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
+    state = start(plain(), plain())
+    (view,) = shown(MatchOverlay(matcher=PAIRS, color="confidence", margin=0, min_confidence=0.5), state)
+    assert (view.pixels[30, 20] == GREY).all()
+    red, green, blue = (int(value) for value in view.pixels[60, 100])
+    assert (green, blue) == (255, 0)
+    assert red < 60
+    both = shown(MatchOverlay(matcher=PAIRS, color="confidence"), state)[0].pixels[30, 20]
+    assert (int(both[0]), int(both[2])) == (255, 0)
+
+
+def test_matches_are_chosen_over_the_whole_picture() -> None:
+    crowd = np.column_stack([np.arange(30) % 6, np.arange(30) // 6])
+    xy = np.concatenate([crowd, [[90, 10], [10, 70], [100, 70]]]).astype(float)
+    found = spread_out(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
+    assert {(0, 0), (90, 10), (10, 70), (100, 70)} == {tuple(row) for row in found.xy0.tolist()}
+    assert len(spread_out(Matches.none(), (120, 80), 4)) == 0
+
+
+def test_real_specialists_on_a_made_stereo_pair() -> None:
+    random = np.random.default_rng(5)
+    noise = random.integers(0, 255, (60, 120, 3), np.uint8)
+    wide = np.asarray(cv2.resize(noise, (480, 240), interpolation=cv2.INTER_CUBIC), np.uint8)
+    left, right = wide[:, 40:440].copy(), wide[:, 48:448].copy()
+    left[80:160, 160:280] = wide[80:160, 300:420]
+    right[80:160, 136:256] = wide[80:160, 300:420]
+    state = start(Picture(left), Picture(right))
+    near = DepthOverlay(depth=SGBM(disparities=64), images=(0,), layout="only", colormap="gray")
+    pixels = shown(near, state)[0].pixels
+    assert np.median(pixels[90:150, 180:260, 0]) > 2 * np.median(pixels[10:60, 100:380, 0]) + 50
+    (pair,) = shown(MatchOverlay(matcher=SIFT(), margin=10), state)
+    assert pair.size == (810, 240)
+    assert (pair.pixels[:, 400:410] != 0).any()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    spot=st.tuples(st.integers(20, 100), st.integers(20, 60)),
+    degrees=st.sampled_from([0, 90, 180, 270, -25]),
+    stretch=st.tuples(st.floats(0.7, 2), st.floats(0.7, 2)),
+    mirrored=st.booleans(),
+)
+def test_a_bright_spot_of_a_map_stays_on_its_place(
+    spot: tuple[int, int], degrees: float, stretch: tuple[float, float], mirrored: bool
+) -> None:
+    """The centre of a spot in the map lies within half a pixel of where its point is mapped to, in every part."""
+    ys, xs = np.mgrid[:80, :120]
+    values = np.exp(-((xs - spot[0]) ** 2 + (ys - spot[1]) ** 2) / 18)
+    view = start().views[0]
+    view = resize(view, round(120 * stretch[0]), round(80 * stretch[1]))
+    view = rotate(flip(view) if mirrored else view, degrees)
+    pair = beside([view, flip(view)], 5)
+    field = np.nan_to_num(spread(pair, {0: values}))
+    rows, columns = np.mgrid[: field.shape[0], : field.shape[1]]
+    for place in pair.to_view(Point("", *spot)):
+        x, y = place.center
+        near = field * (np.hypot(columns - x, rows - y) < 9)
+        assert (columns * near).sum() / near.sum() == pytest.approx(x, abs=0.5)
+        assert (rows * near).sum() / near.sum() == pytest.approx(y, abs=0.5)

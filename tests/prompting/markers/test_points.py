@@ -1,0 +1,394 @@
+"""What a marker draws: the pixels that matter, in the place that the law of geometry names."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines.geometry import Affine
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import beside, crop, flip, pad, resize, rotate
+from looktwice.pipelines.view import View
+from looktwice.prompting.markers import Arrows, Circles, Crosshairs, Dots, Halo, Label
+from looktwice.prompting.markers.base import Marking
+from looktwice.prompting.markers.points import PointMarking
+
+NONE = Label(placement="none")
+GREY, RED, BLACK, WHITE = (90, 90, 90), (255, 0, 0), (0, 0, 0), (255, 255, 255)
+
+
+def plain(width: int = 120, height: int = 100) -> Picture:
+    return Picture(np.full((height, width, 3), GREY, np.uint8))
+
+
+def start(*marks: Mark, images: tuple[Picture, ...] = ()) -> State:
+    return State.start(Sample("s1", "Which?", images or (plain(),), marks=marks))
+
+
+def drawn(stage: Marking, *marks: Mark, images: tuple[Picture, ...] = ()) -> Pixels:
+    return stage(start(*marks, images=images), NoModel()).views[0].pixels
+
+
+def redness(pixels: Pixels) -> np.ndarray:
+    """How much of each pixel the ring covers, 0..1, on the grey ground."""
+    return np.asarray((pixels[..., 0].astype(float) - GREY[0]) / (255 - GREY[0])).clip(0, 1)
+
+
+def centroid(pixels: Pixels) -> tuple[float, float]:
+    weight = redness(pixels)
+    ys, xs = np.mgrid[: weight.shape[0], : weight.shape[1]]
+    return float((xs * weight).sum() / weight.sum()), float((ys * weight).sum() / weight.sum())
+
+
+def plate(pixels: Pixels) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of what is black, half-open."""
+    ys, xs = np.nonzero((pixels == BLACK).all(-1))
+    return int(xs.min()), int(ys.min()), int(xs.max()) + 1, int(ys.max()) + 1
+
+
+def test_a_ring_is_red_and_leaves_its_middle_alone() -> None:
+    pixels = drawn(Circles(radius=10, thickness=3, label=NONE), Point("A", 60, 50))
+    for x, y in [(70, 50), (50, 50), (60, 60), (60, 40), (69, 50), (71, 50)]:
+        assert tuple(pixels[y, x]) == RED
+    ys, xs = np.mgrid[:100, :120]
+    away = np.hypot(xs - 60, ys - 50)
+    assert (pixels[away < 8] == GREY).all()
+    assert (pixels[away > 12.1] == GREY).all()
+
+
+@pytest.mark.parametrize("thickness", [1, 2, 3, 4.5])
+@pytest.mark.parametrize(("x", "y"), [(60, 50), (60.25, 49.5), (41.7, 33.4)])
+def test_a_ring_has_the_place_radius_and_stroke_that_were_asked_for(x: float, y: float, thickness: float) -> None:
+    pixels = drawn(Circles(radius=9.5, thickness=thickness, label=NONE), Point("A", x, y))
+    assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
+    weight = redness(pixels)
+    ys, xs = np.nonzero(weight)
+    assert np.average(np.hypot(xs - x, ys - y), weights=weight[ys, xs]) == pytest.approx(9.5, abs=0.25)
+    assert weight.sum() / (2 * np.pi * 9.5) == pytest.approx(thickness, rel=0.03)
+
+
+def test_every_part_of_every_view_is_marked() -> None:
+    state = start(Point("A", 40.5, 30.25), images=(plain(),))
+    view = state.views[0]
+    chains = [flip(view), rotate(view, 90), resize(view, 240, 150), crop(view, 10, 5, 90, 80)]
+    pair = beside([view, chains[0]], margin=10)
+    marked = Circles(label=NONE)(state.replace(views=(*chains, pair)), NoModel()).views
+    for before, after in zip(chains, marked, strict=False):
+        expected = before.to_view(state.sample.marks[0])[0].center
+        assert np.hypot(*np.subtract(centroid(after.pixels), expected)) < 0.1
+        assert after.parts == before.parts
+    left, right = marked[-1].pixels[:, :120], marked[-1].pixels[:, 130:]
+    assert centroid(left) == pytest.approx((40.5, 30.25), abs=0.1)
+    assert centroid(right) == pytest.approx((119 - 40.5, 30.25), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "side"),
+    [
+        (60, 50, "above"),
+        (60, 12, "below"),
+        (60, 0, "below"),
+        (60, 99, "above"),
+        (2, 50, "above"),
+        (118, 12, "below"),
+        (0, 0, "below"),
+        (119, 99, "above"),
+    ],
+)
+def test_a_label_stands_above_and_flips_at_the_border(x: float, y: float, side: str) -> None:
+    pixels = drawn(Circles(), Point("A", x, y))
+    left, top, right, bottom = plate(pixels)
+    assert 10 <= right - left <= 20
+    assert 12 <= bottom - top <= 20
+    assert (pixels[top:bottom, left:right] > 240).all(-1).any()  # the glyph
+    gap = y - (bottom - 1) if side == "above" else top - y
+    assert 12 < gap <= 17  # outside the ring, and near it
+    middle = (left + right - 1) / 2
+    assert abs(middle - x) <= 0.5 or left == 0 or right == 120
+
+
+def test_a_low_image_has_its_labels_aside() -> None:
+    pixels = drawn(Circles(), Point("A", 30, 15), images=(plain(100, 30),))
+    left, top, _, bottom = plate(pixels)
+    assert left > 30 + 11
+    assert (top, bottom) != (0, 30)
+    pixels = drawn(Circles(), Point("A", 80, 15), images=(plain(100, 30),))
+    assert plate(pixels)[2] < 80 - 11
+
+
+def test_a_label_makes_way_for_other_marks_and_labels() -> None:
+    pair = Point("A", 60, 60), Point("B", 60, 36)
+    pixels = drawn(Circles(), *pair)
+    assert tuple(pixels[36, 60]) == GREY
+    assert plate(drawn(Circles(), Point("A", 60, 60)))[3] <= 49
+    black = (pixels == BLACK).all(-1)
+    assert not black[24:49, 48:73].any()  # nothing lies on the upper ring
+    assert black[73:].any()
+
+
+def test_a_label_does_not_stray_into_the_image_beside_it() -> None:
+    state = start(Point("long", 118, 50))
+    pair = beside([state.views[0], View(plain())])
+    pixels = Circles()(state.replace(views=(pair,)), NoModel()).views[0].pixels
+    assert plate(pixels)[2] == 120
+
+
+def test_lengths_scale_with_the_view_where_a_reference_height_is_given() -> None:
+    stage = Circles(radius=20, thickness=4, label=NONE, reference_height=200)
+    pixels = drawn(stage, Point("A", 60, 50))  # a view half as high
+    assert tuple(pixels[50, 70]) == RED
+    assert redness(pixels).sum() / (2 * np.pi * 10) == pytest.approx(2, rel=0.05)
+    tiny = drawn(Circles(reference_height=100_000, label=NONE), Point("A", 60, 50))
+    assert tuple(tiny[50, 60]) == GREY
+    assert redness(tiny).sum() > 2
+
+
+def test_what_shows_no_point_is_kept_with_its_own_bytes() -> None:
+    state = start(Box("A", 1, 1, 20, 20), Point("B", 100, 50))
+    left_half = crop(state.views[0], 0, 0, 50, 100)
+    before = state.replace(views=(left_half,))
+    assert Circles()(before, NoModel()).views[0] is left_half
+
+
+def test_the_source_is_never_drawn_on() -> None:
+    state = start(Point("A", 60, 50))
+    marked = Circles()(state, NoModel())
+    assert (state.views[0].pixels == GREY).all()
+    assert not marked.views[0].pixels.flags.writeable
+    assert marked.views[0].parts[0].affine == Affine()
+
+
+@pytest.mark.parametrize(
+    ("mark", "message"),
+    [
+        (Point("B", 120, 50), r"'B' at \(120, 50\) lies outside its image 0 of 120 x 100"),
+        (Point("B", 5, -0.6), r"'B' at \(5, -0\.6\) lies outside"),
+        (Point("B", float("nan"), 5), r"'B' at \(nan, 5\) lies outside"),
+        (Point("B", 5, 5, image=1), "'B' is on image 1, but there are 1 images"),
+        (Point("B", 5, 5, image=-1), "'B' is on image -1"),
+    ],
+)
+def test_a_point_outside_its_own_image_is_named(mark: Point, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        drawn(Circles(), mark)
+
+
+def test_a_view_without_room_for_a_label_says_so() -> None:
+    with pytest.raises(ValueError, match=r"sample s1: label 'A' of .* has no room in the view of 16 x 16 pixels"):
+        drawn(Circles(), Point("A", 8, 8), images=(plain(16, 16),))
+    with pytest.raises(ValueError, match="no room"):
+        drawn(Circles(), Point("a very long label", 30, 50), images=(plain(60, 100),))
+    assert tuple(drawn(Circles(radius=5, label=NONE), Point("A", 8, 8), images=(plain(16, 16),))[8, 13]) == RED
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"color": "redd"}, "'redd' is no colour; did you mean red"),
+        ({"color": "#ff00"}, "'#ff00' is no colour"),
+        ({"color": "rgb(1,2,3)"}, "is no colour"),
+        ({"radius": 0}, "radius is in pixels and more than 0"),
+        ({"thickness": -1}, "thickness is in pixels"),
+        ({"radius": 3, "thickness": 5}, "hides the point in its middle"),
+        ({"reference_height": 0}, "reference_height is 1 or more"),
+        ({"radius": float("nan")}, "radius is in pixels"),
+        ({"radius": float("inf")}, "radius is in pixels"),
+        ({"alpha": 0}, "alpha is an opacity"),
+        ({"gap": 15}, "a gap of 15 leaves nothing of a ring of radius 10"),
+        ({"fill": "marks"}, "fill: 'marks' is no colour; did you mean mark"),
+        ({"fill_alpha": 2}, "fill_alpha is an opacity"),
+        ({"halo": Halo(width=8)}, "hides the point in its middle"),
+        ({"reference_height": 100, "relative_to": "width"}, "keep one of the two"),
+        ({"label": Label(placement="inside")}, "inside would hide the point"),
+        ({"label": Label(font="blink"), "reference_height": 1024}, "does not scale"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Circles(**settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("color", "seen"), [("#00fF80", (0, 255, 128)), ("Gray", (128, 128, 128)), ("white", WHITE)])
+def test_colours_by_name_and_by_number(color: str, seen: tuple[int, int, int]) -> None:
+    assert tuple(drawn(Circles(color=color, label=NONE), Point("A", 60, 50))[50, 70]) == seen
+
+
+SHAPES: list[PointMarking] = [
+    Circles(label=NONE),
+    Circles(label=NONE, gap=6),
+    Dots(label=NONE),
+    Crosshairs(label=NONE),
+    Crosshairs(label=NONE, thickness=2, gap=6, radius=20),
+]
+
+
+@pytest.mark.parametrize("stage", SHAPES)
+@pytest.mark.parametrize(("x", "y"), [(60, 50), (60.5, 49.5), (41.7, 33.4)])
+def test_a_shape_is_centred_on_its_point(stage: PointMarking, x: float, y: float) -> None:
+    pixels = drawn(stage, Point("A", x, y))
+    assert np.hypot(*np.subtract(centroid(pixels), (x, y))) < 0.15
+    assert redness(pixels).max() == 1
+    middle = tuple(pixels[round(y), round(x)])
+    assert middle == (RED if isinstance(stage, Dots) else GREY)
+
+
+def test_a_crosshair_has_four_bars_that_stop_before_the_point() -> None:
+    pixels = drawn(Crosshairs(radius=14, thickness=3, gap=4, label=NONE), Point("A", 60, 50))
+    for dx, dy in [(1, 0), (-1, 0), (0, 1), (0, -1)]:
+        line = [tuple(pixels[50 + dy * step, 60 + dx * step]) for step in range(16)]
+        assert line[:4] == [GREY] * 4
+        assert line[5:14] == [RED] * 9
+        assert line[15] == GREY
+    assert (pixels[40:48, 62:70] == GREY).all()
+
+
+def test_a_gap_opens_the_ring_on_four_sides() -> None:
+    pixels = drawn(Circles(radius=10, gap=6, label=NONE), Point("A", 60, 50))
+    for x, y in [(70, 50), (50, 50), (60, 40), (60, 60)]:
+        assert tuple(pixels[y, x]) == GREY
+    assert tuple(pixels[43, 67]) == tuple(pixels[57, 53]) == RED
+
+
+@pytest.mark.parametrize("angle", [0, 45, 90, 180, 225])
+def test_an_arrow_points_at_its_point_and_does_not_touch_it(angle: float) -> None:
+    stage = Arrows(length=30, thickness=4, head=12, gap=4, angle=angle, label=NONE)
+    weight = redness(drawn(stage, Point("A", 60, 50)))
+    ys, xs = np.nonzero(weight > 0.5)
+    along = (xs - 60) * math.cos(math.radians(angle)) - (ys - 50) * math.sin(math.radians(angle))
+    aside = np.abs((xs - 60) * math.sin(math.radians(angle)) + (ys - 50) * math.cos(math.radians(angle)))
+    assert 4 <= along.min() <= 6
+    assert 33 <= along.max() <= 35
+    assert aside[along > 18].max() <= 2.1  # the shaft
+    assert 4 <= aside.max() < 6.1  # the head's wings
+    assert aside[along < 7].max() <= 2  # the tip
+    assert tuple(drawn(stage, Point("A", 60, 50))[50, 60]) == GREY
+
+
+@pytest.mark.parametrize(("x", "y"), [(2, 2), (118, 2), (2, 97), (118, 97)])
+def test_an_arrow_turns_where_it_would_leave_the_image(x: float, y: float) -> None:
+    whole = redness(drawn(Arrows(label=NONE), Point("A", 60, 50))).sum()
+    assert redness(drawn(Arrows(label=NONE), Point("A", x, y))).sum() == pytest.approx(whole, rel=0.01)
+
+
+def test_an_arrow_has_its_label_at_its_tail() -> None:
+    left, top, _, bottom = plate(drawn(Arrows(angle=0, length=36, gap=4), Point("A", 30, 50)))
+    assert 72 < left <= 78  # the tail ends at 70
+    assert abs((top + bottom - 1) / 2 - 50) <= 0.5
+
+
+def test_alpha_halo_and_filling() -> None:
+    half = drawn(Circles(alpha=0.5, label=NONE), Point("A", 60, 50))
+    assert np.abs(half[50, 70] - np.array((172.5, 45, 45))).max() <= 0.5
+    ringed = drawn(Circles(halo=Halo(width=2, color="lime"), label=NONE), Point("A", 60, 50))
+    assert [tuple(ringed[50, 60 + r]) for r in (6, 7, 8, 10, 12, 13, 14)] == [
+        GREY, (0, 255, 0), (0, 255, 0), RED, (0, 255, 0), (0, 255, 0), GREY,
+    ]  # fmt: skip
+    filled = drawn(Circles(fill="mark", fill_alpha=0.2, label=NONE), Point("A", 60, 50))
+    assert tuple(filled[50, 60]) == tuple(filled[45, 60]) == (123, 72, 72)
+    assert tuple(filled[50, 70]) == RED
+
+
+def test_a_label_may_stand_inside_a_dot() -> None:
+    stage = Dots(radius=14, label=Label(placement="inside", plate="none"))
+    pixels = drawn(stage, Point("A", 60, 50))
+    ys, xs = np.nonzero((pixels > 200).all(-1))
+    assert np.hypot(xs - 60, ys - 50).max() < 12
+    assert abs(xs.mean() - 60) < 1
+    small = drawn(Dots(radius=4, label=Label(placement="inside")), Point("A", 60, 50))
+    assert plate(small)[3] < 46  # no room inside
+
+
+def test_a_colour_may_be_chosen_from_the_pixels() -> None:
+    light, dark = Picture(np.full((60, 60, 3), 250, np.uint8)), Picture(np.full((60, 60, 3), 5, np.uint8))
+    for picture, seen in [(light, BLACK), (dark, WHITE)]:
+        pixels = drawn(Dots(color="black-or-white", label=NONE), Point("A", 30, 30), images=(picture,))
+        assert tuple(pixels[30, 30]) == seen
+    red = Picture(np.full((60, 60, 3), (250, 10, 10), np.uint8))
+    assert tuple(drawn(Circles(color="contrast", label=NONE), Point("A", 30, 30), images=(red,))[30, 40]) != RED
+    two = drawn(Dots(color="distinct", label=NONE), Point("A", 20, 30), Point("B", 80, 30))
+    assert tuple(two[30, 20]) != tuple(two[30, 80])
+
+
+def test_lengths_may_be_thousandths_of_a_side() -> None:
+    sides = {"width": 120, "height": 100, "shorter": 100, "longer": 120, "diagonal": math.hypot(120, 100)}
+    for side, length in sides.items():
+        stage = Circles(radius=100, thickness=20, label=NONE, relative_to=side)  # type: ignore[arg-type]
+        weight = redness(drawn(stage, Point("A", 60, 50)))
+        ys, xs = np.nonzero(weight)
+        away = np.average(np.hypot(xs - 60, ys - 50), weights=weight[ys, xs])
+        assert away == pytest.approx(length / 10, abs=0.3)
+
+
+def test_only_some_marks_are_drawn_but_none_is_hidden() -> None:
+    marks = Point("REF", 60, 50), Point("A", 60, 26)
+    stage = Circles(only=("REF",), label=Label(font_size=20))
+    pixels = drawn(stage, *marks)
+    assert redness(pixels)[20:32].max() == 0
+    assert tuple(pixels[26, 60]) == GREY
+    with pytest.raises(ValueError, match="sample s1: only REF was to be drawn, but there are A"):
+        drawn(stage, marks[1])
+
+
+def test_a_marker_may_stand_on_the_middles_of_regions() -> None:
+    region = np.zeros((100, 120), bool)
+    region[20:41, 80:101] = True
+    marks = Point("P", 20, 80), Box("B", 30, 30, 51, 51), Mask("M", region)
+    pixels = drawn(Dots(radius=3, label=NONE, marks="all"), *marks)
+    for x, y in [(20, 80), (40, 40), (90, 30)]:
+        assert tuple(pixels[y, x]) == RED
+    assert redness(drawn(Dots(radius=3, label=NONE), *marks))[:60].max() == 0
+
+
+def test_drawing_stays_in_its_own_part_of_the_view() -> None:
+    pair = beside([start(Point("A", 117, 50)).views[0], View(plain())])
+    state = start(Point("A", 117, 50)).replace(views=(pair,))
+    pixels = Circles(label=NONE)(state, NoModel()).views[0].pixels
+    assert (pixels[:, 120:] == GREY).all()
+    assert redness(pixels).max() == 1
+
+
+@pytest.mark.parametrize("stage", [*SHAPES, Arrows(label=NONE, gap=1)])
+def test_a_picture_of_one_pixel_can_be_marked(stage: PointMarking) -> None:
+    pixels = drawn(stage, Point("A", 0, 0), images=(plain(1, 1),))
+    assert tuple(pixels[0, 0]) == (RED if isinstance(stage, Dots) else GREY)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    x=st.floats(0, 119), y=st.floats(0, 99), degrees=st.floats(-180, 180), mirrored=st.booleans(),
+    width=st.integers(90, 260), height=st.integers(80, 240), rim=st.integers(0, 30),
+)  # fmt: skip
+def test_what_is_drawn_lies_where_the_mark_went(
+    x: float, y: float, degrees: float, mirrored: bool, width: int, height: int, rim: int
+) -> None:
+    state = start(Point("A", x, y))
+    view = rotate(resize(state.views[0], width, height), degrees, color=GREY)
+    view = pad(flip(view) if mirrored else view, 30 + rim, 30, 30, 30 + rim, color=GREY)
+    placed = view.to_view(state.sample.marks[0])[0].center
+    stage = Dots(radius=4, label=NONE)
+    before, after = view.pixels, stage(state.replace(views=(view,)), NoModel()).views[0].pixels
+    ys, xs = np.nonzero((before != after).any(-1))
+    assert np.hypot(xs - placed[0], ys - placed[1]).max() <= 5
+    assert len(xs)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.floats(0, 159), st.floats(0, 119)), min_size=1, max_size=6), st.sampled_from(
+    ["auto", "above", "below", "left", "right", "beside"]
+))  # fmt: skip
+def test_no_label_hides_a_point_or_another_label(places: list[tuple[float, float]], placement: str) -> None:
+    marks = [Point("ABCDEF"[number], x, y) for number, (x, y) in enumerate(places)]
+    blue = Label(plate="#0000ff", color="#0000ff", placement=placement)  # type: ignore[arg-type]
+    sizes = []
+    for letter in marks:
+        alone = drawn(Dots(radius=0.5, label=blue), letter, images=(plain(160, 120),))
+        sizes.append(int((alone == (0, 0, 255)).all(-1).sum()))
+    pixels = drawn(Dots(radius=0.5, label=blue), *marks, images=(plain(160, 120),))
+    assert (pixels == (0, 0, 255)).all(-1).sum() == sum(sizes)  # none lies on another
+    for mark in marks:
+        assert tuple(pixels[math.floor(mark.y + 0.5), math.floor(mark.x + 0.5)]) != (0, 0, 255)

@@ -1,0 +1,424 @@
+"""Set-of-mark: which regions get a number, where it stands, and how a reply leads back to the region."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
+from looktwice.prompting.drawing.masks import Region, hue, place, raster
+from looktwice.prompting.drawing.text import plate
+from looktwice.prompting.markers import ChosenMark, SetOfMark
+from looktwice.prompting.markers.chosen_mark import mentioned, named
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.segmentation import Felzenszwalb, Slic
+
+GREY = 90
+
+
+@dataclass(frozen=True)
+class Found:
+    """A segmenter that finds these boxes (x0, y0, x1, y1) as masks."""
+
+    boxes: tuple[tuple[int, int, int, int], ...]
+    scores: tuple[float, ...] = ()
+    shape: tuple[int, int] | None = None
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        masks = np.zeros((len(self.boxes), *(self.shape or pixels.shape[:2])), bool)
+        for mask, (x0, y0, x1, y1) in zip(masks, self.boxes, strict=True):
+            mask[y0:y1, x0:x1] = True
+        count = len(self.boxes)
+        return Masks(masks, np.array(self.scores or np.ones(count)), np.full(count, ""))
+
+
+@dataclass(frozen=True)
+class Detected:
+    """A detector of these boxes, which has to be asked for cups."""
+
+    xyxy: tuple[tuple[float, float, float, float], ...]
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        if words != ("cup",):
+            raise NoEvidence(f"no words {words}")
+        count = len(self.xyxy)
+        return Boxes(np.array(self.xyxy), np.ones(count), np.full(count, "cup"))
+
+
+def plain(width: int = 200, height: int = 150) -> Picture:
+    return Picture(np.full((height, width, 3), GREY, np.uint8))
+
+
+def start(*marks: Mark, images: tuple[Picture, ...] = (), choices: tuple[str, ...] = ()) -> State:
+    return State.start(Sample("s1", "Which?", images or (plain(),), choices, marks))
+
+
+def marked(stage: SetOfMark, state: State | None = None) -> State:
+    return stage(state or start(), NoModel())
+
+
+def regions(stage: SetOfMark, state: State | None = None) -> dict[str, tuple[int, int, int, int]]:
+    found = {}
+    for mark in marked(stage, state).sample.marks:
+        region = raster(mark, (200, 150)) if not isinstance(mark, Point) else None
+        found[mark.label] = region.box if region else (0, 0, 0, 0)
+    return found
+
+
+def plates_of(pixels: Pixels, label: str, size: float = 16) -> list[tuple[int, int]]:
+    """Where the very pixels of a number's plate are: its (left, top)."""
+    wanted = plate(label, size, (255, 255, 255), (0, 0, 0), 2)
+    windows = np.lib.stride_tricks.sliding_window_view(pixels, wanted.shape)[:, :, 0]
+    return [(int(x), int(y)) for y, x in np.argwhere((windows == wanted).all((2, 3, 4)))]
+
+
+TWO = Found(((10, 10, 110, 90), (120, 20, 180, 80)))
+
+
+def test_a_region_is_tinted_outlined_and_numbered_in_its_middle() -> None:
+    stage = SetOfMark(segmenter=TWO, alpha=0.5, contour=3, color="red")
+    state = marked(stage)
+    pixels = state.views[0].pixels
+    assert tuple(pixels[50, 20]) == (172, 45, 45)
+    assert all(tuple(pixels[50, x]) == (255, 0, 0) for x in (10, 11, 12, 107, 108, 109))
+    assert tuple(pixels[50, 13]) == tuple(pixels[50, 106]) == (172, 45, 45)
+    assert tuple(pixels[50, 9]) == tuple(pixels[50, 110]) == tuple(pixels[5, 5]) == (GREY,) * 3
+    ((left, top),) = plates_of(pixels, "1")
+    assert abs(top + plate("1", 16).shape[0] / 2 - 50) <= 1
+    assert 50 - 1 <= left + plate("1", 16).shape[1] / 2 <= 70 + 1  # anywhere as deep as the middle
+    assert plates_of(pixels, "2")
+    assert [mark.label for mark in state.sample.marks] == ["1", "2"]
+
+
+def test_the_number_stands_at_the_largest_inscribed_circle() -> None:
+    pixels = np.zeros((100, 100), bool)
+    pixels[10:16, 5:95] = True  # a long bar with a square at its end
+    pixels[10:60, 45:95] = True
+    region = Region.of(pixels)
+    assert region is not None
+    x, y, radius = region.inscribed
+    assert (x, y) == pytest.approx((69.5, 34.5), abs=1)
+    assert radius == pytest.approx(25, abs=1)
+    left, top = region.room(11, 9) or (0, 0)
+    assert (left + 5, top + 4) == pytest.approx((x, y), abs=1)
+    assert region.room(50, 9) is not None
+    assert region.room(51, 9) is None
+    assert Region.of(np.zeros((4, 4), bool)) is None
+
+
+@pytest.mark.parametrize(
+    ("overlap", "big", "small"),
+    [("smaller", 100 * 80 - 30 * 30, 900), ("larger", 8000, 0), ("score", 7100, 900), ("keep", 8000, 900)],
+)
+def test_pixels_of_two_masks_go_to_one(overlap: Any, big: int, small: int) -> None:
+    source = Found(((10, 10, 110, 90), (40, 40, 70, 70)), (0.5, 0.9))
+    masks = [m for m in marked(SetOfMark(segmenter=source, overlap=overlap)).sample.marks if isinstance(m, Mask)]
+    assert [int(m.pixels.sum()) for m in masks] == [area for area in (big, small) if area]
+
+
+@pytest.mark.parametrize("overlap", ["smaller", "keep"])
+def test_a_number_keeps_off_the_smaller_region_inside(overlap: Any) -> None:
+    source = Found(((10, 10, 110, 130), (35, 35, 85, 105)))
+    pixels = marked(SetOfMark(segmenter=source, overlap=overlap)).views[0].pixels
+    ((left, top),) = plates_of(pixels, "1")
+    height, width = plate("1", 16).shape[:2]
+    assert left + width <= 35 or left >= 85 or top + height <= 35 or top >= 105
+    assert 35 <= plates_of(pixels, "2")[0][0] <= 85 - width
+
+
+@pytest.mark.parametrize(
+    ("settings", "kept"),
+    [
+        ({}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
+        ({"min_area": 0.01}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130)]),
+        ({"max_area": 0.5}, [(0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
+        ({"most": 2}, [(0, 110, 60, 150), (100, 110, 120, 130)]),
+        ({"order": "score"}, [(100, 110, 120, 130), (0, 110, 60, 150), (0, 0, 200, 100), (150, 120, 156, 126)]),
+        ({"order": "reading"}, [(0, 0, 200, 100), (0, 110, 60, 150), (100, 110, 120, 130), (150, 120, 156, 126)]),
+    ],
+)
+def test_filters_and_order(settings: dict[str, Any], kept: list[tuple[int, int, int, int]]) -> None:
+    boxes = ((0, 0, 200, 100), (150, 120, 156, 126), (0, 110, 60, 150), (100, 110, 120, 130), (70, 140, 72, 142))
+    stage = SetOfMark(segmenter=Found(boxes, (0.3, 0.2, 0.5, 0.9, 0.95)), **settings)
+    assert list(regions(stage).values()) == kept
+
+
+def test_a_small_region_has_its_number_beside_it_with_a_line() -> None:
+    source = Found(((100, 70, 108, 78), (112, 70, 120, 78), (124, 70, 132, 78)))
+    stage = SetOfMark(segmenter=source, color="#00ff00")
+    pixels = marked(stage).views[0].pixels
+    height, width = plate("1", 16).shape[:2]
+    spots = [plates_of(pixels, label)[0] for label in "123"]
+    for i, (x, y) in enumerate(spots):
+        for a, b in spots[i + 1 :]:
+            assert abs(x - a) >= width or abs(y - b) >= height - 1
+        for x0 in (100, 112, 124):
+            assert x + width <= x0 or x >= x0 + 8 or y + height <= 70 or y >= 78
+    assert np.hypot(spots[0][0] - 104, spots[0][1] - 74) < 40
+
+
+def test_no_room_for_a_number_is_said() -> None:
+    with pytest.raises(ValueError, match=r"sample s1: number 1 of .* pixels has no room beside its region of 4 x 4"):
+        marked(SetOfMark(segmenter=Found(((1, 1, 5, 5),))), start(images=(plain(8, 8),)))
+    with pytest.raises(ValueError, match="no room"):
+        marked(SetOfMark(segmenter=Slic()), start(images=(plain(1, 1),)))
+
+
+def test_boxes_of_a_detector_stay_whole_and_are_cut_at_the_rim() -> None:
+    detector = Detected(((-5, 10.5, 100, 80), (50, 40, 300, 140), (20, 20, 20, 60), (220, 10, 230, 20)))
+    state = marked(SetOfMark(detector=detector, words=("cup",)))
+    assert [m.xyxy for m in state.sample.marks if isinstance(m, Box)] == [(50, 40, 200, 140), (0, 10.5, 100, 80)]
+
+
+def test_the_samples_own_boxes_and_masks_can_be_numbered() -> None:
+    mask = np.zeros((150, 200), bool)
+    mask[100:140, 100:150] = True
+    state = start(Box("A", 10, 10, 60, 60), Mask("B", mask), Point("C", 5, 5))
+    assert regions(SetOfMark(), state) == {
+        "A": (10, 10, 60, 60), "B": (100, 100, 150, 140), "C": (0, 0, 0, 0),
+        "1": (10, 10, 60, 60), "2": (100, 100, 150, 140),
+    }  # fmt: skip
+    boxes = marked(SetOfMark(keep="boxes"), state).sample.marks[-1]
+    assert isinstance(boxes, Box)
+    assert boxes.xyxy == (100, 100, 150, 140)
+
+
+def test_numbers_run_through_all_images_and_letters_go_on_after_z() -> None:
+    state = marked(SetOfMark(segmenter=TWO), start(images=(plain(), plain())))
+    assert [(m.label, m.image) for m in state.sample.marks] == [("1", 0), ("2", 0), ("3", 1), ("4", 1)]
+    many = Found(tuple((x * 20, y * 20, x * 20 + 20, y * 20 + 20) for y in range(4) for x in range(7)))
+    labels = [m.label for m in marked(SetOfMark(segmenter=many, text="letters")).sample.marks]
+    assert labels[:2] == ["A", "B"]
+    assert labels[-2:] == ["AA", "AB"]
+    with pytest.raises(ValueError, match="labels 1, 2, 3, 4 already; set text: letters"):
+        marked(SetOfMark(segmenter=TWO), state)
+
+
+def test_only_the_views_that_show_a_region_are_changed() -> None:
+    state = start(images=(plain(), plain(100, 100)))
+    state = state.replace(views=(*state.views, crop(state.views[0], 0, 100, 200, 150)))
+    after = marked(SetOfMark(segmenter=TWO, images=(0,), say="Mind the numbers."), state)
+    assert after.views[0] is not state.views[0]
+    assert after.views[1:] == state.views[1:]
+    assert after.prompt == "Which?\nMind the numbers."
+    assert after.views[0].parts == state.views[0].parts
+
+
+@pytest.mark.parametrize(
+    "stage", [SetOfMark(segmenter=Found(())), SetOfMark(), SetOfMark(segmenter=Found(((5, 5, 5, 9),)))]
+)
+def test_without_a_region_the_setting_decides(stage: SetOfMark) -> None:
+    with pytest.raises(
+        ValueError, match="sample s1: no region of 30 to 30000 pixels was found in image 0; set missing"
+    ):
+        marked(stage)
+    state = start()
+    kept = marked(replace(stage, missing="keep"), state)
+    assert kept.views == state.views
+    assert kept.notes == ("no region of 30 to 30000 pixels was found in image 0; kept as it is",)
+    assert marked(replace(stage, missing="abstain")).reason.startswith("abstained: no region")
+
+
+@pytest.mark.parametrize(
+    ("stage", "message"),
+    [
+        (
+            SetOfMark(segmenter=Found(((1, 1, 9, 9),), shape=(20, 30))),
+            "masks of image 0 are 30 x 20.*the image 200 x 150",
+        ),
+        (SetOfMark(segmenter=TWO, images=(1,)), "images names 1, but there are 1"),
+        (SetOfMark(detector=Detected(()), words=("mug",)), r"no words \('mug',\)"),
+    ],
+)
+def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        marked(stage)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"segmenter": TWO, "detector": Detected(())}, "not both"),
+        ({"words": ("cup",)}, "words are for a detector"),
+        ({"min_area": 0.5, "max_area": 0.1}, "min_area < max_area"),
+        ({"alpha": 1.5}, "alpha lies in 0..1"),
+        ({"color": "redd"}, "'redd' is no colour"),
+        ({"plate_color": "regions"}, "did you mean region"),
+        ({"most": 0}, "most is 1 or more"),
+        ({"font_size": float("nan")}, "font_size more than 0"),
+    ],
+)
+def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SetOfMark(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("reply", "label"),
+    [
+        ("7", "7"),
+        ("(7).", "7"),
+        ("**Region 7**", "7"),
+        ("The answer is 7.", "7"),
+        ("Answer: region 12", "12"),
+        ("There are 3 people; the nearest is region 7.", "7"),
+        ("Mark #7 is the cup.", "7"),
+        ("It is the cup at 7.", "7"),
+        ("Region 3 is a chair and region 7 a dog.\n\nMY_ANSWER: 7", "7"),
+        ("Region 3 is a chair, region 7 a dog.\nSo the dog, 7", "7"),
+        ("Not region 3. It is region 7.", "7"),
+        ("The answer is 7 or 12.", None),
+        ("Region 3 or region 7", None),
+        ("99", None),
+        ("70 % of it", None),
+        ("It is 7.5 m away.", None),
+        ("It isn't 7.", None),
+        ("I cannot tell.", None),
+        ("", None),
+    ],
+)
+def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
+    assert named(reply, ["3", "7", "12"]) == label
+
+
+def test_letters_and_several_numbers_in_a_reply() -> None:
+    assert [named(reply, ["A", "B", "AA"]) for reply in ("B", "(AA)", "Answer: B", "A cup is at (B).", "A cup.")] == [
+        "B", "AA", "B", "B", None,
+    ]  # fmt: skip
+    assert mentioned("7, 3 and 12, then 7; not 77 or 3.5", ["3", "7", "12"]) == ("7", "3", "12")
+
+
+def said(state: State, reply: str) -> State:
+    return state.replace(messages=(Message("user", ("?",)), Message("assistant", (reply,))))
+
+
+@pytest.mark.parametrize(
+    ("gives", "reply", "answer"),
+    [
+        ("label", "Region 2", "2"),
+        ("letter", "Region 1", "B"),
+        ("letter", "2", "A"),
+        ("box", "2", "120, 20, 180, 80"),
+        ("label", "Region 9", None),
+        ("letter", "no idea", None),
+    ],
+)
+def test_a_reply_leads_back_to_the_region(gives: Any, reply: str, answer: str | None) -> None:
+    state = marked(
+        SetOfMark(segmenter=TWO), start(Point("B", 30, 30), Box("A", 121, 20, 182, 79), choices=("left", "right"))
+    )
+    after = ChosenMark(gives)(said(state, reply), NoModel())
+    assert after.answer == answer
+    assert after.reason.startswith("unread: the reply names no region" if answer is None else "")
+
+
+def test_a_region_of_two_letters_is_no_answer_and_a_point_lies_in_its_region() -> None:
+    both = start(Point("A", 30, 30), Point("B", 60, 60), choices=("left", "right"))
+    state = said(marked(SetOfMark(segmenter=TWO), both), "1")
+    after = ChosenMark("letter")(state, NoModel())
+    assert (after.answer, after.reason.split(",")[0]) == (None, "unread: the reply names region 1")
+    x, y = map(float, str(ChosenMark("point")(state, NoModel()).answer).split(", "))
+    assert 10 + 39 <= x < 110 - 39
+    assert y == pytest.approx(49.5, abs=0.5)
+    with pytest.raises(ValueError, match="sample s1 has no boxes or masks with numbers for labels"):
+        ChosenMark()(both, NoModel())
+
+
+@pytest.mark.parametrize("segmenter", [Felzenszwalb(scale=100, min_size=50), Slic(segments=8)])
+def test_superpixels_part_the_picture(segmenter: Felzenszwalb | Slic) -> None:
+    pixels = np.full((120, 160, 3), 40, np.uint8)
+    pixels[30:90, 40:120] = (200, 60, 60)
+    found = segmenter(pixels)
+    assert (found.masks.sum(0) == 1).all()
+    areas = found.masks.sum((1, 2))
+    assert list(areas) == sorted(areas, reverse=True)
+    inside = np.zeros((120, 160), bool)
+    inside[30:90, 40:120] = True
+    assert all(min((m & inside).sum(), (m & ~inside).sum()) <= 0.05 * m.sum() for m in found.masks)
+    half = type(segmenter)(longest=80)(pixels)
+    assert half.masks.shape[1:] == (120, 160)
+    assert len(type(segmenter)(most=1)(pixels)) == 1
+    assert type(segmenter)()(pixels[:1, :1]).masks.shape == (1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("cls", "wrong"),
+    [(Felzenszwalb, {"scale": 0}), (Slic, {"segments": 0}), (Slic, {"most": 0}), (Slic, {"longest": 0})],
+)
+def test_superpixels_refuse_what_makes_no_sense(cls: Any, wrong: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        cls(**wrong)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    box=st.tuples(st.integers(0, 150), st.integers(0, 100), st.integers(30, 50), st.integers(30, 50)),
+    degrees=st.sampled_from([0, 90, 180, 270, 25]),
+    stretch=st.floats(0.7, 1.6),
+    mirrored=st.booleans(),
+)
+def test_what_is_drawn_lies_on_the_mapped_region(
+    box: tuple[int, int, int, int], degrees: float, stretch: float, mirrored: bool
+) -> None:
+    """In each part the tint ends within 1 px of where the region's corners map to, and the number lies inside."""
+    x, y, width, height = box
+    state = start()
+    view = resize(state.views[0], round(200 * stretch), round(150 * stretch))
+    view = rotate(flip(view) if mirrored else view, degrees)
+    pair = beside([view, flip(view)], 7)
+    source = Found(((x, y, x + width, y + height),))
+    stage = SetOfMark(segmenter=source, color="red", alpha=1, contour=0, font_size=8, padding=1)
+    pixels = marked(stage, state.replace(views=(pair,))).views[0].pixels
+    half = (pair.size[0] - 7) // 2
+    for part, left in zip(pair.parts, (0, half + 7), strict=True):
+        piece = pixels[:, left : left + half]
+        red = (piece == (255, 0, 0)).all(-1)
+        corners = part.affine([(a, b) for a in (x, min(199, x + width - 1)) for b in (y, min(149, y + height - 1))])
+        ys, xs = np.nonzero(red)
+        assert xs.min() + left == pytest.approx(corners[:, 0].min(), abs=1.51)
+        assert xs.max() + left == pytest.approx(corners[:, 0].max(), abs=1.51)
+        assert ys.min() == pytest.approx(corners[:, 1].min(), abs=1.51)
+        assert ys.max() == pytest.approx(corners[:, 1].max(), abs=1.51)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 380), st.integers(0, 280), st.integers(2, 80), st.integers(2, 80)),
+        min_size=1,
+        max_size=14,
+    )
+)
+def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]) -> None:
+    spots = []
+    for number, (x, y, width, height) in enumerate(boxes):
+        region = raster(Box(str(number), x, y, x + width, y + height), (400, 300))
+        if region is not None:
+            spots.append((str(number), region))
+    placed = place(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])
+    assert sorted(number.label for number in placed) == sorted(label for label, _ in spots)
+    for i, one in enumerate(placed):
+        assert one.area[0] >= 0
+        assert one.area[1] >= 0
+        assert one.area[2] <= 400
+        assert one.area[3] <= 300
+        for two in placed[i + 1 :]:
+            across = min(one.area[2], two.area[2]) - max(one.area[0], two.area[0])
+            down = min(one.area[3], two.area[3]) - max(one.area[1], two.area[1])
+            assert across <= 0 or down <= 0
+
+
+def test_hues_are_apart() -> None:
+    first = np.array([hue(n) for n in range(6)], float)
+    away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
+    assert away.min() > 60

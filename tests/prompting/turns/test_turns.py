@@ -1,0 +1,560 @@
+"""Several turns: every kind sends exactly what it should, to a script and to a real server, and stays within bounds."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.readers.stages import WholeReply
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Usage
+from looktwice.pipelines.models import ChatAPI, Scripted
+from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.models.wire import wire_messages
+from looktwice.pipelines.models.wrappers import wrap
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.controls import OracleCrop, PermuteChoices, RandomCrop
+from looktwice.prompting.turns import (
+    Ask,
+    CaptionThenAnswer,
+    History,
+    RedrawThenAnswer,
+    Reperceive,
+    Verify,
+    Vote,
+    ZoomOnClaim,
+)
+from looktwice.prompting.views import Crop
+from looktwice.prompting.wording import JsonAnswer, MultipleChoice, System
+from tests.chat_server import ChatServer, chat_server
+
+READ = Robust()
+Turns = list[tuple[str, list[str]]]
+
+
+def picture(level: int = 0, width: int = 80, height: int = 60) -> Picture:
+    ramp = np.add.outer(np.arange(height), np.arange(width))[:, :, None] % 200
+    return Picture((ramp + np.full(3, level)).astype(np.uint8))
+
+
+def start(images: int = 1, question: str = "Is it?", draw: int = 0, **meta: Any) -> State:
+    sample = Sample("s1", question, tuple(picture(10 * n) for n in range(images)), ("Yes", "No"), meta=meta)
+    return State.start(sample, draw=draw)
+
+
+def transcript(messages: Messages, state: State) -> Turns:
+    """Roles and parts; the sample's own images as I1, I2 ..., any other as its size."""
+    known = {image.sha: f"I{n}" for n, image in enumerate(state.sample.images, 1)}
+
+    def named(part: str | View) -> str:
+        if isinstance(part, str):
+            return part
+        return known.get(part.picture.sha, "{}x{}".format(*part.size))
+
+    return [(message.role, [named(part) for part in message.parts]) for message in messages]
+
+
+class Heard:
+    """Answers in turn, again from the beginning, and keeps every call with its draw and wishes."""
+
+    identity = "heard"
+
+    def __init__(self, *answers: str | Reply) -> None:
+        self.answers = [a if isinstance(a, Reply) else Reply(a) for a in answers or ("(A)",)]
+        self.calls: list[tuple[Messages, int, CallOptions]] = []
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        self.calls.append((messages, draw, options))
+        return self.answers[(len(self.calls) - 1) % len(self.answers)]
+
+    @property
+    def draws(self) -> list[int]:
+        return [draw for _, draw, _ in self.calls]
+
+
+SVG = '<svg width="80" height="60"><rect width="40" height="30" fill="red"/></svg>'
+LOOKS: dict[str, Any] = {"look": "L {prompt}", "doubt": "D", "conclude": "C {prompt}"}
+BLIND: dict[str, Any] = {"caption": "Tell.", "frame": "{descriptions}|{prompt}"}
+CODED: dict[str, Any] = {"redraw": "Draw.", "frame": "{code}|{prompt}", "compare": False}
+CLAIM = "(A)\nLOOK: image 1, [0, 0, 500, 500]"
+SMALL = ZoomOnClaim(crop=Crop(padding=0, min_px=0))
+
+GOLDEN: list[tuple[str, int, Stage, list[str], list[Turns]]] = [
+    ("one pass", 1, Ask(), ["a"], [[("user", ["I1", "Is it?"])]]),
+    (
+        "look, doubt, conclude, image attached again", 1, Reperceive(turns=3, **LOOKS), ["a", "b", "c"],
+        [
+            [("user", ["I1", "L Is it?"])],
+            [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["I1", "D"])],
+            [
+                ("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["I1", "D"]),
+                ("assistant", ["b"]), ("user", ["I1", "C Is it?"]),
+            ],
+        ],
+    ),
+    (
+        "image attached once", 1, Reperceive(turns=2, attach="none", **LOOKS), ["a", "b"],
+        [[("user", ["I1", "L Is it?"])], [("user", ["I1", "L Is it?"]), ("assistant", ["a"]), ("user", ["C Is it?"])]],
+    ),
+    (
+        "only the last look is kept", 2,
+        Reperceive(turns=2, ask=Ask(images="after", history=History("latest")), **LOOKS), ["a", "b"],
+        [
+            [("user", ["L Is it?", "I1", "I2"])],
+            [
+                ("user", ["L Is it?", "[an image was shown here]", "[an image was shown here]"]), ("assistant", ["a"]),
+                ("user", ["C Is it?", "I1", "I2"]),
+            ],
+        ],
+    ),
+    ("a single turn is the question", 1, Reperceive(turns=1, **LOOKS), ["a"], [[("user", ["I1", "Is it?"])]]),
+    (
+        "a caption for each image, then blind", 2, CaptionThenAnswer(**BLIND), ["one", "two", "b"],
+        [[("user", ["I1", "Tell."])], [("user", ["I2", "Tell."])], [("user", ["Image 1: one\n\nImage 2: two|Is it?"])]],
+    ),
+    (
+        "one caption for all", 2, CaptionThenAnswer(each=False, **BLIND), ["both", "b"],
+        [[("user", ["I1", "I2", "Tell."])], [("user", ["The images: both|Is it?"])]],
+    ),
+    (
+        "drawn, then blind", 1, RedrawThenAnswer(**CODED), [f"Here:\n```svg\n{SVG}\n```", "b"],
+        [[("user", ["I1", "Draw."])], [("user", [f"{SVG}|Is it?"])]],
+    ),
+    (
+        "ask, zoom on the claim, ask again", 1,
+        Verify(where="W {prompt}", check="K {prompt}", zoom=SMALL), [CLAIM, "(B)"],
+        [
+            [("user", ["I1", "W Is it?"])],
+            [("user", ["I1", "W Is it?"]), ("assistant", [CLAIM]), ("user", ["40x30", "K Is it?"])],
+        ],
+    ),
+    (
+        "nothing claimed: asked again without another image", 1,
+        Verify(where="{prompt}", check="K {prompt}", zoom=SMALL), ["(A)", "(B)"],
+        [[("user", ["I1", "Is it?"])], [("user", ["I1", "Is it?"]), ("assistant", ["(A)"]), ("user", ["K Is it?"])]],
+    ),
+    ("a vote of three", 1, Vote(READ, n=3), ["(A)"], [[("user", ["I1", "Is it?"])]] * 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("images", "stage", "replies", "sent"), [row[1:] for row in GOLDEN], ids=[g[0] for g in GOLDEN]
+)
+def test_every_kind_of_turn_sends_exactly_this(
+    images: int, stage: Stage, replies: list[str], sent: list[Turns]
+) -> None:
+    state, model = start(images), Heard(*replies)
+    after = stage(state, model)
+    assert [transcript(messages, state) for messages, _, _ in model.calls] == sent
+    assert after.prompt == "Is it?" and after.draw == 0
+    assert after.messages[-1].role == "assistant"
+    assert after.shown == tuple(view for message in after.messages for view in message.views)
+
+
+@pytest.mark.parametrize("stage", [row[2] for row in GOLDEN], ids=[g[0] for g in GOLDEN])
+def test_a_system_text_is_kept_by_every_kind_of_turn(stage: Stage) -> None:
+    model = Heard(SVG)
+    stage(System("S")(start(), NoModel()), model)
+    assert transcript(model.calls[-1][0], start())[0] == ("system", ["S"])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ChatServer]:
+    with chat_server(tmp_path_factory.mktemp("chat") / "log.jsonl") as running:
+        yield running
+
+
+@pytest.mark.parametrize("stage", [row[2] for row in GOLDEN], ids=[g[0] for g in GOLDEN])
+def test_a_real_server_receives_the_same(server: ChatServer, stage: Stage) -> None:
+    """What arrives as JSON is what the stage's calls say, in their order, with the pictures byte by byte."""
+    state, before = start(2), len(server.bodies)
+    door = RecordingModel(ChatAPI("any", server.url), "s1")
+    after = stage(state, door)
+    bodies = server.bodies[before:]
+    assert [body["messages"] for body in bodies] == [wire_messages(call.messages) for call in door.calls]
+    for body, call in zip(bodies, door.calls, strict=True):
+        urls = [p["image_url"]["url"] for m in body["messages"] if isinstance(m["content"], list)
+                for p in m["content"] if p["type"] == "image_url"]  # fmt: skip
+        shas = [hashlib.sha256(base64.b64decode(url.partition(",")[2])).hexdigest() for url in urls]
+        assert shas == [view.picture.payload.sha for message in call.messages for view in message.views]
+    if not after.ended:
+        assert after.reply in {call.reply.text for call in door.calls if call.reply}
+
+
+# ---- votes
+
+
+def voting(*replies: str, **settings: Any) -> State:
+    return Vote(READ, **{"n": len(replies), **settings})(start(), Scripted(list(replies)))
+
+
+@pytest.mark.parametrize(
+    ("replies", "settings", "answer", "confidence", "note"),
+    [
+        (["(A)", "(B)", "(A)"], {}, "A", 2 / 3, "vote: A 2, B 1"),
+        (["(B)", "(A)", "(A)", "(B)"], {}, "B", 0.5, "vote: B 2, A 2"),
+        (["(B)", "(A)", "I cannot tell.", "(A)"], {}, "A", 0.5, "vote: A 2, B 1, no answer 1"),
+        (
+            ["(A)", "(A)", "(A)", "x", "y"], {"stop_early": True}, "A", 1.0,
+            "vote: A 3; ended after 3 draws: it was settled",
+        ),
+        (["(A)", "(B)", "(A)"], {"stop_early": True}, "A", 2 / 3, "vote: A 2, B 1"),
+    ],
+)  # fmt: skip
+def test_the_majority_answers(replies: list[str], settings: Any, answer: str, confidence: float, note: str) -> None:
+    state = voting(*replies, **settings)
+    assert (state.answer, state.reason, state.notes) == (answer, "", (note,))
+    assert state.confidence == pytest.approx(confidence)
+    assert READ(state.replace(answer=None), NoModel()).answer == answer  # the conversation is one of the winner's
+
+
+def test_a_tie_may_be_no_answer_or_drawn_by_lot() -> None:
+    state = voting("(A)", "(B)", tie="abstain")
+    assert (state.answer, state.reason) == (None, "abstained: a tie between A and B")
+    vote = Vote(READ, n=2, tie="random")
+    drawn = [
+        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)")) for n in range(40)
+    ]
+    assert 8 < sum(state.answer == "A" for state in drawn) < 32
+    again = [
+        vote(State.start(Sample(f"s{n}", "Is it?", choices=("Yes", "No"))), Heard("(A)", "(B)")) for n in range(40)
+    ]
+    assert [state.answer for state in again] == [state.answer for state in drawn]
+
+
+def test_where_not_one_can_be_read_most_of_the_reasons_count() -> None:
+    state = voting("I'm sorry, but I can't help with that.", "", "I'm sorry, I cannot assist with this request.")
+    assert state.answer is None and not state.ended
+    assert state.reason == "refused: not one of 3 replies gives an answer"
+
+
+def test_open_answers_are_compared_without_case_and_space() -> None:
+    state = Vote(WholeReply(), n=3)(State.start(Sample("s", "Which letters?")), Scripted(["ab  c", "AB C", "x"]))
+    assert state.answer == "ab  c"
+    assert state.confidence == pytest.approx(2 / 3)
+
+
+def test_draws_of_runs_and_votes_never_meet_and_a_vote_shares_its_calls_with_single_draws(
+    server: ChatServer, tmp_path: Path
+) -> None:
+    model = wrap(ChatAPI("vote", server.url, temperature=1.0), Store(tmp_path))
+    vote, before = Vote(READ, n=5), int(server.stats["requests"])
+
+    def asked() -> int:
+        return int(server.stats["requests"]) - before
+
+    first = vote(start(), model)
+    assert asked() == 5
+    assert vote(start(), model).answer == first.answer and asked() == 5  # all from the cache
+    for draw in range(5):
+        Ask()(start(draw=draw), model)
+    assert asked() == 5  # the five single draws are these calls
+    vote(start(draw=1), model)
+    assert asked() == 10
+    nested = Heard("(A)")
+    for draw in range(3):
+        Vote(READ, Vote(READ, n=2), n=3)(start(draw=draw), nested)
+    assert nested.draws == list(range(18))
+
+
+def test_a_vote_over_turns_counts_other_models_tokens_too() -> None:
+    used = Usage(tokens_in=90, tokens_out=10)
+    eyes, text = Heard(Reply("a cat", usage=used)), Heard(Reply("(A)", usage=used))
+    vote = Vote(READ, CaptionThenAnswer(captioner=eyes, **BLIND), n=9, tokens=500)
+    pipeline = Pipeline({"vote": vote})
+    state = pipeline(start(), text)
+    assert (len(eyes.calls), len(text.calls)) == (3, 3)
+    assert state.notes == ("vote: A 3; ended after 3 draws: 600 tokens were used",)
+    (step,) = state.trace
+    assert [call.model for call in step.calls] == ["heard", "heard"] * 3 or len(step.calls) == 6
+
+
+def test_votes_count_for_the_tasks_own_letters() -> None:
+    """Each draw has another order of the choices; a model that always says (A) has no majority for one choice."""
+    inner = Pipeline({"permute": PermuteChoices(by=3), "choose": MultipleChoice(), "ask": Ask()})
+    sample = Sample("s", "Which?", (picture(),), ("red", "green", "blue"))
+
+    def right(messages: Messages) -> str:
+        line = next(line for line in messages[-1].text.splitlines() if "green" in line)
+        return line[:3]
+
+    state = Vote(READ, inner, n=6)(State.start(sample), Scripted(right))
+    assert (state.confidence, state.notes) == (1.0, ("vote: B 6",))
+    assert state.letters[str(state.answer)] == "B"
+    biased = Vote(READ, inner, n=12)(State.start(sample), Scripted("(A)"))
+    assert biased.confidence is not None and biased.confidence < 1
+    assert [step.slot for step in state.trace] == ["permute", "choose", "ask"] * 6
+
+
+def test_a_call_that_fails_fails_the_vote() -> None:
+    with pytest.raises(ModelError):
+        Vote(READ, n=3)(start(), Scripted(["(A)", "(A)"]))
+
+
+@pytest.mark.parametrize("settings", [{"n": 0}, {"tokens": 0}])
+def test_votes_that_cannot_be(settings: Any) -> None:
+    with pytest.raises(ValueError, match="1 or more"):
+        Vote(READ, **settings)
+
+
+# ---- blind answers
+
+
+def test_two_models_each_do_their_part() -> None:
+    eyes, text, main = Heard("a cat"), Heard("(B)"), Heard("never")
+    stage = CaptionThenAnswer(captioner=eyes, answerer=text, **BLIND)
+    state = Pipeline({"ask": stage})(start(2, draw=4), main)
+    assert (len(eyes.calls), len(text.calls), len(main.calls)) == (2, 1, 0)
+    assert eyes.draws + text.draws == [4, 4, 4]
+    assert [call.model for call in state.trace[0].calls] == ["heard"] * 3
+    assert state.shown == () and len(state.views) == 2
+    assert eyes.calls[0][2].max_tokens == 1024
+
+
+def test_the_blind_turn_shows_no_image_whatever_is_asked_for() -> None:
+    model = Heard("a cat")
+    CaptionThenAnswer(ask=Ask(images="inline", options=CallOptions(temperature=1.0)), **BLIND)(start(2), model)
+    messages, _, options = model.calls[-1]
+    assert not any(message.views for message in messages) and options.temperature == 1.0
+
+
+@pytest.mark.parametrize("reply", ["", "  \n", "<think>I see a cat", "<think>a cat</think>"])
+def test_an_empty_description_is_no_description(reply: str) -> None:
+    model = Heard("one", reply, "(B)")
+    state = CaptionThenAnswer(**BLIND)(start(2), model)
+    assert (state.reason, len(model.calls)) == ("abstained: the description of image 2 is empty", 2)
+    with pytest.raises(ValueError, match="sample s1: the description of image 2 is empty"):
+        CaptionThenAnswer(missing="fail", **BLIND)(start(2), Heard("one", reply))
+    model = Heard("one", reply, "(B)")
+    state = CaptionThenAnswer(missing="keep", **BLIND)(start(2), model)
+    assert model.calls[-1][0][0].text == "Image 1: one\n\nImage 2: (no description)|Is it?"
+    assert state.notes == ("the description of image 2 is empty; kept as it is",)
+
+
+def test_endless_descriptions_are_cut_and_noted() -> None:
+    model = Heard(Reply("word " * 100_000, finish="length"), "(B)")
+    state = CaptionThenAnswer(longest=100, **BLIND)(start(), model)
+    assert len(model.calls[-1][0][0].text) < 150
+    assert state.notes == (
+        "the description of image 1 was cut off by the bound on its tokens",
+        "of the description of image 1, 499999 characters, the first 100 were used",
+    )
+
+
+@pytest.mark.parametrize("stage", [CaptionThenAnswer(**BLIND), RedrawThenAnswer(**CODED)])
+def test_without_an_image_there_is_nothing_to_tell(stage: Stage) -> None:
+    with pytest.raises(ValueError, match="sample s1 has no image"):
+        stage(start(0), Heard())
+    for kind, word in ((CaptionThenAnswer, "descriptions"), (RedrawThenAnswer, "code")):
+        with pytest.raises(ValueError, match=f"frame has no {{{word}}}"):
+            kind(frame="{prompt}")
+
+
+# ---- looking again
+
+
+@pytest.mark.parametrize(
+    ("replies", "note"),
+    [
+        (["(A)", "(B)", "(B)"], "answers: A, B, B; 1 change"),
+        (["(A)", "(B)", "(A)"], "answers: A, B, A; 2 changes"),
+        (["(A)", "hm", "(A)"], "answers: A, ?, A; 0 changes"),
+        (["x", "", "z"], "answers: ?, ?, ?; 0 changes"),
+    ],
+)
+def test_flips_are_recorded(replies: list[str], note: str) -> None:
+    state = Reperceive(turns=3, read=READ)(start(), Scripted(list(replies)))
+    assert state.notes == (note,)
+    assert state.answer is None and state.reply == replies[-1]
+
+
+def test_thoughts_of_earlier_turns_are_not_sent_again_but_kept() -> None:
+    model = Heard(Reply("<think>hm</think>(A)", reasoning="apart", usage=Usage(5, 9, reasoning_tokens=4)), "(B)")
+    state = Reperceive(turns=2, **LOOKS)(start(), model)
+    assert transcript(model.calls[1][0], state)[1] == ("assistant", ["(A)"])
+    assert state.messages[1].text == "<think>hm</think>(A)"
+    assert not any("apart" in message.text for message in model.calls[1][0])
+
+
+def test_effort_is_asked_for_and_reasoning_stays_apart(server: ChatServer) -> None:
+    before = len(server.bodies)
+    ask = Ask(options=CallOptions(effort="high"))
+    door = RecordingModel(ChatAPI("thinker", server.url), "s1")
+    Reperceive(turns=2, look="#reasoning {prompt}", conclude="C", ask=ask)(start(), door)
+    first, second = server.bodies[before:]
+    assert first["reasoning_effort"] == second["reasoning_effort"] == "high"
+    assert "Let me look." not in json.dumps(second)
+    reply = door.calls[0].reply
+    assert reply is not None
+    assert (reply.reasoning, reply.usage.reasoning_tokens) == ("Let me look.", 5)
+    assert "Let me look." not in reply.text
+
+
+@pytest.mark.parametrize("turns", [0, 101])
+def test_turns_are_bounded(turns: int) -> None:
+    with pytest.raises(ValueError, match="from 1 to 100"):
+        Reperceive(turns=turns)
+
+
+# ---- checking what was claimed
+
+
+@pytest.mark.parametrize(
+    ("reply", "sizes"),
+    [
+        ("LOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
+        ("LOOK: image 2, (250, 0, 750, 1000)", [(40, 60)]),
+        ("I see it at [0, 0, 100, 100].\nLOOK: image 1, [0, 0, 500, 500]", [(40, 30)]),
+        ("it lies at [0, 0, 500, 500] and in image 2 at [0, 0, 1000, 500]", [(40, 30), (80, 30)]),
+        ("[0,0,500,500] [0,0,500,500]", [(40, 30)]),
+        ("<think>[0, 0, 9, 9]</think>[0, 0, 500, 500]", [(40, 30)]),
+        ("[-100, -100, 500, 500]", [(40, 30)]),
+    ],
+)
+def test_claimed_places_are_cut_out(reply: str, sizes: list[tuple[int, int]]) -> None:
+    state = start(2).replace(messages=(Message("assistant", (reply,)),))
+    after = SMALL(state, NoModel())
+    assert [view.size for view in after.views if view.picture.sha not in {v.picture.sha for v in state.views}] == sizes
+    for view in after.views:
+        assert view.to_source(0, 0) is not None
+
+
+@pytest.mark.parametrize(
+    ("reply", "note"),
+    [
+        ("[500, 500, 0, 0]", "has no area; give left, top, right, bottom"),
+        ("[NaN, 0, 10, 10]", "no place that the reply names is seen; kept as it is"),
+        ("[2000, 2000, 3000, 3000]", "lies outside"),
+        ("LOOK: image 9, [0, 0, 10, 10]", "there is no image 9"),
+        ("LOOK: everywhere", "no place that the reply names is seen; kept as it is"),
+        ("在左边", "no place that the reply names is seen; kept as it is"),
+        ("[1e999, 0, 1, 1]", "no place that the reply names is seen; kept as it is"),
+    ],
+)
+def test_claims_that_cannot_be_shown_are_noted(reply: str, note: str) -> None:
+    state = start().replace(messages=(Message("assistant", (reply,)),))
+    after = SMALL(state, NoModel())
+    assert after.views == state.views
+    assert any(note in said for said in after.notes)
+    assert ZoomOnClaim(missing="abstain")(state, NoModel()).ended
+
+
+def test_ten_thousand_claims_are_bounded() -> None:
+    boxes = " ".join(f"[{n % 30 * 30}, {n // 30 * 2}, {n % 30 * 30 + 50}, {n // 30 * 2 + 50}]" for n in range(10_000))
+    after = SMALL(start().replace(messages=(Message("assistant", (boxes,)),)), NoModel())
+    assert len(after.views) == 6
+    assert after.notes == (
+        "view 1: of 50 regions the first 6 count",
+        "the reply names more than 50 places; the first 50 count",
+    )
+
+
+@pytest.mark.parametrize(
+    "reply", ["\n" * 100_000, "---\n" * 40_000, "LOOK: " + "[1, 2, 300, 400] " * 20_000, "<think>" * 40_000]
+)
+def test_endless_repetition_does_not_stall(reply: str) -> None:
+    begun = time.perf_counter()
+    SMALL(start().replace(messages=(Message("assistant", (reply,)),)), NoModel())
+    assert time.perf_counter() - begun < 3
+
+
+def test_a_box_is_of_the_image_named_last_before_it() -> None:
+    claim = Message("assistant", ("LOOK: image 7, then image #1: (0, 0, 500, 500)",))
+    after = SMALL(start().replace(messages=(claim,)), NoModel())
+    assert [view.size for view in after.views] == [(40, 30)]
+
+
+def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_beginning() -> None:
+    state = Verify(zoom=SMALL, rounds=2, read=READ)(start(), Heard(CLAIM, "(B) [500, 0, 1000, 500]", "(A)"))
+    assert [view.size for view in state.views] == [(80, 60), (40, 30), (40, 30)]
+    assert state.notes == ("answers: A, B, A; 2 changes",)
+    assert [len(message.views) for message in state.messages] == [1, 0, 1, 0, 1, 0]
+    assert state.views[2].to_source(0, 0) == (0, 40.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "zoom", [OracleCrop(crop=Crop(padding=0, min_px=0)), RandomCrop(of=OracleCrop(crop=Crop(padding=0, min_px=0)))]
+)
+def test_oracle_and_placebo_zooms_are_control_arms(zoom: Stage) -> None:
+    region = Box("", 10, 10, 30, 30).to_dict()
+    model = Heard("no box at all", "(A)")
+    Verify(zoom=zoom)(start(region=region), model)
+    (shown,) = model.calls[1][0][-1].views
+    assert shown.size == (20, 20)
+
+
+def test_the_unit_is_said_as_it_is_read() -> None:
+    model = Heard()
+    Verify(zoom=ZoomOnClaim(frame="pixels"))(start(), model)
+    assert "in pixels of the image." in model.calls[0][0][0].text
+
+
+# ---- what servers and models do
+
+
+@pytest.mark.parametrize("stage", [CaptionThenAnswer(), RedrawThenAnswer(missing="keep")])
+def test_a_server_that_counts_no_image_of_a_description_is_noted(stage: Stage) -> None:
+    state = Pipeline({"blind": stage})(start(1), Heard(Reply("A cat.", usage=Usage(tokens_in=9))))
+    assert any("it may not have looked at the images" in note for note in state.notes)
+
+
+def test_a_server_that_counts_no_image_is_noted() -> None:
+    few, enough = Reply("(A)", usage=Usage(tokens_in=9)), Reply("(A)", usage=Usage(tokens_in=60))
+    assert Ask()(start(2), Heard(few)).notes == (
+        "the server counted 9 tokens for 2 images and 2 words: it may not have looked at the images",
+    )
+    assert Ask()(start(2), Heard(enough)).notes == Ask()(start(2), Heard("(A)")).notes == ()
+    assert Ask(images="none")(start(2), Heard(few)).notes == ()
+
+
+def test_the_schema_goes_with_every_turn() -> None:
+    model = Heard('{"answer": "A"}')
+    state = Reperceive(turns=3, ask=Ask(output=JsonAnswer(reasoning=False)), read=READ)(start(), model)
+    assert [options.schema == JsonAnswer(reasoning=False).schema(state.sample) for *_, options in model.calls] == [
+        True
+    ] * 3
+    assert state.notes == ("answers: A, A, A; 0 changes",)
+
+
+BAD: Sequence[str | Reply] = (
+    "", "答案是右边的那个。", "الجواب هو الأول", "the the " * 20_000, "\x00\ud83d"[:1], "<think>" * 1000,
+    '<svg onload="x()"><script>x()</script></svg>', "{{ 7 * 7 }} ${read} {prompt} {descriptions}", "(A) " * 5000,
+    Reply("", finish="filter"), Reply("", refusal="No."), Reply("It is", finish="length"),
+)  # fmt: skip
+KINDS: dict[str, Callable[[], Stage]] = {
+    "vote": lambda: Vote(READ, n=2),
+    "caption": lambda: CaptionThenAnswer(missing="keep"),
+    "redraw": lambda: RedrawThenAnswer(missing="keep"),
+    "reperceive": lambda: Reperceive(read=READ),
+    "verify": lambda: Verify(read=READ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("reply", BAD, ids=range(len(BAD)))
+def test_whatever_a_model_says_is_recorded_and_bounded(kind: str, reply: str | Reply) -> None:
+    model = Heard(reply)
+    state = KINDS[kind]()(start(2), model)
+    assert 2 <= len(model.calls) <= 4
+    longest = max(len(message.text) for messages, _, _ in model.calls for message in messages)
+    assert longest < 210_000
+    assert isinstance(state, State) and all(len(note) < 400 for note in state.notes)
+
+
+def test_words_of_a_model_are_never_filled_in() -> None:
+    model = Heard("{prompt} {descriptions}", "(B)")
+    CaptionThenAnswer(**BLIND)(start(), model)
+    assert model.calls[-1][0][0].text == "Image 1: {prompt} {descriptions}|Is it?"

@@ -1,0 +1,145 @@
+"""What is sent is exactly what the codec wrote, and the record says how large it was."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from PIL.JpegImagePlugin import get_sampling
+from skimage.data import astronaut
+
+from looktwice.eval.records import Record
+from looktwice.eval.records.from_state import recorded
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import Encode
+from looktwice.prompting.views.encode import Chroma
+
+PHOTO: Pixels = np.ascontiguousarray(astronaut()[60:220, 130:350])  # type: ignore[no-untyped-call]
+
+
+def jpeg(quality: int = 80) -> bytes:
+    file = io.BytesIO()
+    Image.fromarray(PHOTO).save(file, "JPEG", quality=quality)
+    return file.getvalue()
+
+
+def start(picture: Picture | None = None) -> State:
+    return State.start(Sample("s1", "What is this?", (picture or Picture(PHOTO),)))
+
+
+def coded(stage: Encode, picture: Picture | None = None) -> State:
+    return stage(start(picture), NoModel())
+
+
+@pytest.mark.parametrize("quality", [1, 50, 95, 100])
+@pytest.mark.parametrize(("chroma", "sampling"), [("4:4:4", 0), ("4:2:2", 1), ("4:2:0", 2)])
+def test_jpeg_has_the_quality_and_chroma_that_were_asked_for(quality: int, chroma: str, sampling: int) -> None:
+    view = coded(Encode("jpeg", quality, chroma)).views[0]  # type: ignore[arg-type]
+    payload = view.picture.payload
+    with Image.open(io.BytesIO(payload.data)) as image:
+        assert image.format == "JPEG"
+        assert get_sampling(image) == sampling
+        with Image.open(io.BytesIO(jpeg(quality))) as reference:
+            assert image.quantization == reference.quantization  # type: ignore[attr-defined]
+        assert (np.asarray(image) == view.pixels).all()
+    assert (payload.media_type, payload.note) == ("image/jpeg", "")
+    assert payload.sha == hashlib.sha256(payload.data).hexdigest()
+
+
+def test_colours_are_not_swapped_and_thin_red_survives_in_full_chroma() -> None:
+    pixels = np.full((64, 64, 3), 120, np.uint8)
+    pixels[:, 31] = (255, 0, 0)
+    chromas: tuple[Chroma, ...] = ("4:4:4", "4:2:0")
+    line = {c: coded(Encode("jpeg", 90, c), Picture(pixels)).views[0].pixels[:, 31].mean(0) for c in chromas}
+    assert line["4:4:4"][0] > 235
+    assert line["4:4:4"][1] < 20
+    assert line["4:2:0"][0] - line["4:2:0"][1] < 0.7 * (line["4:4:4"][0] - line["4:4:4"][1])
+
+
+def test_webp_lossy_and_lossless() -> None:
+    lossy, lossless = (coded(Encode("webp", lossless=flag)).views[0] for flag in (False, True))
+    for view in (lossy, lossless):
+        assert view.picture.payload.media_type == "image/webp"
+        assert view.picture.payload.note == ""
+    assert (lossless.pixels == PHOTO).all()
+    assert 0 < np.abs(lossy.pixels.astype(int) - PHOTO).mean() < 6
+    assert len(lossy.picture.payload.data) < len(lossless.picture.payload.data) / 3
+
+
+def test_png_is_lossless_and_keep_changes_nothing() -> None:
+    source = Picture.encoded(jpeg())
+    kept = start(source)
+    assert Encode()(kept, NoModel()).views[0] is kept.views[0]
+    png = Encode("png")(kept, NoModel()).views[0]
+    assert png.picture.payload.media_type == "image/png"
+    assert (png.pixels == source.pixels).all()
+    assert png.parts == kept.views[0].parts
+    made = start()
+    assert Encode("png")(made, NoModel()).views[0] is made.views[0]  # it would be sent as PNG anyway
+
+
+def test_a_jpeg_source_is_coded_again_and_the_map_is_kept() -> None:
+    source = Picture.encoded(jpeg(80))
+    view = coded(Encode("jpeg", 80, "4:2:0"), source).views[0]
+    assert view.picture.payload.data != source.payload.data
+    assert view.parts == start(source).views[0].parts
+    assert view.size == source.size
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"codec": "gif"}, "codec is keep, png, jpeg or webp"),
+        ({"codec": "jpeg", "quality": 0}, "quality is 1 to 100"),
+        ({"codec": "jpeg", "quality": 101}, "quality is 1 to 100"),
+        ({"codec": "jpeg", "chroma": "4:1:1"}, "chroma is one of"),
+        ({"codec": "jpeg", "lossless": True}, "lossless is a setting of webp"),
+    ],
+)
+def test_settings_that_make_no_sense(settings: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Encode(**settings)  # type: ignore[arg-type]
+
+
+def test_what_a_format_cannot_hold_is_said_with_the_sample() -> None:
+    wide = Picture(np.zeros((1, 17_000, 3), np.uint8))
+    with pytest.raises(ValueError, match=r"sample s1: webp holds at most 16383 pixels a side, the view has 17000 x 1"):
+        coded(Encode("webp"), wide)
+
+
+@pytest.mark.parametrize("codec", ["png", "jpeg", "webp"])
+def test_one_pixel(codec: str) -> None:
+    view = coded(Encode(codec), Picture(np.full((1, 1, 3), 200, np.uint8))).views[0]  # type: ignore[arg-type]
+    assert view.size == (1, 1)
+    assert view.picture.payload.data
+
+
+def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
+    state = Pipeline({"encode": Encode("jpeg", 75), "ask": Ask()})(start(), Scripted(["a woman"]))
+    point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p1", "t1")
+    blobs = Blobs(tmp_path)
+    record = recorded(point, start().sample, "sha", state, blobs)
+    (sent,) = record.sent
+    data = blobs.get(sent["sha"])
+    assert sent == {
+        "sha": hashlib.sha256(data).hexdigest(),
+        "bytes": len(data),
+        "type": "image/jpeg",
+        "width": 220,
+        "height": 160,
+    }
+    assert record.pictures == (sent["sha"],)
+    assert Record.from_line(record.to_line()) == record
+    raw = recorded(point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs)
+    assert raw.sent[0]["note"] == "made or changed by a stage"

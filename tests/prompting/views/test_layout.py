@@ -1,0 +1,253 @@
+"""Joining, ordering and numbering of images: BLINK's concatenation measured, and marks that stay on what they mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+from PIL import Image
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import Concatenate, FixedHeight, IndexTags, LongestSide, Megapixels, QwenPatches, Reorder
+
+COLORS = [(200, 30, 30), (30, 200, 30), (30, 30, 200), (200, 200, 30), (30, 200, 200)]
+
+
+def plain(width: int, height: int, number: int = 0) -> Picture:
+    return Picture(np.full((height, width, 3), COLORS[number % 5], np.uint8))
+
+
+def start(*sizes: tuple[int, int], question: str = "Which?", **more: object) -> State:
+    images = tuple(plain(*size, number) for number, size in enumerate(sizes))
+    return State.start(Sample("s1", question, images, **more))  # type: ignore[arg-type]
+
+
+def joined(stage: Concatenate, *sizes: tuple[int, int]) -> View:
+    (view,) = stage(start(*sizes), NoModel()).views
+    return view
+
+
+def sent(ask: Ask, state: State) -> list[str | int]:
+    """What the model was sent: texts, and views by their place in the state."""
+    model = Scripted(["A"])
+    ask(state, model)
+    message: Message = model.asked[0][-1]
+    return [part if isinstance(part, str) else state.views.index(part) for part in message.parts]
+
+
+def by_pillow(images: list[Pixels]) -> Pixels:
+    """BLINK's concatenation as its rule says it: black, 10 pixels between, centred vertically."""
+    height, width = max(i.shape[0] for i in images), sum(i.shape[1] for i in images) + 10 * (len(images) - 1)
+    canvas, left = Image.new("RGB", (width, height), (0, 0, 0)), 0
+    for image in images:
+        canvas.paste(Image.fromarray(image), (left, (height - image.shape[0]) // 2))
+        left += image.shape[1] + 10
+    return np.asarray(canvas)
+
+
+@pytest.mark.parametrize("sizes", [[(40, 30), (20, 55)], [(31, 30), (20, 17), (50, 44)], [(9, 8)] * 4])
+def test_the_default_is_blinks_concatenation(sizes: list[tuple[int, int]]) -> None:
+    view = joined(Concatenate(), *sizes)
+    assert (view.pixels == by_pillow([plain(*size, n).pixels for n, size in enumerate(sizes)])).all()
+    assert [part.source for part in view.parts] == list(range(len(sizes)))
+
+
+def test_vertical_grid_and_alignment() -> None:
+    view = joined(Concatenate("vertical", margin=4, color="white", align="start"), (40, 30), (20, 10))
+    assert view.size == (40, 44)
+    assert tuple(view.pixels[32, 5]) == (255, 255, 255)
+    assert tuple(view.pixels[40, 19]) == COLORS[1]
+    assert tuple(view.pixels[40, 20]) == (255, 255, 255)
+    right = joined(Concatenate("vertical", margin=4, align="end"), (40, 30), (20, 10))
+    assert tuple(right.pixels[40, 20]) == COLORS[1]
+    grid = joined(Concatenate("grid", margin=2), (10, 10), (20, 6), (8, 8), (4, 12), (10, 10))
+    assert grid.size == (10 + 20 + 8 + 2 * 2, 10 + 12 + 2)  # three columns and two rows
+    assert joined(Concatenate("grid", columns=2), *[(10, 10)] * 4).size == (30, 30)
+    assert joined(Concatenate("grid", columns=9), *[(10, 10)] * 2).size == (30, 10)
+
+
+def test_equal_heights_and_widths_grow_the_smaller() -> None:
+    assert joined(Concatenate(equal="heights"), (40, 30), (20, 60)).size == (80 + 10 + 20, 60)
+    assert joined(Concatenate("vertical", equal="widths"), (40, 30), (20, 60)).size == (40, 30 + 10 + 120)
+
+
+def test_one_view_or_none_is_passed_on() -> None:
+    for state in (start((5, 5)), start()):
+        for stage in (Concatenate(), Reorder()):
+            assert stage(state, NoModel()) is state
+
+
+def test_orders() -> None:
+    state = start(*[(8, 8)] * 4)
+    a, b, c, d = state.views
+    assert Reorder("reversed")(state, NoModel()).views == (d, c, b, a)
+    assert Reorder("rotated")(state, NoModel()).views == (b, c, d, a)
+    fixed = Reorder((2, 1, 4, 3))(state, NoModel())
+    assert fixed.views == (b, a, d, c)
+    assert fixed.notes == ("order of images: 2, 1, 4, 3",)
+    shuffles = [Reorder(seed=seed)(state, NoModel()).views for seed in range(12)]
+    assert shuffles == [Reorder(seed=seed)(state, NoModel()).views for seed in range(12)]
+    assert len({tuple(map(state.views.index, views)) for views in shuffles}) > 5
+    assert all(set(views) == {a, b, c, d} for views in shuffles)
+    with pytest.raises(ValueError, match="sample s1: order lists 2 images, there are 4"):
+        Reorder((2, 1))(state, NoModel())
+
+
+@pytest.mark.parametrize(
+    ("question", "choices", "named"),
+    [
+        ("Which point on the second image shows it?", (), "second image"),
+        ("Which?", ("the third image", "none"), "third image"),
+        ("Compare image 1 and Image 2.", (), "image 1"),
+        ("Is it on the left picture?", (), "left picture"),
+    ],
+)
+def test_words_that_name_images_by_place_stop_a_reorder(question: str, choices: tuple[str, ...], named: str) -> None:
+    state = start((8, 8), (8, 8), question=question, choices=choices)
+    with pytest.raises(ValueError, match=f"sample s1: the words name an image by its place .'{named}'"):
+        Reorder("reversed")(state, NoModel())
+    kept = Reorder("reversed", words="keep")(state, NoModel())
+    assert sent(Ask(tags="Image {source}:"), kept)[:4] == ["Image 2:", 0, "Image 1:", 1]
+
+
+def test_tags_stand_before_their_images() -> None:
+    state = start((8, 8), (9, 9))
+    assert sent(Ask(tags="Image {n}:"), state) == ["Image 1:", 0, "Image 2:", 1, "Which?"]
+    assert sent(Ask(tags="Image {n}:", images="after"), state) == ["Which?", "Image 1:", 0, "Image 2:", 1]
+    pair = Concatenate()(state, NoModel())
+    assert sent(Ask(tags="Images {source}:"), pair) == ["Images 1 and 2:", 0, "Which?"]
+    choice = state.replace(views=(*state.views, View(plain(7, 7))))
+    with pytest.raises(ValueError, match="sample s1: view 3 shows no image of the sample"):
+        sent(Ask(tags="{source}"), choice)
+    with pytest.raises(ValueError, match=r"tags holds \{number\}; only"):
+        Ask(tags="Image {number}")
+
+
+def test_a_view_keeps_its_number_where_only_new_ones_are_attached() -> None:
+    state = start((8, 8))
+    asked = Ask()(state, Scripted(["go on"])).replace(views=(*state.views, View.of(plain(9, 9, 1))), prompt="And?")
+    assert sent(Ask(attach="new", tags="Image {n}:"), asked) == ["Image 2:", 1, "And?"]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "expected"),
+    [
+        ("See <image 2> and <image 1>.", ["See", 1, "and", 0, "."]),
+        ("<image 1>Here.", [1, 0, "Here."]),
+        ("Nothing named.", [0, 1, "Nothing named."]),
+        ("<image 1> twice <image 1>", [1, 0, "twice", 0]),
+    ],
+)
+def test_images_inline(prompt: str, expected: list[str | int]) -> None:
+    state = start((8, 8), (9, 9)).replace(prompt=prompt)
+    assert sent(Ask(images="inline"), state) == expected
+
+
+def test_an_inline_image_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match="sample s1: the prompt says <image 3>, there are 2 views"):
+        sent(Ask(images="inline"), start((8, 8), (9, 9)).replace(prompt="<image 3>"))
+
+
+def test_drawn_tags_cover_no_pixel_and_differ() -> None:
+    state = start((120, 40), (120, 40), marks=(Point("A", 30, 20),))
+    one, two = IndexTags(font_size=16)(state, NoModel()).views
+    strip = one.size[1] - 40
+    assert 16 < strip < 40
+    assert (one.pixels[strip:] == COLORS[0]).all()
+    assert one.to_view(state.sample.marks[0])[0].center == (30, 20 + strip)
+    assert (one.pixels[:strip, :] < 60).all(-1).sum() > 40  # dark glyphs on the strip
+    assert (one.pixels[:strip] != two.pixels[:strip]).any()
+    after = IndexTags(font_size=16)(Reorder("reversed")(state, NoModel()), NoModel()).views
+    assert (after[0].pixels[:strip] == two.pixels[:strip]).all()  # the sample's own number
+    with pytest.raises(ValueError, match=r"sample s1: the tag 'Image 1' is \d+ pixels wide, the view 8"):
+        IndexTags()(start((8, 8)), NoModel())
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Concatenate(margin=-1), "margin is 0 or more"),
+        (lambda: Concatenate(color="blak"), "did you mean"),
+        (lambda: Concatenate(columns=2), "for direction: grid"),
+        (lambda: Concatenate("grid", columns=0), "columns is 1 or more"),
+        (lambda: Reorder((1, 3)), "order lists every image once"),
+        (lambda: Reorder((0, 1)), "counted from 1"),
+        (lambda: IndexTags(text="{x}"), "text holds {x}"),
+        (lambda: IndexTags(font_size=1), "font_size is 4 or more"),
+        (lambda: IndexTags(ground="nocolour"), "is no colour"),
+    ],
+)
+def test_settings_that_make_no_sense(make: Callable[[], Stage], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+STAGES = st.one_of(
+    st.builds(
+        Concatenate,
+        st.sampled_from(["horizontal", "vertical", "grid"]),
+        st.integers(0, 15),
+        equal=st.sampled_from(["none", "heights", "widths"]),
+        align=st.sampled_from(["start", "center", "end"]),
+    ),
+    st.builds(Reorder, st.sampled_from(["shuffled", "reversed", "rotated"]), st.integers(0, 9)),
+    st.builds(IndexTags, font_size=st.integers(5, 9), text=st.just("{n}")),
+    st.builds(FixedHeight, st.integers(90, 200)),
+    st.builds(LongestSide, st.integers(150, 400), st.booleans()),
+    st.builds(Megapixels, st.floats(0.03, 0.1), st.floats(0, 0.03)),
+    st.builds(QwenPatches, st.just(28), st.just(20), st.just(200)),
+)
+places = st.floats(0.15, 0.85)
+
+
+@given(st.lists(STAGES, min_size=1, max_size=5), st.lists(st.tuples(places, places), min_size=3, max_size=3))
+@settings(max_examples=80, deadline=None)
+def test_a_blob_lies_within_a_pixel_of_its_mark_after_any_chain(
+    chain: list[Stage], spots: list[tuple[float, float]]
+) -> None:
+    """A bright blob painted in each source is found by centroid where the map says, in the view that shows it."""
+    images, marks = [], []
+    for number, (u, v) in enumerate(spots):
+        size = [(140, 100), (100, 140), (120, 120)][number]
+        x, y = u * (size[0] - 1), v * (size[1] - 1)
+        ys, xs = np.mgrid[: size[1], : size[0]]
+        glow = np.exp(-((xs - x) ** 2 + (ys - y) ** 2) / (2 * 4.0**2))
+        pixels = np.zeros((size[1], size[0], 3), np.uint8)
+        pixels[..., number] = np.rint(255 * glow)
+        images.append(Picture(pixels))
+        marks.append(Point("ABC"[number], x, y, number))
+    state = State.start(Sample("s1", "Which?", tuple(images), marks=tuple(marks)))
+    for stage in chain:
+        state = stage(state, NoModel())
+    for channel, mark in enumerate(marks):
+        found = [(view, place.center) for view in state.views for place in view.to_view(mark)]
+        assert len(found) == 1
+        (view, (x, y)) = found[0]
+        others = np.delete(view.pixels, channel, 2).max(-1)  # white strips have all channels, a blob one
+        weight = np.where(others < 40, view.pixels[..., channel], 0).astype(np.float64)
+        weight[weight < 40] = 0
+        ys, xs = np.mgrid[: view.size[1], : view.size[0]]
+        assert np.hypot((xs * weight).sum() / weight.sum() - x, (ys * weight).sum() / weight.sum() - y) < 1
+        back = view.to_source(x, y)
+        assert back is not None
+        assert back[0] == mark.image
+        assert np.hypot(back[1] - mark.x, back[2] - mark.y) < 1e-6
+
+
+def test_what_opencv_stacks_is_what_we_join() -> None:
+    pictures = [plain(30, 20, n) for n in range(3)]
+    ours = transforms.beside([View.of(p, n) for n, p in enumerate(pictures)])
+    assert (ours.pixels == cv2.hconcat([p.pixels for p in pictures])).all()
+    assert (joined(Concatenate(margin=0), *[(30, 20)] * 3).pixels == ours.pixels).all()

@@ -1,0 +1,133 @@
+"""Resize policies give the documented sizes, and marks stay on what they mark."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.views import (
+    ClaudePatches,
+    FixedHeight,
+    LongestSide,
+    Megapixels,
+    OpenAIPatches,
+    OpenAITiles,
+    QwenPatches,
+)
+
+POLICIES = (FixedHeight(300), LongestSide(200), Megapixels(0.02), QwenPatches(most=60), OpenAITiles(fit=150, short=90))
+
+
+def state(width: int, height: int) -> State:
+    return State.start(Sample("s1", "?", (Picture(np.full((height, width, 3), 90, np.uint8)),)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "size", "expected"),
+    [
+        (FixedHeight(512), (1000, 750), (683, 512)),
+        (FixedHeight(512), (1, 1), (512, 512)),
+        (LongestSide(100), (400, 300), (100, 75)),
+        (LongestSide(100), (40, 30), (40, 30)),
+        (LongestSide(100, grow=True), (40, 30), (100, 75)),
+        (LongestSide(10), (1000, 3), (10, 1)),
+        (Megapixels(0.01), (400, 100), (200, 50)),
+        (Megapixels(1, least=0.04), (100, 100), (200, 200)),
+        (Megapixels(1), (100, 100), (100, 100)),
+        # reference values of qwen_vl_utils.smart_resize
+        (QwenPatches(), (1024, 768), (1036, 756)),
+        (QwenPatches(), (20, 20), (56, 56)),
+        (QwenPatches(most=1280), (1920, 1080), (1316, 728)),
+        (QwenPatches(patch=32), (1024, 768), (1024, 768)),
+        (QwenPatches(), (42, 1000), (56, 1008)),  # halves are rounded to even, as in the reference
+        (QwenPatches(), (70, 1000), (56, 1008)),
+        # the examples of OpenAI's page
+        (OpenAITiles(), (1024, 1024), (768, 768)),
+        (OpenAITiles(), (2048, 4096), (768, 1536)),
+        (OpenAITiles(), (500, 375), (500, 375)),
+        (OpenAITiles(grow=True), (500, 375), (1024, 768)),
+        (OpenAITiles(fit=512, short=512), (2048, 1024), (512, 256)),
+        (OpenAIPatches(), (1024, 1024), (1024, 1024)),
+        (OpenAIPatches(), (1800, 2400), (1056, 1408)),
+        # the table of Anthropic's page
+        (ClaudePatches(), (2000, 2000), (1092, 1092)),
+        (ClaudePatches(), (2000, 3000), (896, 1344)),
+        (ClaudePatches(), (1800, 3200), (819, 1456)),
+        (ClaudePatches(), (1000, 2000), (784, 1568)),
+        (ClaudePatches(), (800, 600), (800, 600)),
+    ],
+)
+def test_sizes(policy: FixedHeight, size: tuple[int, int], expected: tuple[int, int]) -> None:
+    assert policy.size(*size) == expected
+
+
+def test_claude_s_table_at_three_to_four() -> None:
+    width, height = ClaudePatches().size(3000, 4000)
+    assert abs(width - 951) <= 1
+    assert abs(height - 1268) <= 1
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000))
+@settings(max_examples=150, deadline=None)
+def test_budgets_hold(width: int, height: int) -> None:
+    for policy, patch, most in ((OpenAIPatches(), 32, 1536), (ClaudePatches(), 28, 1568)):
+        across, down = policy.size(width, height)
+        assert -(-across // patch) * -(-down // patch) <= most
+        assert across <= width
+        assert down <= height
+    across, down = ClaudePatches().size(width, height)
+    assert max(across, down) <= 1568
+    if max(width, height) <= 200 * min(width, height):
+        across, down = QwenPatches().size(width, height)
+        assert across % 28 == down % 28 == 0
+        assert across * down >= 4 * 784
+
+
+@given(st.sampled_from(POLICIES), st.integers(8, 400), st.integers(8, 400), st.floats(0, 1), st.floats(0, 1))
+@settings(max_examples=60, deadline=None)
+def test_the_map_follows(policy: Stage, width: int, height: int, u: float, v: float) -> None:
+    view = policy(state(width, height), NoModel()).views[0]
+    mark = Point("A", u * (width - 1), v * (height - 1))
+    (place,) = view.to_view(mark)
+    x, y = place.center
+    assert x == pytest.approx((mark.x + 0.5) * view.size[0] / width - 0.5)
+    back = view.to_source(x, y)
+    assert back is not None
+    assert np.hypot(back[1] - mark.x, back[2] - mark.y) < 1e-6
+    assert y == pytest.approx((mark.y + 0.5) * view.size[1] / height - 0.5)
+
+
+def test_what_has_the_size_keeps_its_bytes() -> None:
+    before = state(56, 84)
+    for policy in (QwenPatches(), LongestSide(84), FixedHeight(84), Megapixels(1), OpenAITiles(), ClaudePatches()):
+        assert policy(before, NoModel()).views[0] is before.views[0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: FixedHeight(0), "height is 1 or more"),
+        (lambda: LongestSide(-5), "pixels is 1 or more"),
+        (lambda: Megapixels(most=0), "0 <= least <= most"),
+        (lambda: Megapixels(least=2), "0 <= least <= most"),
+        (lambda: Megapixels(float("nan")), "0 <= least <= most"),
+        (lambda: QwenPatches(least=10, most=5), "least is not more than most"),
+        (lambda: ClaudePatches(budget=0), "budget is 1 or more"),
+    ],
+)
+def test_settings_that_make_no_sense(make: object, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()  # type: ignore[operator]
+
+
+def test_what_cannot_be_resized_names_the_sample() -> None:
+    with pytest.raises(ValueError, match=r"sample s1: .* more than 200 times longer"):
+        QwenPatches()(state(1001, 5), NoModel())
+    with pytest.raises(ValueError, match=r"sample s1: .* more than 100 megapixels"):
+        FixedHeight(2000)(state(1000, 1), NoModel())

@@ -1,0 +1,565 @@
+"""Zooms: what is cut out, where it stands, what a record says of it, and that every mark stays under its map."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.eval.records import Record
+from looktwice.eval.records.from_state import recorded
+from looktwice.pipelines import transforms
+from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
+from looktwice.pipelines.config.plan import make_plan
+from looktwice.pipelines.geometry import Affine, bounds, contains
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.model import Message, Model
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.grids import DotGrid, RuledGrid
+from looktwice.prompting.views import Crop, ZoomOnCells, ZoomOnDetections, ZoomOnMarks
+from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.results import Boxes
+
+WIDTH, HEIGHT = 240, 180
+RED = (255, 0, 0)
+TIGHT = Crop(padding=0, min_px=0)
+
+
+def numbered(width: int = WIDTH, height: int = HEIGHT, blue: int = 0) -> Picture:
+    """Every pixel says where it is: red its column, green its row."""
+    ys, xs = np.mgrid[:height, :width]
+    return Picture(np.stack((xs, ys, np.full_like(xs, blue)), -1).astype(np.uint8))
+
+
+def start(*marks: Mark, images: Sequence[Picture] = (), **more: Any) -> State:
+    return State.start(Sample("s1", "Where is the cat?", tuple(images) or (numbered(),), marks=marks, **more))
+
+
+def zoomed(state: State, crop: Crop = TIGHT, **settings: Any) -> State:
+    return ZoomOnMarks(crop=crop, **settings)(state, NoModel())
+
+
+def area(view: View) -> tuple[int, ...]:
+    """Left, top, right and bottom of what an unscaled crop of `numbered` shows."""
+    (left, top), (right, bottom) = view.pixels[0, 0, :2].tolist(), view.pixels[-1, -1, :2].tolist()
+    assert view.size == (right - left + 1, bottom - top + 1)
+    return left, top, right + 1, bottom + 1
+
+
+@dataclass(frozen=True)
+class Finds:
+    """A detector with a fixed answer per word; it tells what it was shown."""
+
+    boxes: tuple[tuple[float, float, float, float, float, str], ...] = ()
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        rows = [box for box in self.boxes if words is None or box[5] in words]
+        if words == ("nonsense",):
+            raise NoEvidence("nonsense is no word of mine")
+        xyxy, scores = np.array([row[:4] for row in rows], float), np.array([row[4] for row in rows], float)
+        return Boxes(xyxy, scores, np.array([row[5] for row in rows], str))
+
+
+CAT, DOG = (20, 30, 60, 50, 0.9, "cat"), (100, 100, 180, 160, 0.6, "dog")
+FINDS = Finds((DOG, CAT))
+
+
+@pytest.mark.parametrize(
+    ("crop", "mark", "expected"),
+    [
+        (TIGHT, Box("b", 20, 30, 60, 50), (20, 30, 60, 50)),
+        (TIGHT, Box("b", 20.4, 30.6, 59.5, 49.5), (20, 30, 60, 50)),
+        (TIGHT, Point("p", 100, 80), (100, 80, 101, 81)),
+        (Crop(padding=0.25, min_px=0), Box("b", 60, 60, 100, 80), (50, 50, 110, 90)),
+        (Crop(padding=0.05, unit="image", min_px=0), Box("b", 60, 60, 100, 80), (48, 48, 112, 92)),
+        (Crop(padding=7, unit="px", min_px=0), Box("b", 60, 60, 100, 80), (53, 53, 107, 87)),
+        (Crop(padding=0, min_px=50), Point("p", 99.5, 79.5), (75, 55, 125, 105)),
+        (Crop(padding=0, min_px=50), Point("p", 0, 179), (0, 130, 50, 180)),
+        (Crop(padding=0, min_px=0, min_share=0.5), Point("p", 99.5, 79.5), (55, 35, 145, 125)),
+        (Crop(padding=0, min_px=0, aspect=1), Box("b", 60, 60, 100, 80), (60, 50, 100, 90)),
+        (Crop(padding=0, min_px=0, aspect=1), Box("b", 0, 0, 100, 20), (0, 0, 100, 100)),
+        (Crop(padding=0, min_px=0, aspect=1), Box("b", 0, 60, 240, 80), (0, 0, 240, 180)),
+        (Crop(padding=0, min_px=0, aspect=2), Box("b", 60, 60, 80, 80), (50, 60, 90, 80)),
+        (Crop(padding=0, min_px=1000), Point("p", 99.5, 79.5), (0, 0, 240, 180)),
+    ],
+)
+def test_the_area_is_the_one_that_the_settings_say(crop: Crop, mark: Mark, expected: tuple[int, ...]) -> None:
+    (view,) = zoomed(start(mark), crop).views
+    assert area(view) == expected
+
+
+def test_a_mask_is_zoomed_on_by_its_box() -> None:
+    pixels = np.zeros((HEIGHT, WIDTH), bool)
+    pixels[30:50, 20:60] = True
+    assert area(zoomed(start(Mask("m", pixels))).views[0]) == (20, 30, 60, 50)
+
+
+def test_several_regions_are_several_crops_or_one_union() -> None:
+    state = start(Box("a", 10, 10, 30, 30), Box("b", 100, 90, 120, 100), Box("a again", 10, 10, 30, 30))
+    assert [area(v) for v in zoomed(state).views] == [(10, 10, 30, 30), (100, 90, 120, 100)]
+    assert [area(v) for v in zoomed(state, replace(TIGHT, merge="union")).views] == [(10, 10, 120, 100)]
+    first = zoomed(state, replace(TIGHT, most=1))
+    assert [area(v) for v in first.views] == [(10, 10, 30, 30)]
+    assert first.notes == ("view 1: of 3 regions the first 1 count",)
+    assert [area(v) for v in zoomed(state, labels=("b",)).views] == [(100, 90, 120, 100)]
+
+
+def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
+    state = start(Point("p", 238, 89.5), Point("q", 3, 89.5, image=1), images=(numbered(), numbered(blue=200)))
+    joined = state.replace(views=(transforms.beside(state.views, margin=10),))
+    one, two = zoomed(joined, Crop(padding=0, min_px=60)).views
+    assert area(one) == (180, 60, 240, 120)
+    assert area(two) == (0, 60, 60, 120)
+    assert (two.pixels[..., 2] == 200).all()
+    union = zoomed(joined, Crop(padding=0, min_px=60, merge="union")).views
+    assert [area(view) for view in union] == [area(one), area(two)]
+
+
+def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> None:
+    state = start(Box("all", 0, 0, WIDTH, HEIGHT))
+    choice = View(numbered(20, 20))
+    state = state.replace(views=(*state.views, choice))
+    assert all(a is b for a, b in zip(zoomed(state).views, state.views, strict=True))
+
+
+def test_an_image_without_a_mark_is_passed_on_beside_one_that_has_one() -> None:
+    state = start(Box("b", 20, 30, 60, 50, image=1), images=(numbered(), numbered()))
+    after = zoomed(state)
+    assert (after.views[0] is state.views[0], area(after.views[1]), after.notes) == (True, (20, 30, 60, 50), ())
+    hidden = state.replace(views=(state.views[0], transforms.crop(state.views[1], 100, 100, 200, 150)))
+    with pytest.raises(ValueError, match=r"sample s1: view 2: no mark is seen"):
+        zoomed(hidden)
+    with pytest.raises(ValueError, match=r"sample s1: view 1: no mark is seen"):
+        zoomed(state, images=(0, 1))
+
+
+@pytest.mark.parametrize("filter", ["nearest", "linear", "cubic", "lanczos", "area"])
+def test_a_crop_is_enlarged_but_never_made_smaller(filter: Any) -> None:
+    state = start(Box("b", 40, 60, 100, 80))
+    (view,) = zoomed(state, replace(TIGHT, upscale=600, filter=filter)).views
+    assert view.size == (600, 200)
+    xs, ys = np.meshgrid(np.arange(600), np.arange(200))
+    inside = view.pixels[20:-20, 20:-20].astype(float)
+    expected = np.stack(((xs + 0.5) / 10 - 0.5 + 40, (ys + 0.5) / 10 - 0.5 + 60), -1)[20:-20, 20:-20]
+    assert np.abs(inside[..., :2] - expected).max() < 1.1  # the ramp lies where the map says
+    assert (len(np.unique(view.pixels[..., 0])) == 60) or filter != "nearest"
+    assert zoomed(state, replace(TIGHT, upscale=50)).views[0].size == (60, 20)
+
+
+def test_both_shows_the_whole_with_the_area_outlined_outside_it() -> None:
+    state = start(Box("b", 40, 60, 100, 80))
+    whole, piece = zoomed(state, replace(TIGHT, show="both", thickness=2)).views
+    assert area(piece) == (40, 60, 100, 80)
+    red = (whole.pixels == RED).all(-1)
+    expected = np.zeros_like(red)
+    expected[58:82, 38:102] = True
+    expected[60:80, 40:100] = False
+    np.testing.assert_array_equal(red, expected)
+    np.testing.assert_array_equal(whole.pixels[~expected], state.views[0].pixels[~expected])
+    plain, _ = zoomed(state, replace(TIGHT, show="both", thickness=0)).views
+    assert plain is state.views[0]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (2, 5), (6, 6), (240, 180)])
+def test_an_outline_around_everything_moves_inwards(width: int, height: int) -> None:
+    state = start(Box("b", 0, 0, width, height), images=(numbered(width, height),))
+    whole, _ = zoomed(state, replace(TIGHT, show="both")).views
+    assert (whole.pixels[0] == RED).all()
+    assert (whole.pixels[:, -1] == RED).all()
+    assert whole.size == (width, height)
+
+
+def test_beside_fills_as_much_room_as_the_whole_has() -> None:
+    state = start(Box("b", 40, 60, 100, 80))
+    (view,) = zoomed(state, replace(TIGHT, show="beside", margin=10)).views
+    assert view.size == (240 + 10 + 240, 180)
+    assert (view.pixels[:, 240:250] == 0).all()
+    (view,) = zoomed(state, replace(TIGHT, show="beside", upscale=120)).views
+    assert view.size == (240 + 10 + 120, 180)
+    assert len(view.to_view(Point("p", 50, 70))) == 2
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "corner"),
+    [(40, 40, "right bottom"), (200, 140, "right top"), (40, 140, "right bottom"), (200, 40, "right bottom")],
+)
+def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner: str) -> None:
+    state = start(Point("p", x, y))
+    crop = Crop(padding=0, min_px=40, show="inset", inset=0.4)
+    after = zoomed(state, crop)
+    (view,) = after.views
+    assert (view.size, after.notes) == ((WIDTH, HEIGHT), ())
+    places = view.to_view(state.sample.marks[0])
+    assert len(places) == 2  # at its own place, and in the inset
+    assert places[0].center == (x, y)
+    left, top, right, bottom = bounds(view.parts[-1].clip)
+    assert (right > WIDTH / 2, bottom > HEIGHT / 2) == ("right" in corner, "bottom" in corner)
+    assert right - left <= 0.4 * WIDTH
+    assert bottom - top == pytest.approx(0.4 * HEIGHT - 6, abs=1)
+    assert (view.pixels[round(top) - 1, round(left) : round(right)] == RED).all()
+
+
+def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is_none() -> None:
+    corners = [Point(name, x, y) for name, x, y in [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]]
+    crop = Crop(padding=0, min_px=30, show="inset")
+    after = ZoomOnMarks(labels=("a",), crop=crop)(start(*corners), NoModel())
+    assert after.notes == ()
+    assert all(len(after.views[0].to_view(mark)) == 1 + (mark.label == "a") for mark in corners)
+    crowd = [Point(f"{x},{y}", x, y) for x in range(10, 240, 20) for y in range(10, 180, 20)]
+    after = ZoomOnMarks(labels=("10,10",), crop=crop)(start(*crowd), NoModel())
+    hidden = [mark for mark in crowd if mark.label != "10,10" and not after.views[0].to_view(mark)]
+    assert hidden
+    assert {f"view 1: an inset lies over the mark {mark.label!r}" for mark in hidden} <= set(after.notes)
+
+
+def test_four_insets_do_not_lie_on_one_another() -> None:
+    marks = [Point(str(n), 100 + 12 * n, 90) for n in range(4)]
+    (view,) = zoomed(start(*marks), Crop(padding=0, min_px=8, show="inset")).views
+    clips = [bounds(part.clip) for part in view.parts[1:]]
+    assert len(clips) == 4
+    for number, one in enumerate(clips):
+        assert not any(one[0] < b[2] and b[0] < one[2] and one[1] < b[3] and b[1] < one[3] for b in clips[:number])
+
+
+def test_an_inset_that_magnifies_nothing_is_noted() -> None:
+    after = zoomed(start(Box("b", 10, 10, 200, 150)), replace(TIGHT, show="inset"))
+    assert after.notes == (
+        "view 1: an inset lies over the mark 'b'",
+        "view 1: an inset shows its crop at 0.47 of its size",
+    )
+
+
+def test_outlines_of_several_colours_tell_insets_apart() -> None:
+    state = start(Point("a", 30, 60), Point("b", 200, 60))
+    crop = Crop(padding=0, min_px=30, show="inset", outline="distinct", inset=0.3)
+    view = zoomed(state, crop).views[0]
+    left, top, _, _ = bounds(view.parts[2].clip)
+    assert tuple(view.pixels[round(top) - 1, round(left)]) == tuple(view.pixels[45 - 1, 190]) == (60, 180, 75)
+    contrast = zoomed(state, replace(crop, outline="contrast", show="both")).views[0]
+    assert tuple(contrast.pixels[45 - 1, 190]) in {(0, 255, 255), (0, 0, 255)}  # on red and green
+
+
+# -- the map ----------------------------------------------------------------------------------------------------------
+
+crops = st.builds(
+    Crop,
+    padding=st.floats(0, 1),
+    unit=st.sampled_from(["box", "image"]),
+    min_px=st.floats(8, 120),
+    aspect=st.none() | st.floats(0.4, 2.5),
+    merge=st.sampled_from(["each", "union"]),
+    upscale=st.none() | st.integers(50, 500),
+    filter=st.sampled_from(["nearest", "linear", "cubic", "lanczos", "area"]),
+    show=st.sampled_from(["crop", "both", "beside", "inset"]),
+    inset=st.floats(0.3, 0.48),
+)
+within = st.tuples(st.floats(15, WIDTH - 16), st.floats(15, HEIGHT - 16))
+
+
+def before(view: View, change: str) -> View:
+    if change == "beside":
+        return transforms.beside([view, transforms.flip(view)], 7)
+    if change == "rotate":
+        return transforms.rotate(view, 90)
+    return transforms.resize(view, 300, 200) if change == "resize" else view
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    crop=crops,
+    points=st.lists(within, min_size=1, max_size=3),
+    change=st.sampled_from(["", "beside", "rotate", "resize"]),
+)
+def test_a_mark_is_seen_where_the_map_says_in_every_part(
+    crop: Crop, points: list[tuple[float, float]], change: str
+) -> None:
+    marks = [Point(str(n), x, y) for n, (x, y) in enumerate(points)]
+    state = start(*marks)
+    state = state.replace(views=tuple(before(view, change) for view in state.views))
+    for view in zoomed(state, replace(crop, thickness=0)).views:
+        for mark in marks:
+            off_the_map(view, mark)
+
+
+def off_the_map(view: View, mark: Point) -> list[float]:
+    """By how many pixels of the source, or of the view where those are larger, each place of a mark is off."""
+    found = []
+    for place in view.to_view(mark):
+        assert np.allclose(view.to_source(*place.center) or (), (0, mark.x, mark.y))
+        x, y = (round(c) for c in place.center)
+        part = next(p for p in reversed(view.parts) if contains(p.clip, *(c + 0.5 for c in place.center)))
+        if contains(part.clip, [x - 3, x + 4], [y - 3, y + 4]).all():  # else it is resampled with the rim
+            # The pixel itself says which place of the source it shows.
+            aim = part.affine.inverse((x, y))
+            off = float(np.abs(view.pixels[y, x, :2] - aim).max() * min(1.0, part.affine.scale))
+            assert off <= 1
+            found.append(off)
+    return found
+
+
+@pytest.mark.parametrize("show", ["crop", "both", "beside", "inset"])
+def test_the_test_of_the_map_looks_at_marks(show: Any) -> None:
+    mark, crop = Point("p", 70, 60), Crop(upscale=300, show=show, thickness=0)
+    views = zoomed(start(mark), crop).views
+    assert sum(len(off_the_map(view, mark)) for view in views) == (1 if show == "crop" else 2)
+    moved = views[-1].moved(views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0))
+    with pytest.raises(AssertionError):
+        off_the_map(moved, mark)
+
+
+@settings(max_examples=80, deadline=None)
+@given(crop=crops, point=within)
+def test_what_is_zoomed_on_is_in_every_zoom(crop: Crop, point: tuple[float, float]) -> None:
+    mark = Point("p", *point)
+    views = zoomed(start(mark), crop).views
+    places = [len(view.to_view(mark)) for view in views]
+    assert places == {"crop": [1], "both": [1, 1], "beside": [2], "inset": [2]}[crop.show]
+
+
+# -- detectors --------------------------------------------------------------------------------------------------------
+
+
+def detect(state: State, **settings: Any) -> State:
+    return ZoomOnDetections(**{"detector": FINDS, "crop": TIGHT, **settings})(state, NoModel())
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ({}, [CAT, DOG]),
+        ({"order": "size"}, [DOG, CAT]),
+        ({"min_score": 0.7}, [CAT]),
+        ({"words": ("dog",)}, [DOG]),
+        ({"words_field": "thing"}, [DOG]),
+        ({"words_field": "things"}, [CAT, DOG]),
+        ({"words_pattern": r"the (\w+)"}, [CAT]),
+        ({"words_pattern": r"\w+(?=\?)"}, [CAT]),
+    ],
+)
+def test_what_a_detector_looks_for_and_what_counts(settings: dict[str, Any], expected: list[Any]) -> None:
+    state = start(meta={"thing": "dog", "things": ["dog", "cat"]})
+    assert [area(view) for view in detect(state, **settings).views] == [box[:4] for box in expected]
+
+
+def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
+    state = start()
+    drawn = state.views[0].drawn(np.full((HEIGHT, WIDTH, 3), 7, np.uint8))
+    turned = transforms.rotate(transforms.resize(drawn, 480, 360), 90)
+    seen: list[Pixels] = []
+
+    class Looks:
+        def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+            seen.append(pixels)
+            return FINDS(pixels, ("cat",))
+
+    (view,) = detect(state.replace(views=(turned,)), detector=Looks()).views
+    assert len(seen) == 1
+    assert seen[0] is state.sample.images[0].pixels
+    assert view.size == (40, 80)  # the cat's 40 x 20, twice as large, on its side
+    assert (view.pixels == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"words": ("bird",)}, "view 1: no box for bird in image 0"),
+        ({"min_score": 2.0}, "view 1: no box in image 0"),
+        ({"words": ("nonsense",)}, "view 1: nonsense is no word of mine"),
+        ({"words_pattern": "the (dogs)"}, "view 1: the sample names nothing to look for"),
+        ({"words_field": "empty"}, "view 1: the sample names nothing to look for"),
+        ({"detector": Finds(((5, 5, 5, 9, 1, "flat"),))}, "view 1: no box in image 0"),
+        ({"detector": Finds(((500, 5, 600, 9, 1, "out"),))}, "view 1: no box is seen"),
+    ],
+)
+def test_what_happens_without_a_detection_is_a_setting_that_the_state_names(
+    settings: dict[str, Any], reason: str
+) -> None:
+    state = start(meta={"empty": []})
+    kept = detect(state, missing="keep", **settings)
+    assert kept.views[0] is state.views[0]
+    assert kept.notes == (f"{reason}; kept as it is",)
+    assert kept.reason == ""
+    silent = detect(state, missing="abstain", **settings)
+    assert silent.reason == f"abstained: {reason}"
+    assert silent.views == state.views
+    with pytest.raises(ValueError, match=f"sample s1: {reason}"):
+        detect(state, missing="fail", **settings)
+
+
+def test_one_view_without_a_detection_is_kept_beside_the_other() -> None:
+    class Second:
+        def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+            return (FINDS if pixels[0, 0, 2] else Finds())(pixels, ("cat",))
+
+    state = start(images=(numbered(), numbered(blue=9)))
+    after = detect(state, detector=Second())
+    assert after.views[0] is state.views[0]
+    assert area(after.views[1]) == CAT[:4]
+    assert after.notes == ("view 1: no box in image 0; kept as it is",)
+    only = detect(state, detector=Second(), images=(1,), missing="fail")
+    assert (only.views[0], area(only.views[1])) == (state.views[0], CAT[:4])
+
+
+def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
+    after = detect(start(), words=("bird",))
+    node = {
+        "task": {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": 1},
+        "stages": {"guess": {"use": "specialists.answers.Chance"}},
+    }
+    (point,) = make_plan(node, Scope(), "t").points
+    record = recorded(point, after.sample, "0" * 64, after, Blobs(tmp_path))
+    assert record.notes == ("view 1: no box for bird in image 0; kept as it is",)
+    assert Record.from_line(record.to_line()).notes == record.notes
+    old = record.to_line().replace('"notes"', '"marks"')  # a line from before there were notes
+    assert Record.from_line(old).notes == ()
+
+
+def test_hundreds_of_detections_are_cut_down_and_noted() -> None:
+    many = Finds(tuple((n % 200, n % 150, n % 200 + 9, n % 150 + 9, n / 500, "bug") for n in range(400)))
+    after = detect(start(), detector=many, crop=replace(TIGHT, most=3))
+    assert len(after.views) == 3
+    assert area(after.views[0])[:2] == (399 % 200, 399 % 150)
+    assert after.notes == ("view 1: of 400 regions the first 3 count",)
+    assert len(detect(start(), detector=many, crop=replace(TIGHT, merge="union", most=400)).views) == 1
+    with pytest.raises(ValueError, match=r"sample s1: inset \d+ of 398 has no room"):
+        detect(start(), detector=many, crop=Crop(show="inset", most=400, min_px=0))
+
+
+# -- cells ------------------------------------------------------------------------------------------------------------
+
+
+DOTS, RULED = DotGrid(rows=5, columns=5, labels=False, radius=0), RuledGrid(rows=3, columns=4, crowded="draw")
+
+
+def cells(grid: Any, reply: str = "", draw: bool = False, **settings: Any) -> State:
+    state = start(images=(numbered(), numbered(blue=9)))
+    if draw:
+        state = grid(state, NoModel())
+    if reply:
+        state = state.replace(messages=(Message("user", ("?",)), Message("assistant", (reply,))))
+    return ZoomOnCells(grid, **settings)(state, NoModel())
+
+
+def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
+    one, two = cells(RULED, cells=("B1", "D3")).views[:2]
+    assert (area(one), area(two)) == ((60, 0, 120, 60), (180, 120, 240, 180))
+    (first, second) = cells(RULED, "It is in C2, I think.", images=(1,)).views
+    assert (first.size, area(second)) == ((WIDTH, HEIGHT), (120, 60, 180, 120))
+
+
+def test_a_dot_is_cut_out_with_its_surroundings() -> None:
+    one = cells(DOTS, cells=("(3,2)",), around=1).views[0]  # the dot at (80, 90), spacings of 40 and 30 pixels
+    assert area(one) == (40, 60, 121, 121)
+    after = cells(DOTS, "The cat is near (2, 1,1), not at (9, 9).")
+    assert [area(view) for view in after.views] == [(0, 0, 240, 180), (0, 0, 121, 91)]
+    assert after.notes == ("view 1: no cell that the reply names is seen; kept as it is",)
+
+
+def test_the_untouched_views_beside_a_grid_are_zoomed_alike() -> None:
+    grid = replace(RULED, layout="original_plus_overlay")
+    views = cells(grid, "Look at A1", draw=True).views
+    assert [view.size for view in views] == [(60, 60)] * 4
+    assert area(views[0]) == area(views[2]) == (0, 0, 60, 60)
+    with pytest.raises(ValueError, match=r"view 1: no cell that the reply names is seen; .*; set missing"):
+        cells(grid, "nowhere", draw=True, missing="fail")
+
+
+# -- bad input --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "says"),
+    [
+        (Point("A", 240, 5), r"point 'A' at \(240, 5\) lies outside its image 0 of 240 x 180"),
+        (Box("b", -9, -9, -1, 5), r"box 'b' \(-9, -9, -1, 5\) reaches outside"),
+        (Point("A", 5, 5, image=1), "is on image 1, but there are 1 images"),
+        (Mask("m", np.ones((3, 3), bool)), "mask 'm' of 3 x 3 pixels lies outside its image 0 of 240 x 180"),
+        (Point("A", float("nan"), 5), "lies outside"),
+    ],
+)
+def test_a_mark_outside_its_image_fails_with_the_samples_name(mark: Mark, says: str) -> None:
+    with pytest.raises(ValueError, match=f"sample s1: .*{says}"):
+        zoomed(start(mark))
+
+
+@pytest.mark.parametrize("show", ["crop", "both", "beside"])
+def test_one_pixel_can_be_zoomed_on(show: Any) -> None:
+    state = start(Point("p", 0, 0), images=(numbered(1, 1),))
+    views = zoomed(state, Crop(show=show, upscale=32)).views
+    assert all(view.to_view(state.sample.marks[0]) for view in views)
+    assert views[-1].size == {"crop": (32, 32), "both": (32, 32), "beside": (43, 32)}[show]
+    with pytest.raises(ValueError, match="inset 1 of 1 has no room in the view of 1 x 1 pixels"):
+        zoomed(state, Crop(show="inset"))
+
+
+def test_a_sample_without_marks_or_images() -> None:
+    with pytest.raises(ValueError, match="sample s1: view 1: no mark 'A' or 'B' is seen; set missing"):
+        zoomed(start(), labels=("A", "B"))
+    empty = State.start(Sample("s1", "Hm?"))
+    assert zoomed(empty).views == ()
+    with pytest.raises(ValueError, match="images names 2, but there are 1 images"):
+        zoomed(start(Point("p", 1, 1)), images=(2,))
+    with pytest.raises(ValueError, match=r"its field 'thing' is None, not a text .* \(fields: kind\)"):
+        detect(start(meta={"kind": 1}), words_field="thing")
+
+
+def test_a_crop_too_large_to_hold_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"sample s1: .* 90000 x 90000 pixels large; give less upscale"):
+        zoomed(start(Point("p", 5, 5)), Crop(upscale=90000))
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        ({"use": "ZoomOnMarks", "crop": {"padding": -1}}, "padding is 0 or more"),
+        ({"use": "ZoomOnMarks", "crop": {"outline": "rad"}}, "did you mean red"),
+        ({"use": "ZoomOnMarks", "crop": {"filter": "lancos"}}, "lanczos"),
+        ({"use": "ZoomOnMarks", "crop": {"inset": 1.0}}, "inset lies between 0 and 1"),
+        ({"use": "ZoomOnMarks", "crop": {"most": 0}}, "most is 1 or more"),
+        ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect is a width"),
+        ({"use": "ZoomOnMarks", "crop": {"paddin": 1}}, "did you mean"),
+        ({"use": "ZoomOnMarks", "missing": "skip"}, "keep"),
+        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]}, "no 'B9': it has 4 rows"),
+        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["(0,1)"]}, "has no"),
+        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["B2"]}, "has no 'B2'"),
+        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}}, "no cell that could be named"),
+        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "more than 0 spacings"),
+        ({"use": "ZoomOnDetections"}, "detector"),
+        ({"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"}, "one place"),
+        ({"use": "ZoomOnDetections", "detector": "faces", "words_pattern": "("}, "no regular expression"),
+        ({"use": "ZoomOnDetections", "detector": "faces", "words": [" "]}, "empty text"),
+    ],
+)
+def test_settings_that_make_no_sense_are_said_before_anything_runs(node: dict[str, Any], says: str) -> None:
+    faces = {"use": "specialists.detection.FaceCascade"}
+    if "grid" in node:
+        node = {**node, "grid": {**node["grid"], "use": f"prompting.grids.{node['grid']['use']}"}}
+    node = {**node, "use": f"prompting.views.{node['use']}", **({"detector": faces} if "detector" in node else {})}
+    with pytest.raises(ConfigError, match=says):
+        build(node)
+
+
+def test_a_zoom_goes_through_a_configuration_and_back() -> None:
+    stage = build(
+        {
+            "use": "prompting.views.ZoomOnDetections",
+            "detector": {"use": "specialists.detection.FaceCascade"},
+            "missing": "abstain",
+            "crop": {"show": "inset", "aspect": 1},
+        }
+    )
+    assert build(spec(stage)) == stage
+    assert identity(stage)["crop"] == {"use": "prompting.views.Crop", "show": "inset", "aspect": 1}
+    detector: Detector = stage.detector
+    model: Model = NoModel()
+    state = start()
+    assert len(detector(state.sample.images[0].pixels)) == 0
+    assert stage(state, model).reason == "abstained: view 1: no box in image 0"

@@ -1,0 +1,338 @@
+"""The ways of BLINK's runner and of two toolkits, what lies between two of them, and decoding as published."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from looktwice.eval.analysis.factors import difference, gap_grid, shares
+from looktwice.eval.display.table import table
+from looktwice.eval.readers import Vlm2Official, Vlm2Vlmevalkit
+from looktwice.eval.records import RunFolder
+from looktwice.eval.report import write_report
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.scoring.score import score_run
+from looktwice.pipelines.config import ConfigError, Plan, plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.load import load
+from looktwice.pipelines.model import CallOptions, Message
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting import wording
+from looktwice.prompting.wording import LmmsEvalPrompt, MinimumSide, OfficialPrompt, VlmevalkitPrompt
+from tests.paths import CONFIGS
+
+PROMPT = (
+    "Two points are circled. Which is closer?\nSelect from the following choices.\n(A) A is closer\n(B) B is closer"
+)
+NO_MODEL = NoModel("these stages ask nobody")
+
+
+def asked(subtask: str = "Relative_Depth", prompt: str = PROMPT, **meta: Any) -> State:
+    said = {"subtask": subtask, "prompt": prompt, **meta}
+    return State.start(Sample("s", "Which is closer?", (), ("A is closer", "B is closer"), meta=said))
+
+
+# ---- prompts
+
+
+def test_the_official_prompt_is_the_column_with_a_disclaimer_for_three_tasks() -> None:
+    assert OfficialPrompt()(asked(), NO_MODEL).prompt == PROMPT
+    for subtask in ("Forensic Detection", "Jigsaw", "Art_Style"):
+        said = OfficialPrompt(disclaimer="Be fair.")(asked(subtask), NO_MODEL).prompt
+        assert said == f"Be fair.\n\n{PROMPT}"
+    with pytest.raises(ValueError, match="sample s has no prompt of its own"):
+        OfficialPrompt()(State.start(Sample("s", "Which?")), NO_MODEL)
+
+
+@pytest.mark.parametrize(
+    ("state", "prompt"),
+    [
+        (asked(),
+         "Question: Two points are circled. Which is closer?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
+        (asked(hint="Look left."), "Hint: Look left.\nQuestion: Two points are circled. Which is closer?\nOptions:\n"
+                                   "A. A is closer\nB. B is closer\nPick."),
+        (asked(prompt="Which?\nSelect from the following options.\n\n(A) x\n(B) y\n"),
+         "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
+        (asked(prompt="Which?\n(A) x\n(B) y"), "Question: Which?\nOptions:\nA. A is closer\nB. B is closer\nPick."),
+        (State.start(Sample("s", "How many?")), "Question: How many?"),
+    ],
+)  # fmt: skip
+def test_vlmevalkit_s_form(state: State, prompt: str) -> None:
+    assert VlmevalkitPrompt(closing="Pick.")(state, NO_MODEL).prompt == prompt
+
+
+def test_vlmevalkit_s_form_for_vlm2_is_the_question_alone() -> None:
+    state = asked("GC-Mat", "\nIs it so? T or F")
+    assert VlmevalkitPrompt(options=False)(state, NO_MODEL).prompt == "Question: Is it so? T or F\n"
+
+
+def test_lmms_eval_s_note_stands_before_the_column() -> None:
+    said = LmmsEvalPrompt(note="Only {letters}!\n")(asked(), NO_MODEL).prompt
+    assert said == f"Only A, B!\n{PROMPT}"
+    assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
+
+
+@pytest.mark.parametrize(("size", "after"), [((50, 25), (200, 100)), ((100, 640), (100, 640)), ((99, 33), (300, 100))])
+def test_small_views_are_enlarged(size: tuple[int, int], after: tuple[int, int]) -> None:
+    view = State.start(Sample("s", "?", (Picture(np.zeros((size[1], size[0], 3), np.uint8)),)))
+    (shown,) = MinimumSide(100)(view, NO_MODEL).views
+    assert shown.size == after
+    assert (shown is view.views[0]) == (size == after)
+
+
+# ---- decoding and readers
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        (wording.BlinkDecoding(), {"temperature": 0.0, "max_tokens": 1024}),
+        (wording.DoYouSeeMeDecoding(), {"temperature": 1.0, "top_p": 0.95, "max_tokens": 200}),
+        (wording.Vlm2ShortDecoding(), {"max_tokens": 512}),
+        (wording.Vlm2LongDecoding(), {"max_tokens": 2048}),
+        (wording.VlmevalkitDecoding(), {"temperature": 0.0, "max_tokens": 2048}),
+        (wording.LmmsEvalDecoding(), {"temperature": 0.0, "max_tokens": 1024}),
+        (wording.BlinkConsistencyDecoding(), {"temperature": 1.0, "max_tokens": 1024}),
+        (wording.DoYouSeeMeDecoding(max_tokens=300), {"temperature": 1.0, "top_p": 0.95, "max_tokens": 300}),
+    ],
+)
+def test_decoding_as_published(options: CallOptions, given: dict[str, Any]) -> None:
+    assert options.given() == given
+
+
+def test_decoding_is_one_line_in_a_configuration(tmp_path: Path) -> None:
+    (point,) = planned(tmp_path, stages={"ask": asks(options={"use": "prompting.wording.DoYouSeeMeDecoding"})}).points
+    assert point.stages["ask"].options == wording.DoYouSeeMeDecoding()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("subtask", "reply", "official", "toolkit"),
+    [
+        ("GC-Mat", "T", "T", "T"),
+        ("GC-Trk", "The answer is true.", None, "T"),
+        ("GC-Trk", "T or F", None, None),
+        ("OC-Cpr", "The answer is true.", "T", "T"),
+        ("PC-Cnt", "2 (two)", None, None),
+        ("OC-Grp", "D) 1 and 2", "D", "D"),
+    ],
+)
+def test_vlm2_is_read_as_officially_and_as_by_vlmevalkit(
+    subtask: str, reply: str, official: str | None, toolkit: str | None
+) -> None:
+    state = State(Sample("s", "?", meta={"subtask": subtask}), messages=(Message("assistant", (reply,)),))
+    assert Vlm2Official()(state, NO_MODEL).answer == official
+    assert Vlm2Vlmevalkit()(state, NO_MODEL).answer == toolkit
+
+
+# ---- presets as configurations
+
+
+def asks(**settings: Any) -> dict[str, Any]:
+    return {"use": "prompting.turns.Ask", **settings}
+
+
+def planned(folder: Path, **entries: Any) -> Plan:
+    base = {
+        "task": {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": 12},
+        "model": {"use": "pipelines.models.Scripted", "answer": "The answer is (A)."},
+    }
+    (folder / "study.yaml").write_text(yaml.safe_dump(base | entries, sort_keys=False), encoding="utf-8")
+    return plan(folder / "study.yaml")
+
+
+PRESETS = sorted(path.name for path in CONFIGS.glob("as_*.yaml"))
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_is_a_contestant_to_include(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text((CONFIGS / name).read_text(encoding="utf-8"), encoding="utf-8")
+    (point,) = planned(tmp_path, include=name).points
+    assert point.contestant == name.removesuffix(".yaml").removesuffix("_vlm2")
+    assert [slot for slot in point.stages if slot not in ("size", "encode")] == ["prompt", "ask"]
+    assert load(CONFIGS / name).keys() == {"contestants"}
+
+
+def test_the_presets_differ_in_what_the_toolkits_do() -> None:
+    names = ("official", "vlmevalkit", "lmms_eval")
+    held = {name: load(CONFIGS / f"as_{name}.yaml")["contestants"][f"as_{name}"] for name in names}
+    order = {name: node["stages"]["ask"]["images"] for name, node in held.items()}
+    assert order == {"official": "after", "vlmevalkit": "before", "lmms_eval": "before"}
+    codec = {name: node["stages"]["encode"]["codec"] for name, node in held.items()}
+    assert codec == {"official": "jpeg", "vlmevalkit": "jpeg", "lmms_eval": "png"}
+    assert len({node["read"]["use"] for node in held.values()}) == 3
+    for name in ("official", "vlmevalkit"):
+        assert "detail" not in str(held[name])  # a setting of the model, and said in the comment
+
+
+# ---- between two contestants
+
+FIRST: dict[str, dict[str, Any]] = {
+    "stages": {
+        "choose": {"use": "prompting.wording.MultipleChoice"},
+        "encode": {"use": "prompting.views.Encode", "codec": "jpeg", "quality": 75},
+        "ask": asks(images="after", options={"max_tokens": 5}),
+    },
+    "read": {"use": "eval.readers.Strict"},
+}
+SECOND = {
+    "stages": {
+        "choose": {"use": "prompting.wording.MultipleChoice", "label_style": "A."},
+        "size": {"use": "prompting.views.FixedHeight", "height": 64},
+        "ask": asks(images="before"),
+    },
+    "read": {"use": "eval.readers.Robust"},
+}
+GAP = {"contestants": {"first": FIRST, "second": SECOND}, "gap": {"from": "first", "to": "second"}}
+
+
+def test_every_difference_becomes_a_point_of_its_own(tmp_path: Path) -> None:
+    found = planned(tmp_path, **GAP)
+    changed = {place: point for point in found.points if point.contestant == "first" for place in point.changes}
+    assert list(changed) == ["stages.choose", "stages.size", "stages.encode", "stages.ask.images", "stages.ask.options"]
+    assert list(changed["stages.size"].stages) == ["choose", "size", "encode", "ask"]
+    assert list(changed["stages.encode"].stages) == ["choose", "ask"]
+    assert changed["stages.encode"].changes == {"stages.encode": None}
+    assert changed["stages.choose"].changes == {"stages.choose": "MultipleChoice(label_style=A.)"}
+    ask = changed["stages.ask.images"].stages["ask"]
+    assert (ask.images, ask.options.max_tokens) == ("before", 5)  # type: ignore[attr-defined]
+    (reading,) = found.readings
+    assert (reading.changes, reading.replies_of) == ({"read": "Robust"}, plain(found.points, "first").id)
+
+
+def plain(points: Sequence[Arm], contestant: str) -> Arm:
+    return next(point for point in points if point.contestant == contestant and not point.changes)
+
+
+@pytest.mark.parametrize(
+    ("entries", "words"),
+    [
+        ({"gap": {"from": "first", "to": "secnd"}}, "gap: no contestant 'secnd' without changes"),
+        ({"gap": {"from": "first", "to": "first"}}, "gap: from and to are both 'first'"),
+        ({"gap": {"from": "first"}}, r"gap\.to: field required"),
+        ({"gap": {"from": "first", "to": "second", "by": "x"}}, r"gap\.by: no such entry"),
+    ],
+)
+def test_faults_of_a_gap(tmp_path: Path, entries: Mapping[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        planned(tmp_path, **{**GAP, **entries})
+
+
+def test_stages_in_another_order_are_a_fault(tmp_path: Path) -> None:
+    stages = dict(reversed(FIRST["stages"].items()))
+    both = {"first": FIRST, "second": {**FIRST, "stages": stages}}
+    with pytest.raises(ConfigError, match="in another order"):
+        planned(tmp_path, contestants=both, gap={"from": "first", "to": "second"})
+
+
+def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) -> None:
+    readers = [{"use": "eval.readers.Strict"}, {"use": "eval.readers.Robust"}]
+    found = planned(tmp_path, stages=FIRST["stages"], sweep={"read": readers}, contestants={"one": {}})
+    assert (len(found.points), len(found.readings)) == (1, 1)
+    run = Run(found, tmp_path / "runs" / "read")()
+    assert run.written == 12
+    rows = {
+        row.reader: row for row in table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows if row.point
+    }
+    assert (rows["strict"].unreadable, rows["robust"].unreadable) == (12, 0)
+    assert set(rows["robust"].contestant.split()) == {"one", "[read=Robust]"}
+
+
+@pytest.fixture
+def gap_run(tmp_path: Path) -> Path:
+    """A gap in which the reader is everything: the model always says the same."""
+    return Run(planned(tmp_path, **GAP), tmp_path / "runs" / "gap")().folder
+
+
+def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
+    lines = {line.factor: line for line in shares(score_run(RunFolder(gap_run))) if line.task == "jigsaw"}
+    assert [name.partition(":")[0] for name in lines] == [
+        "choose", "size", "encode", "ask.images", "ask.options", "read", "together", "the whole gap"
+    ]  # fmt: skip
+    whole, read = lines["the whole gap"], lines["read: Robust"]
+    assert whole.value > 0.2
+    assert (read.value, read.of_gap, read.n) == (whole.value, 1.0, 12)
+    assert read.p is not None and read.p < 0.05
+    assert sum(line.value for name, line in lines.items() if name != "the whole gap") == pytest.approx(whole.value)
+    assert all(lines[name].value == 0 for name in lines if name.startswith(("choose", "size", "encode", "ask", "tog")))
+
+
+def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> None:
+    page = write_report([gap_run], tmp_path / "out").read_text(encoding="utf-8")
+    text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
+    assert "## Why the numbers differ" in text
+    assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
+    assert "Why the numbers differ" in page
+    assert gap_grid(table(gap_run)).rows[-1][2] == "the whole gap"
+
+
+def test_a_run_without_a_gap_has_no_shares(tmp_path: Path) -> None:
+    run = Run(planned(tmp_path, stages=FIRST["stages"]), tmp_path / "runs" / "one")().folder
+    assert shares(score_run(RunFolder(run))) == []
+
+
+def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
+    tasks = {name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n} for name, n in (("a", 6), ("b", 9))}
+    run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
+    lines = shares(score_run(RunFolder(run)))
+    value = {line.task: line.value for line in lines if line.factor == "read: Robust"}
+    assert value["macro"] == pytest.approx((value["a"] + value["b"]) / 2)
+    assert value["micro"] == pytest.approx((6 * value["a"] + 9 * value["b"]) / 15)
+    (macro,) = (line for line in lines if line.task == "macro" and line.factor == "the whole gap")
+    assert macro.low is not None and macro.high is not None and macro.low < macro.value < macro.high
+
+
+def test_the_paired_interval_is_newcombe_s() -> None:
+    """Table of Newcombe (1998), method 10: 36 both, 12 and 2 of one kind, none of neither; and its coverage."""
+    pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
+    low, high = difference([a for a, _ in pairs], [b for _, b in pairs])
+    assert (low, high) == pytest.approx((0.0569, 0.3404), abs=0.01)
+    rng, hits = random.Random(0), 0
+    for _ in range(400):
+        drawn = [rng.choices([(1, 1), (1, 0), (0, 1), (0, 0)], (0.4, 0.25, 0.15, 0.2))[0] for _ in range(60)]
+        low, high = difference([a for a, _ in drawn], [b for _, b in drawn])
+        hits += low <= 0.1 <= high
+    assert 0.92 <= hits / 400 <= 0.99
+
+
+# ---- recorded replies
+
+
+def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Path) -> None:
+    """Two of the eight models on two tasks: the same words are worth anything between nothing and half."""
+    given = [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"]
+    whole = load(CONFIGS / "why_different_readers.yaml")
+    given += [f"tasks.{name}=null" for name in whole["tasks"] if name not in ("Art_Style", "Relative_Depth")]
+    given += [f"contestants.{name}=null" for name in whole["contestants"] if name not in ("GPT4V", "LLaVA-7B")]
+    found = plan(CONFIGS / "why_different_readers.yaml", given)
+    run = Run(found, tmp_path / "runs" / "readers")()
+    assert run.written == 2 * (117 + 124)
+    rows = table(run.folder).where(metric="accuracy", task="micro").rows
+    held = {row.contestant: row for row in rows if row.reader}
+    assert Counter(row.reader for row in held.values()) == dict.fromkeys(
+        ("blink_official", "vlmevalkit", "lmms_eval", "robust"), 2
+    )
+    values = {name: row.value or 0.0 for name, row in held.items()}
+    assert values["LLaVA-7B [read=LmmsEval]"] == 0.0
+    assert values["LLaVA-7B [read=Robust]"] > values["LLaVA-7B [read=BlinkOfficial]"]
+    assert values["GPT4V [read=Robust]"] > values["GPT4V [read=BlinkOfficial]"] > values["GPT4V [read=Vlmevalkit]"]
+
+
+def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
+    given = [f"tasks.depth.path={shared_data / 'blink'}", "models.chat={use: pipelines.models.Scripted}"]
+    found = plan(CONFIGS / "why_different.yaml", given)
+    depth = [point for point in found.points if point.task_name == "depth"]
+    changed = [place for point in depth for place in point.changes]
+    assert changed == ["stages.prompt", "stages.size", "stages.ask.images", "stages.ask.options"]
+    assert [point.changes for point in found.readings if point.task_name == "depth"] == [{"read": "Vlmevalkit"}]
+    other = plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])
+    assert {place for point in other.points for place in point.changes} >= {"stages.encode", "stages.prompt"}

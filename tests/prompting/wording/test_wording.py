@@ -1,0 +1,495 @@
+"""What the model is told beside the images, and the turn in which it is sent."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
+from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import beside, crop, resize
+from looktwice.pipelines.view import View
+from looktwice.prompting.markers import Circles
+from looktwice.prompting.turns import Ask, FewShot, History
+from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.wording import (
+    AnswerLine,
+    ChainOfThought,
+    JsonAnswer,
+    Letters,
+    MarksAsText,
+    MultipleChoice,
+    System,
+    Template,
+    Verbatim,
+    WholeNumber,
+    YesNo,
+)
+
+
+def picture(level: int = 0, width: int = 100, height: int = 50) -> Picture:
+    return Picture(np.full((height, width, 3), level, np.uint8))
+
+
+def start(choices: tuple[str | Picture, ...] = ("yes", "no"), marks: tuple[Mark, ...] = (), **meta: Any) -> State:
+    return State.start(Sample("s1", "Is it?", (picture(),), choices, marks, meta))
+
+
+@pytest.mark.parametrize(
+    ("stage", "choices", "prompt"),
+    [
+        (
+            MultipleChoice(),
+            ("yes", "no"),
+            "Is it?\n(A) yes\n(B) no\nAnswer with the letter of one choice: (A) or (B).",
+        ),
+        (
+            MultipleChoice(label_style="A."),
+            ("x", "A B", "z"),
+            "Is it?\nA. x\nB. A B\nC. z\nAnswer with the letter of one choice: A., B. or C..",
+        ),
+        (MultipleChoice(label_style="[A]", instruction="Say {letters} only."), ("x",), "Is it?\n[A] x\nSay [A] only."),
+        (MultipleChoice(instruction=""), ("{letters}", "b"), "Is it?\n(A) {letters}\n(B) b"),
+    ],
+)
+def test_choices_are_lettered_lines(stage: MultipleChoice, choices: tuple[str, ...], prompt: str) -> None:
+    assert stage(start(choices), NoModel()).prompt == prompt
+
+
+def test_choices_that_are_pictures_are_shown_and_named() -> None:
+    first, second = picture(1), picture(2)
+    state = MultipleChoice(instruction="")(start((first, "neither", second)), NoModel())
+    assert state.prompt == "Is it?\n(A) image 2\n(B) neither\n(C) image 3"
+    assert [view.picture for view in state.views[1:]] == [first, second]
+    assert state.views[1].to_view(Point("A", 1, 1)) == ()  # no source image of the sample: marks do not show there
+
+
+def test_wording_keeps_what_was_said_before() -> None:
+    state = MultipleChoice()(ChainOfThought("Think.")(start(), NoModel()), NoModel())
+    assert state.prompt.startswith("Is it?\nThink.\n(A) yes")
+
+
+def test_an_open_question_has_no_choices_to_word() -> None:
+    with pytest.raises(ValueError, match="sample s1 has no choices; drop this stage"):
+        MultipleChoice()(start(()), NoModel())
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"label_style": "1)"}, "label_style writes the letter A"),
+        ({"label_style": "(a)"}, "label_style"),
+        ({"label_style": "A or A"}, "label_style"),
+        ({"instruction": "Say {leters}."}, r"instruction holds {leters}"),
+    ],
+)
+def test_a_misspelt_style_is_refused(settings: dict[str, str], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MultipleChoice(**settings)
+
+
+BLOCK = np.zeros((50, 100), bool)
+BLOCK[10:20, 30:50] = True
+
+
+@pytest.mark.parametrize(
+    ("frame", "mark", "line"),
+    [
+        ("pixels", Point("A", 25.2, 9.6), "A: x=25, y=10 in image 1"),
+        ("0-1000", Point("A", 49.5, 24.5), "A: x=500, y=500 in image 1"),
+        ("0-1000", Point("A", 0, 49), "A: x=5, y=990 in image 1"),
+        ("pixels", Box("B", 10, 20, 30, 50), "B: x from 10 to 30, y from 20 to 50 in image 1"),
+        ("0-1000", Box("B", 10, 20, 30, 50), "B: x from 100 to 300, y from 400 to 1000 in image 1"),
+        ("pixels", Mask("M", BLOCK), "M: x from 30 to 50, y from 10 to 20 in image 1"),
+    ],
+)
+def test_marks_are_said_in_the_frame_that_was_asked_for(frame: Any, mark: Mark, line: str) -> None:
+    state = MarksAsText(frame)(start(marks=(mark,)), NoModel())
+    first, second, third = state.prompt.split("\n")
+    assert (first, third) == ("Is it?", line)
+    assert ("pixels" if frame == "pixels" else "thousandths") in second
+
+
+def test_marks_are_said_where_they_are_shown() -> None:
+    state = start(marks=(Point("A", 25, 10), Point("B", 75, 40)))
+    view = state.views[0]
+    views = (resize(view, 200, 100), crop(view, 0, 0, 50, 50), beside([view, view], margin=10))
+    lines = MarksAsText()(state.replace(views=views), NoModel()).prompt.split("\n")[2:]
+    assert lines == [
+        "A: x=50, y=20 in image 1",
+        "A: x=25, y=10 in image 2",
+        "A: x=25, y=10 in image 3",
+        "A: x=135, y=10 in image 3",
+        "B: x=150, y=80 in image 1",
+        "B: x=75, y=40 in image 3",
+        "B: x=185, y=40 in image 3",
+    ]
+
+
+def test_no_mark_no_word() -> None:
+    assert MarksAsText()(start(), NoModel()).prompt == "Is it?"
+
+
+def test_the_benchmarks_own_words() -> None:
+    text = "Look at it.\n\n(A) yes\n(B) no\n"
+    assert Verbatim()(start(prompt=text), NoModel()).prompt == text
+
+
+@pytest.mark.parametrize("meta", [{}, {"prompt": ""}, {"prompt": 3, "level": 1}])
+def test_a_sample_without_a_prompt_of_its_own_says_what_it_has(meta: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"sample s1 has no prompt of its own \(fields: (none|prompt|level, prompt)\)"):
+        Verbatim()(start(**meta), NoModel())
+
+
+def test_chain_of_thought_comes_below() -> None:
+    assert ChainOfThought("Reason first.")(start(), NoModel()).prompt == "Is it?\nReason first."
+    assert "step by step" in ChainOfThought()(start(), NoModel()).prompt
+
+
+@pytest.mark.parametrize(
+    ("ask", "kinds"),
+    [
+        (Ask(), ["View", "str"]),
+        (Ask(images="after"), ["str", "View"]),
+        (Ask(images="none"), ["str"]),
+        (Ask(attach="none"), ["str"]),
+    ],
+)
+def test_where_the_images_stand(ask: Ask, kinds: list[str]) -> None:
+    model = Scripted("(B)")
+    state = ask(start(), model)
+    assert [type(part).__name__ for part in model.asked[0][0].parts] == kinds
+    assert (state.reply, state.answer, [m.role for m in state.messages]) == ("(B)", None, ["user", "assistant"])
+
+
+def test_later_turns_carry_the_conversation_and_only_what_is_new() -> None:
+    model = Scripted(["first", "second", "third"])
+    state = Ask(system="Be brief.")(start(), model)
+    state = state.replace(views=(*state.views, crop(state.views[0], 0, 0, 10, 10)), prompt="And now?")
+    state = Ask(system="Be brief.", attach="new")(state, model)
+    assert [m.role for m in model.asked[1]] == ["system", "user", "assistant", "user"]
+    assert model.asked[1][-1].views == state.views[1:]
+    assert model.asked[1][2].text == "first"
+    state = Ask()(state, model)
+    assert len(model.asked[2][-1].views) == 2
+    assert state.reply == "third"
+
+
+def test_a_system_text_opens_a_conversation_that_has_none() -> None:
+    model = Scripted("ok")
+    earlier = (Message("user", ("hi",)), Message("assistant", ("hello",)))
+    Ask(system="Be brief.")(start().replace(messages=earlier), model)
+    assert [m.role for m in model.asked[0]] == ["system", "user", "assistant", "user"]
+
+
+class Heard:
+    """Keeps how it was called."""
+
+    identity = "heard"
+
+    def __init__(self, reply: Reply) -> None:
+        self.reply, self.calls = reply, list[tuple[int, CallOptions]]()
+
+    def __call__(self, messages: Any, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        self.calls.append((draw, options))
+        return self.reply
+
+
+def test_one_call_with_the_states_draw_and_the_stages_wishes() -> None:
+    call = ToolCall("1", "crop", "{}")
+    model, options = Heard(Reply("", tool_calls=(call,))), CallOptions(temperature=0.7, max_tokens=5)
+    state = Ask(options=options)(replace(start(), draw=3), model)
+    assert model.calls == [(3, options)]
+    assert state.messages[-1].tool_calls == (call,)
+
+
+def test_there_must_be_something_to_ask() -> None:
+    with pytest.raises(ValueError, match="sample s1: there is nothing to ask"):
+        Ask(images="none")(start().replace(prompt=""), Scripted("ok"))
+
+
+# ---- forms of answer, thoughts, system texts
+
+
+@pytest.mark.parametrize(
+    ("stage", "last"),
+    [
+        (YesNo(), "Answer with yes or no."),
+        (YesNo(words=("T", "F")), "Answer with T or F."),
+        (YesNo(instruction="Say {first}! {not a field}"), "Say yes! {not a field}"),
+        (WholeNumber(), "Answer with one whole number, in digits."),
+        (Letters("Letters, please."), "Letters, please."),
+        (
+            AnswerLine(),
+            'End with a line of its own that begins with "MY_ANSWER:" and then gives nothing but the answer.',
+        ),
+        (AnswerLine("Final Answer:", "Close with {mark}"), "Close with Final Answer:"),
+        (
+            JsonAnswer(reasoning=False),
+            'Reply with a JSON object and nothing else: {"answer": one of A, B, as a text}',
+        ),
+    ],
+)
+def test_forms_of_answer(stage: Any, last: str) -> None:
+    assert stage(start(), NoModel()).prompt == f"Is it?\n{last}"
+
+
+def test_the_four_steps_and_nothing_of_the_grid() -> None:
+    said = ChainOfThought(form="steps")(start(), NoModel()).prompt.splitlines()
+    assert said[0] == "Is it?" and [line[:2] for line in said[2:]] == ["1.", "2.", "3.", "4."]
+    assert [word in said[n] for n, word in ((2, "Understand"), (3, "Perceive"), (4, "Connect"), (5, "Conclude"))] == [
+        True
+    ] * 4
+    assert "grid" not in " ".join(said)
+
+
+def test_a_text_in_a_file_is_taken_word_for_word_and_becomes_the_setting(tmp_path: Path) -> None:
+    file = tmp_path / "think.txt"
+    file.write_bytes("Erst {prompt} sehen,\r\n dann 答え. \n".encode())
+    node = {"use": "prompting.wording.ChainOfThought", "text": {"file": "think.txt"}}
+    stage = build(node, Scope(tmp_path))
+    assert stage(start(), NoModel()).prompt == "Is it?\nErst {prompt} sehen,\n dann 答え. "
+    file.write_text("something else")
+    assert stage(start(), NoModel()).prompt.endswith("答え. ")
+    again = build(spec(stage))
+    assert again == stage and identity(again) == identity(stage)
+    assert identity(build(node, Scope(tmp_path))) != identity(stage)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("../secret.txt", "lies outside the configuration's folder"),
+        ("none.txt", "does not exist"),
+        ("raw.txt", "UTF-8"),
+    ],
+)
+def test_files_that_are_not_read(tmp_path: Path, name: str, words: str) -> None:
+    (tmp_path / "secret.txt").write_text("secret")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "raw.txt").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=words):
+        build({"use": "prompting.wording.System", "text": {"file": name}}, Scope(tmp_path / "in"))
+
+
+def test_a_system_text_stands_first_and_once() -> None:
+    model = Scripted("ok")
+    state = Ask(system="not this one")(System("Second.")(System("First.")(start(), NoModel()), NoModel()), model)
+    assert [(m.role, m.text) for m in state.messages] == [
+        ("system", "Second."),
+        ("user", "Is it?"),
+        ("assistant", "ok"),
+    ]
+    with pytest.raises(ValueError, match="found nothing; drop this stage"):
+        System(" ")
+
+
+def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
+    model, form = Heard(Reply('{"answer": "B"}')), JsonAnswer()
+    Ask(output=form, options=CallOptions(effort="high"))(form(start(), NoModel()), model)
+    ((_, options),) = model.calls
+    assert options.effort == "high"
+    assert options.schema == {
+        "type": "object",
+        "properties": {"reasoning": {"type": "string"}, "answer": {"type": "string", "enum": ["A", "B"]}},
+        "required": ["reasoning", "answer"],
+        "additionalProperties": False,
+    }
+    assert "enum" not in form.schema(start(()).sample)["properties"]["answer"]
+
+
+# ---- templates
+
+
+@pytest.mark.parametrize(
+    ("text", "prompt"),
+    [
+        ("{{ question }} {% for c in choices %}{{ c.letter }}={{ c.text }};{% endfor %}", "Is it? A=yes;B=no;"),
+        ("{{ images }} image{{ 's' if images > 1 }}: {{ prompt }}", "1 image: Is it?"),
+        ("{{ meta.subtask | replace('_', ' ') }} / {{ id }}", "Relative Depth / s1"),
+        ("{% for m in marks %}{{ m.label }} {{ m.kind }} {{ m.image }}{% endfor %}", "P point 1"),
+        ("{{ letters | join(' or ') }}", "A or B"),
+    ],
+)
+def test_templates_word_the_prompt(text: str, prompt: str) -> None:
+    state = start(marks=(Point("P", 1, 1),), subtask="Relative_Depth")
+    assert Template(text)(state, NoModel()).prompt == prompt
+
+
+def test_a_template_may_word_the_system_text() -> None:
+    state = Template("You see {{ images }}.", into="system")(start(), NoModel())
+    assert (state.prompt, [(m.role, m.text) for m in state.messages]) == ("Is it?", [("system", "You see 1.")])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ answer }}",
+        "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+        "{{ meta.pop('subtask') }}",
+        "{{ 'a' * 999999999 }}",
+        "{{ 9 ** 999999999 }}",
+        "{{ 'a'.ljust(10 ** 9) }}",
+        "{{ letters | random }}",
+        "{% for a in range(100000) %}{% for b in range(100000) %}0123456789{% endfor %}{% endfor %}",
+        "{{ 1 / 0 }}",
+        "{% include 'x' %}",
+        "{{ cycler.__init__.__globals__ }}",
+        "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+    ],
+)
+def test_what_a_template_may_not_do_fails_its_sample_alone(text: str) -> None:
+    with pytest.raises(ValueError, match=r"sample s1: the template cannot be filled in|is no template"):
+        Template(text)(start(subtask="x"), NoModel())
+
+
+def test_a_broken_template_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
+    (tmp_path / "t.j2").write_text("{% if %}")
+    with pytest.raises(ConfigError, match="text is no template: Expected an expression"):
+        build({"use": "prompting.wording.Template", "text": {"file": "t.j2"}}, Scope(tmp_path))
+
+
+# ---- examples
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> Path:
+    rows = [
+        {"question": f"Q{n}?", "image": f"{n}.png", "choices": ["x", "y"], "reply": f"I see {n}. (A)",
+         "marks": [{"label": "M", "x": 3, "y": 3}]}
+        for n in range(4)
+    ]  # fmt: skip
+    for n in range(4):
+        cv2.imwrite(str(tmp_path / f"{n}.png"), np.full((20, 20, 3), 40 * n, np.uint8))
+    (tmp_path / "shots.jsonl").write_text("\n".join(json.dumps(row) for row in rows))
+    return tmp_path / "shots.jsonl"
+
+
+def test_examples_are_drawn_on_and_worded_like_the_question(examples: Path) -> None:
+    choose, mark = MultipleChoice(instruction=""), Circles(radius=4)
+    shots = FewShot(examples, n=2, stages=(mark, choose), ask=Ask(images="after"))
+    model = Scripted("(B)")
+    state = shots(System("Hello.")(start(), NoModel()), NoModel())
+    Ask()(choose(state, NoModel()), model)
+    (sent,) = model.asked
+    assert [m.role for m in sent] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert [m.text for m in sent[1:]] == [
+        "Q0?\n(A) x\n(B) y", "I see 0. (A)", "Q1?\n(A) x\n(B) y", "I see 1. (A)", "Is it?\n(A) yes\n(B) no"
+    ]  # fmt: skip
+    assert [len(m.views) for m in sent] == [0, 1, 0, 1, 0, 1]
+    assert isinstance(sent[1].parts[0], str)
+    assert sent[1].views[0].pixels[3, 7].tolist() != [0, 0, 0]  # the ring
+
+
+def test_an_example_that_is_the_question_itself_is_left_out(examples: Path) -> None:
+    same = State.start(Sample("s", "Q0?", (Picture.open(examples.parent / "0.png"),), ("x", "y")))
+    turns = FewShot(examples, n=3)(same, NoModel()).messages
+    assert [m.text for m in turns if m.role == "user"] == ["Q1?", "Q2?", "Q3?"]
+
+
+def test_shuffled_examples_differ_between_samples_and_not_between_runs(examples: Path) -> None:
+    shots = FewShot(examples, n=2, order="shuffled")
+    asked = [replace(start().sample, id=f"s{n}") for n in range(12)]
+    orders = [tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked]
+    assert len(set(orders)) > 3
+    assert orders == [tuple(m.text for m in shots(State.start(sample), NoModel()).messages) for sample in asked]
+
+
+def test_the_examples_are_part_of_the_identity_and_may_not_change(examples: Path) -> None:
+    stage = FewShot(examples)
+    kept = spec(stage)
+    assert build(kept, Scope(examples.parent)).sha == stage.sha
+    cv2.imwrite(str(examples.parent / "3.png"), np.zeros((9, 9, 3), np.uint8))
+    assert identity(FewShot(examples)) != identity(stage)
+    with pytest.raises(ConfigError, match="or its images have changed"):
+        build(kept, Scope(examples.parent))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 5: "),
+        ('{"question": "Q?"}', "it has no reply"),
+        ('{"question": "Q?", "reply": "x", "image": "../0.png"}', "lies outside"),
+        ('{"question": "Q?", "reply": "x", "image": "none.png"}', "cannot be read"),
+        ('{"question": "Q?", "reply": "x", "marks": [{"label": "?"}]}', "this is no mark"),
+    ],
+)
+def test_faulty_examples_are_faults_with_their_line(examples: Path, line: str, words: str) -> None:
+    examples.write_text(f"{examples.read_text()}\n{line}\n")
+    with pytest.raises(ValueError, match=words):
+        FewShot(examples)
+
+
+def test_examples_come_before_the_first_turn(examples: Path) -> None:
+    with pytest.raises(ValueError, match="examples come before the first turn"):
+        FewShot(examples)(Ask()(start(), Scripted("ok")), NoModel())
+
+
+# ---- what is sent of earlier turns
+
+
+THREE = (
+    Message("system", ("S",)),
+    Message("user", (View(picture(1)), "q1")),
+    Message("assistant", ("<think>hm</think> a1",)),
+    Message("user", (View(picture(2)), "q2")),
+    Message("assistant", ("a" * 30,)),
+    Message("user", ("q3",)),
+)
+
+
+@pytest.mark.parametrize(
+    ("history", "new", "images", "said"),
+    [
+        (History(), (), [0, 1, 0, 1, 0, 0], ["a1", "a" * 30]),
+        (History("latest"), (), [0, 0, 0, 1, 0, 0], ["a1", "a" * 30]),
+        (History("latest"), (View(picture(3)),), [0, 0, 0, 0, 0, 1], ["a1", "a" * 30]),
+        (History("none"), (View(picture(3)),), [0, 0, 0, 0, 0, 1], ["a1", "a" * 30]),
+        (History("none"), (), [0, 0, 0, 0, 0, 0], ["a1", "a" * 30]),
+        (History(thoughts="keep"), (), [0, 1, 0, 1, 0, 0], ["<think>hm</think> a1", "a" * 30]),
+        (History(longest=10), (), [0, 1, 0, 1, 0, 0], ["a1", "a" * 10 + " [...]"]),
+    ],
+)
+def test_history(history: History, new: tuple[View, ...], images: list[int], said: list[str]) -> None:
+    messages = (*THREE[:-1], Message("user", (*new, "q3")))
+    sent, notes = history(messages)
+    assert [len(m.views) for m in sent] == images
+    assert [m.text for m in sent if m.role == "assistant"] == said
+    assert sent[-1] is messages[-1]
+    cut = "of an earlier reply of 30 characters the first 10 were sent on"
+    assert notes == ((cut,) if history.longest == 10 else ())
+    if history.images == "none":
+        assert sent[1].text == "[an image was shown here]\nq1"
+
+
+def test_several_turns_of_tools_are_one_turn() -> None:
+    looks = tuple(Message("tool", ("here", View(picture(n))), call_id=str(n)) for n in (5, 6))
+    sent, _ = History("latest")((*THREE[:3], *looks))
+    assert [len(m.views) for m in sent] == [0, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("reply", "left"),
+    [
+        ("<think>a</think>b", "b"), ("a</think>b", "b"), ("<thinking>a", ""), ("no thought", "no thought"),
+        ("<think>a</think>b<think>c</think>d", "bd"), ("", ""),
+    ],
+)  # fmt: skip
+def test_thoughts_are_left_out(reply: str, left: str) -> None:
+    assert spoken(reply) == left
+
+
+def test_an_empty_reply_is_not_sent_as_an_empty_turn() -> None:
+    sent, _ = History()((THREE[1], Message("assistant", (" ",)), THREE[-1]))
+    assert sent[1].text == "[no reply]"

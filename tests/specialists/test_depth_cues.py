@@ -1,0 +1,176 @@
+"""What is told without weights: pictorial cues of depth, and reflectance, on pictures whose truth is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.maps import (
+    AsSeen,
+    Brightness,
+    ColorRetinex,
+    Haze,
+    LocalContrast,
+    Saturation,
+    Sharpness,
+    TextureSize,
+    VerticalPosition,
+)
+from looktwice.specialists.maps.retinex import integrated, linear
+from looktwice.specialists.protocols import Depth, NoEvidence
+
+Floats = NDArray[np.float64]
+HIGH, WIDE = 120, 240
+AIR = np.array([200, 205, 215.0])
+
+
+def texture(grain: float = 0.7, seed: int = 0) -> Floats:
+    """Colourful noise with detail of this size, levels 0..255."""
+    rough = np.random.default_rng(seed).uniform(0, 255, (HIGH, WIDE, 3))
+    smooth = np.asarray(cv2.GaussianBlur(rough, (0, 0), grain), np.float64)
+    return np.asarray((smooth - smooth.mean()) / smooth.std() * 50 + 128)
+
+
+def beside(near: Floats, far: Floats) -> Pixels:
+    """Near on the left, far on the right."""
+    return np.hstack([near[:, : WIDE // 2], far[:, WIDE // 2 :]]).clip(0, 255).astype(np.uint8)
+
+
+def hazy(share: float) -> Floats:
+    return np.asarray(share * texture() + (1 - share) * AIR)
+
+
+def gray(values: Floats) -> Floats:
+    return np.repeat(values.mean(2, keepdims=True), 3, axis=2)
+
+
+PICTURES: dict[str, tuple[Depth, Pixels]] = {
+    "haze": (Haze(), beside(hazy(0.9), hazy(0.4))),
+    "contrast": (LocalContrast(), beside(hazy(0.9), hazy(0.4))),
+    "saturation": (Saturation(), beside(texture(), gray(texture()))),
+    "brightness": (Brightness(), beside(texture() + 40, texture() - 40)),
+    "sharpness": (Sharpness(), beside(texture(), np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.0)))),
+    "texture": (TextureSize(), beside(texture(4.0), texture(1.0))),
+}
+
+
+@pytest.mark.parametrize("name", sorted(PICTURES))
+def test_a_cue_tells_near_from_far(name: str) -> None:
+    """Away from the seam, nearly everything on the left is nearer than nearly everything on the right."""
+    cue, picture = PICTURES[name]
+    found = cue(picture)
+    assert found.larger_is_nearer
+    assert found.values.shape == (HIGH, WIDE)
+    left, right = found.values[10:-10, 20:100], found.values[10:-10, 140:220]
+    assert np.percentile(left, 5) > np.percentile(right, 95)
+
+
+@pytest.mark.parametrize("name", sorted(PICTURES))
+def test_a_mirrored_picture_has_the_mirrored_map(name: str) -> None:
+    cue, picture = PICTURES[name]
+    mirrored = cue(np.ascontiguousarray(picture[:, ::-1])).values
+    np.testing.assert_allclose(mirrored[:, ::-1], cue(picture).values, rtol=1e-6, atol=1e-6)
+
+
+def test_what_stands_lower_is_nearer() -> None:
+    found = VerticalPosition()(np.zeros((5, 3, 3), np.uint8))
+    assert found.larger_is_nearer
+    assert (np.diff(found.values, axis=0) > 0).all() and (np.diff(found.values, axis=1) == 0).all()
+
+
+def test_sharpness_is_not_contrast() -> None:
+    """Pale but sharp is nearer than strong but blurred."""
+    pale: Floats = 128 + 0.3 * (texture() - 128)
+    strong = 128 + 2 * (np.asarray(cv2.GaussianBlur(texture(), (0, 0), 2.5), np.float64) - 128)
+    found = Sharpness()(beside(pale, strong)).values
+    assert np.median(found[:, 20:100]) > np.median(found[:, 140:220])
+
+
+def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
+    flat = np.full((HIGH, WIDE, 3), 128.0)
+    found = TextureSize()(beside(texture(), flat)).values
+    assert np.isfinite(found[:, :80]).all() and np.isnan(found[:, 200:]).all()
+
+
+@pytest.mark.parametrize("cue", [Haze(), LocalContrast(), Saturation(), Brightness(), Sharpness(), TextureSize()])
+def test_one_colour_tells_nothing(cue: Depth) -> None:
+    for size in ((1, 1), (40, 30)):
+        with pytest.raises(NoEvidence, match="of one colour"):
+            cue(np.full((*size, 3), 90, np.uint8))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Haze(window=0), "window is a share"),
+        (lambda: LocalContrast(window=1.1), "window is a share"),
+        (lambda: Sharpness(sigma=0), "sigma is more than 0"),
+        (lambda: TextureSize(bands=1), "bands lies in 2..8"),
+        (lambda: ColorRetinex(brightness=-1), "brightness and color are 0 or more"),
+        (lambda: ColorRetinex(longest=8), "longest is 16 pixels or more"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make: Callable[[], Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# Reflectance
+
+
+def lit(light: Floats) -> tuple[Pixels, Floats]:
+    """Patches of grey and of colours in a light that falls off, as sRGB; and what the patches reflect."""
+    rng = np.random.default_rng(4)
+    colors = rng.uniform(0.15, 0.6, (4, 6, 3))
+    colors[::2] = colors[::2].mean(-1, keepdims=True)
+    reflected = np.asarray(np.kron(colors, np.ones((30, 40, 1))), np.float64)
+    seen = reflected * light[..., None]
+    encoded = np.where(seen <= 0.0031308, 12.92 * seen, 1.055 * np.maximum(seen, 1e-9) ** (1 / 2.4) - 0.055)
+    return (255 * encoded).round().astype(np.uint8), reflected
+
+
+def error(found: Floats, truth: Floats) -> float:
+    """The spread of the logarithm of their quotient, which no overall factor changes."""
+    return float(np.std(np.log(found.mean(-1) / truth.mean(-1))))
+
+
+def test_retinex_takes_the_light_away() -> None:
+    light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
+    pixels, truth = lit(light)
+    assert error(ColorRetinex()(pixels), truth) < 0.25 * error(AsSeen()(pixels), truth)
+
+
+def test_in_even_light_retinex_changes_nothing_but_the_scale() -> None:
+    pixels, truth = lit(np.ones((HIGH, WIDE)))
+    assert error(ColorRetinex()(pixels), truth) < 0.02
+    assert error(AsSeen()(pixels), truth) < 0.02
+
+
+def test_a_large_picture_is_looked_at_smaller_and_given_in_its_size() -> None:
+    light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
+    pixels, truth = lit(light)
+    found = ColorRetinex(longest=120)(pixels)
+    assert found.shape == truth.shape
+    assert error(found, truth) < 0.5 * error(AsSeen()(pixels), truth)
+
+
+def test_one_colour_shows_no_surface() -> None:
+    with pytest.raises(NoEvidence, match="of one colour"):
+        ColorRetinex()(np.full((20, 20, 3), 7, np.uint8))
+
+
+def test_steps_of_a_map_give_the_map_back() -> None:
+    whole = np.random.default_rng(0).normal(size=(9, 14))
+    found = integrated(np.diff(whole, axis=1), np.diff(whole, axis=0))
+    np.testing.assert_allclose(found, whole - whole.mean(), atol=1e-10)
+
+
+def test_linear_light_is_that_of_the_standard() -> None:
+    """IEC 61966-2-1: level 0.5 is 21.4 % of the light; the two pieces meet at 0.04045."""
+    pixels = np.array([[[0, 255, 128]]], np.uint8)
+    assert linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)
+    assert linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx([0.00304, 0.00335, 0.00368], abs=1e-5)

@@ -1,0 +1,208 @@
+"""Faces of real photographs in their place and told apart, and none where there is none."""
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from skimage import data
+
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import resize
+from looktwice.pipelines.view import View
+from looktwice.prompting.views import Crop, ZoomOnDetections
+from looktwice.specialists.detection import FaceBoxes, FaceCascade, FaceRecognition, YuNet
+from tests.tiny_yunet import yunet
+
+FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
+OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass", "immunohistochemistry"]
+
+
+def photograph(name: str) -> Pixels:
+    pixels = np.asarray(getattr(data, name)(), np.uint8)
+    return np.ascontiguousarray(pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2))
+
+
+def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:
+    across, down = min(one[2], two[2]) - max(one[0], two[0]), min(one[3], two[3]) - max(one[1], two[1])
+    common = max(0, across) * max(0, down)
+    return float(common / ((one[2] - one[0]) * (one[3] - one[1]) + (two[2] - two[0]) * (two[3] - two[1]) - common))
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_the_astronauts_face_is_found_in_its_place(scale: float, mirrored: bool) -> None:
+    pixels = photograph("astronaut")
+    view = resize(
+        View.of(Picture(pixels[:, ::-1].copy() if mirrored else pixels)), round(512 * scale), round(512 * scale)
+    )
+    found = FaceCascade()(view.pixels)
+    expected = (511 - FACE[2], FACE[1], 511 - FACE[0], FACE[3]) if mirrored else FACE
+    assert len(found) == 1
+    assert overlap(found.xyxy[0] / scale, expected) > 0.6
+    assert found.labels.tolist() == ["face"]
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_no_face_is_invented(name: str) -> None:
+    assert len(FaceCascade()(photograph(name))) == 0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (23, 80), (24, 24), (600, 3)])
+def test_pictures_too_small_for_a_face_hold_none(shape: tuple[int, int]) -> None:
+    assert len(FaceCascade()(np.zeros((*shape, 3), np.uint8), ("anything",))) == 0
+
+
+def test_threads_find_the_same() -> None:
+    faces = FaceCascade(scale=1.2, windows=1, longest=256)
+    pixels = photograph("astronaut")
+    alone = faces(pixels)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(faces, [pixels] * 8):
+            np.testing.assert_array_equal(found.xyxy, alone.xyxy)
+            np.testing.assert_array_equal(found.scores, alone.scores)
+    assert (np.diff(alone.scores) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"scale": 1.0}, "more than 1"),
+        ({"smallest": 0.5, "largest": 0.2}, "smallest <= largest"),
+        ({"windows": 0}, "windows is 1 or more"),
+        ({"longest": 10}, "24 pixels or more"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: dict[str, float], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        FaceCascade(**settings)  # type: ignore[arg-type]
+
+
+def test_a_zoom_on_the_face_shows_it() -> None:
+    state = State.start(Sample("s", "Who?", (Picture(photograph("astronaut")),)))
+    after = ZoomOnDetections(FaceCascade(), crop=Crop(padding=0.1, aspect=1, upscale=336))(state, NoModel())
+    (view,) = after.views
+    assert view.size == (336, 336)
+    assert after.notes == ()
+    place = view.to_source(168, 168)
+    assert place is not None
+    assert np.hypot(place[1] - 222, place[2] - 118) < 20
+
+
+def test_faces_in_real_questions(shared_data: Path) -> None:
+    """Not a measure of the detector: the pipeline of bytes, boxes and map holds on pictures that nobody prepared."""
+    import pyarrow.parquet as pq
+
+    path = next((shared_data / "blink" / "Spatial_Relation").glob("*.parquet"))
+    rows = pq.read_table(path, columns=["image_1"]).slice(0, 4).to_pylist()
+    stage = ZoomOnDetections(FaceCascade(), crop=Crop(show="inset", most=1))
+    for number, row in enumerate(rows):
+        state = State.start(Sample(str(number), "Who?", (Picture.encoded(row["image_1"]["bytes"]),)))
+        after = stage(state, NoModel())
+        (view,) = after.views
+        assert (view is state.views[0]) == any("kept as it is" in note for note in after.notes)
+        assert view.size == state.views[0].size
+
+
+def small_faces(count: int) -> list[Pixels]:
+    """Other people: scikit-image's grey faces of 25 pixels, ten times as large and with a rim."""
+    found = []
+    for face in data.lfw_subset()[:count]:  # type: ignore[no-untyped-call]
+        large = cv2.resize((face * 255).astype(np.uint8), (250, 250), interpolation=cv2.INTER_CUBIC)
+        framed = cv2.copyMakeBorder(large, 80, 80, 80, 80, cv2.BORDER_REPLICATE)
+        found.append(np.repeat(framed[..., None], 3, 2))
+    return found
+
+
+def test_face_recognition_finds_and_tells_apart_real_faces() -> None:
+    pixels, faces = photograph("astronaut"), FaceRecognition(threshold=0.5)
+    dark = (pixels * 0.5).astype(np.uint8)
+    mirrored, half = np.ascontiguousarray(pixels[:, ::-1]), cv2.resize(pixels, (256, 256))
+    hers = [faces(np.asarray(image, np.uint8)) for image in (pixels, dark, mirrored, half)]
+    assert [len(each) for each in hers] == [1, 1, 1, 1]
+    assert overlap(hers[0].xyxy[0], FACE) > 0.6 and hers[0].vectors.shape == (1, 128)
+    same = [np.linalg.norm(one.vectors[0] - two.vectors[0]) for one, two in combinations(hers, 2)]
+    others = [each.vectors[0] for each in map(FaceRecognition(), small_faces(12)) if len(each) == 1]
+    apart = [np.linalg.norm(hers[0].vectors[0] - other) for other in others]
+    assert max(same) < 0.3 and len(others) >= 10 and min(apart) > 0.65
+
+
+def test_the_network_finds_the_same_face_as_the_histograms() -> None:
+    pixels = photograph("astronaut")[:300, 100:400].copy()
+    histograms, network = FaceRecognition()(pixels), FaceRecognition("cnn", upsample=0)(pixels)
+    assert len(network) == 1 and overlap(network.xyxy[0], tuple(histograms.xyxy[0])) > 0.7
+    assert np.linalg.norm(network.vectors[0] - histograms.vectors[0]) < 0.2
+
+
+@pytest.mark.parametrize("size", [(1, 1), (5, 3), (40, 300), (120, 120)])
+def test_one_colour_holds_no_face(size: tuple[int, int]) -> None:
+    found = FaceRecognition()(np.full((*size, 3), 90, np.uint8))
+    assert len(found) == 0 and found.vectors.shape == (0, 128)
+
+
+def test_threads_share_the_networks_of_dlib_and_find_the_same() -> None:
+    faces, pixels = FaceRecognition(), photograph("astronaut")[:256, 100:356].copy()
+    alone = faces(pixels)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(faces, [pixels] * 6):
+            np.testing.assert_array_equal(found.vectors, alone.vectors)
+    close_networks()
+
+
+def test_a_face_finder_stands_in_for_a_detector() -> None:
+    pixels = photograph("astronaut")
+    boxes = FaceBoxes(FaceRecognition(threshold=0.5))(pixels, ["anything"])
+    assert boxes.labels.tolist() == ["face"]
+    state = State.start(Sample("s", "Who?", (Picture(pixels),)))
+    after = ZoomOnDetections(FaceBoxes(FaceRecognition(threshold=0.5)))(state, NoModel())
+    assert after.views[0].size != state.views[0].size and after.notes == ()
+
+
+def test_files_of_dlib_that_are_missing_or_broken_are_told_in_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no shape_predictor_5_face_landmarks.dat in .*pip install face_recog"):
+        FaceRecognition(models=tmp_path)(photograph("coffee"))
+    for name in ("shape_predictor_5_face_landmarks", "dlib_face_recognition_resnet_model_v1"):
+        (tmp_path / f"{name}.dat").write_bytes(b"no network")
+    with pytest.raises(WeightsError, match="dlib cannot read its files"):
+        FaceRecognition(models=tmp_path)(photograph("coffee"))
+
+
+def test_yunet_finds_what_its_file_finds(tmp_path: Path) -> None:
+    pixels = np.zeros((100, 130, 3), np.uint8)
+    pixels[40:48, 64:72] = 255
+    faces = YuNet(yunet(tmp_path / "tiny.onnx"), longest=130)
+    found = faces(pixels)
+    np.testing.assert_allclose(found.xyxy, [[60, 36, 76, 52]], atol=1e-3)
+    assert found.scores[0] > 0.99 and found.vectors.shape == (1, 0)
+    twice = np.repeat(np.repeat(pixels, 2, 0), 2, 1)
+    np.testing.assert_allclose(faces(twice).xyxy, [[120, 72, 152, 104]], atol=1e-3)
+    for size in ((1, 1), (3, 50), (64, 64)):
+        assert len(faces(np.zeros((*size, 3), np.uint8))) == 0
+    close_networks()
+
+
+def test_yunets_file_is_asked_for_where_it_is_missing_or_no_network(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no weights file .*set model:"):
+        YuNet(tmp_path / "none.onnx")(photograph("coffee"))
+    (tmp_path / "wrong.onnx").write_bytes(b"no network")
+    with pytest.raises(WeightsError, match="no YuNet that OpenCV reads"):
+        YuNet(tmp_path / "wrong.onnx")(photograph("coffee"))
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: FaceRecognition(upsample=5), "upsample lies in 0..4"),
+        (lambda: YuNet(Path("y.onnx"), threshold=1.0), "threshold lies in"),
+        (lambda: YuNet(Path("y.onnx"), longest=5), "32 pixels or more"),
+    ],
+)
+def test_settings_of_networks_that_make_no_sense_are_refused(make: object, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()  # type: ignore[operator]

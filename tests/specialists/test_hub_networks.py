@@ -1,0 +1,248 @@
+"""Depth, words to boxes, and real or generated: tiny networks on the paths of the real ones."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file, save_file
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.specialists.detection import DIRE, GroundingDINO
+from looktwice.specialists.maps import DepthAnything
+from looktwice.specialists.networks import Network
+from looktwice.specialists.protocols import NoEvidence
+from tests import tiny_networks as tiny
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = [(60, 90), (90, 60), (70, 70), (33, 120), (60, 90)]
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
+    """The folder or file of a tiny network, built when first asked for; all are freed at the end."""
+    place = tmp_path_factory.mktemp("tiny")
+
+    def build(name: str) -> str:
+        if not (place / name).exists():
+            getattr(tiny, name)(place / name)
+        return str(place / name)
+
+    yield build
+    close_networks()
+
+
+def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+
+
+IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
+
+# Depth
+
+
+@pytest.mark.parametrize("name", ["depth_anything", "glpn"])
+def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: Callable[[str], str]) -> None:
+    depth = DepthAnything(built(name), device="cpu", larger_is_nearer=name == "depth_anything")
+    together = depth.many([(image,) for image in IMAGES])
+    for image, found in zip(IMAGES, together, strict=True):
+        alone = depth(image)
+        assert found.values.shape == image.shape[:2]
+        assert found.larger_is_nearer is depth.larger_is_nearer
+        assert np.ptp(found.values) > 0
+        np.testing.assert_allclose(found.values, alone.values, atol=1e-4)
+    assert not np.allclose(together[0].values, together[4].values)
+
+
+def test_depth_is_what_transformers_itself_gives(built: Callable[[str], str]) -> None:
+    """Network and processor of transformers used bare, as its documentation shows."""
+    folder = built("depth_anything")
+    network = transformers.AutoModelForDepthEstimation.from_pretrained(folder)
+    processor = transformers.AutoImageProcessor.from_pretrained(folder, backend="pil")
+    with torch.no_grad():
+        bare = network(**processor(images=IMAGES[0], return_tensors="pt")).predicted_depth[:, None]
+    expected = torch.nn.functional.interpolate(bare, IMAGES[0].shape[:2], mode="bicubic", align_corners=False)[0, 0]
+    found = DepthAnything(folder, device="cpu")(IMAGES[0]).values
+    assert np.corrcoef(found.ravel(), expected.numpy().ravel())[0, 1] > 0.999
+    assert np.abs(found - expected.numpy()).max() < 0.05 * np.ptp(found) + 1e-6
+
+
+@pytest.mark.parametrize("size", [(1, 1), (3, 50), (1, 300), (300, 3), (9, 1000)])
+def test_specks_and_slivers_are_no_evidence(size: tuple[int, int], built: Callable[[str], str]) -> None:
+    with pytest.raises(NoEvidence, match=f"an image of {size[1]} x {size[0]} pixels is too small"):
+        DepthAnything(built("depth_anything"))(noise(size))
+    with pytest.raises(NoEvidence, match="is too small"):
+        GroundingDINO(built("grounding_dino"))(noise(size), ["cat"])
+    assert DepthAnything(built("depth_anything"))(noise((5, 7))).values.shape == (5, 7)
+    with pytest.raises(NoEvidence, match="too small, 32 x 32 are needed"):  # its processor rounds sides down to 32s
+        DepthAnything(built("glpn"))(noise((31, 60)))
+
+
+def test_an_image_of_one_color_has_no_depth(built: Callable[[str], str]) -> None:
+    with pytest.raises(NoEvidence, match="an image is of one colour"):
+        DepthAnything(built("depth_anything"))(np.full((60, 80, 3), 90, np.uint8))
+
+
+# Boxes by words
+
+
+@pytest.mark.parametrize("name", ["grounding_dino", "owlv2"])
+def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
+    name: str, built: Callable[[str], str]
+) -> None:
+    detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
+    words = [("cat",), ("red box", "dog"), ("mug",), ("the cat", "dog", "mug"), ("dog",)]
+    together = detector.many(list(zip(IMAGES, words, strict=True)))
+    assert sum(map(len, together)) > 0
+    for image, asked, found in zip(IMAGES, words, together, strict=True):
+        alone = detector(image, asked)
+        np.testing.assert_allclose(found.xyxy, alone.xyxy, atol=0.05)
+        np.testing.assert_allclose(found.scores, alone.scores, atol=1e-4)
+        assert found.labels.tolist() == alone.labels.tolist()
+        height, width = image.shape[:2]
+        assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
+        assert (np.diff(found.scores) <= 0).all()
+        assert set(found.labels) <= set(asked) or name == "grounding_dino"
+
+
+def test_a_threshold_keeps_the_surest(built: Callable[[str], str]) -> None:
+    every = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, device="cpu")(IMAGES[0], ["cat"])
+    level = float(np.median(every.scores))
+    some = GroundingDINO(built("grounding_dino"), threshold=level, text_threshold=0, device="cpu")(IMAGES[0], ["cat"])
+    assert some.scores.tolist() == [score for score in every.scores if score > level]
+    one = GroundingDINO(built("grounding_dino"), threshold=0, text_threshold=0, most=1, device="cpu")(
+        IMAGES[0], ["cat"]
+    )
+    assert one.scores.tolist() == every.scores[:1].tolist()
+
+
+def test_a_detector_needs_a_word(built: Callable[[str], str]) -> None:
+    for words in (None, [], [" . "]):
+        with pytest.raises(NoEvidence, match="looks for words, and none was given"):
+            GroundingDINO(built("grounding_dino"), device="cpu")(IMAGES[0], words)
+
+
+@pytest.mark.parametrize("setting", ["threshold", "text_threshold"])
+def test_a_threshold_is_a_probability(setting: str) -> None:
+    with pytest.raises(ValueError, match=f"^{setting} is a probability"):
+        GroundingDINO(**{setting: 1.0})  # type: ignore[arg-type]
+
+
+# Real or generated
+
+
+def test_dire_is_the_resnet_of_transformers_with_its_names_changed(built: Callable[[str], str]) -> None:
+    """The same weights in a ResNet-50 that others wrote give the same probability, whatever the batch."""
+    images = [noise((300, 260), 7), noise((256, 400), 8) // 4, noise((40, 50), 9) // 2 + 120]
+    dire = DIRE(built("dire"), device="cpu")
+    together = [each.value for each in dire.many([(image,) for image in images])]
+    assert together == pytest.approx([dire(image) for image in images], abs=1e-5)
+    network = tiny.resnet()
+    processor = transformers.ConvNextImageProcessorPil(
+        size={"shortest_edge": 224}, crop_pct=224 / 256, resample=2,
+        image_mean=[0.485, 0.456, 0.406], image_std=[0.229, 0.224, 0.225],
+    )  # fmt: skip
+    for image, found in zip(images, together, strict=True):
+        with torch.no_grad():
+            logit = network(**processor(images=image, return_tensors="pt")).logits.item()
+        assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.01)
+    assert np.diff(np.sort(together)).min() > 0.015
+
+
+@pytest.mark.parametrize(
+    ("image", "reason"), [(noise((31, 90)), "90 x 31 pixels is too small"), (noise((90, 90)) * 0, "of one colour")]
+)
+def test_a_picture_without_traces_is_no_evidence(image: Pixels, reason: str, built: Callable[[str], str]) -> None:
+    with pytest.raises(NoEvidence, match=reason):
+        DIRE(built("dire"), device="cpu")(image)
+
+
+def test_dire_says_what_file_it_wants(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"such as lsun_adm\.pth; found none"):
+        DIRE()
+    torch.save({"model": {"fc.weight": torch.zeros(1000, 8)}}, tmp_path / "other.pth")
+    with pytest.raises(WeightsError, match="holds no ResNet with bottlenecks and one output"):
+        DIRE(str(tmp_path / "other.pth"), device="cpu")(IMAGES[2])
+    with pytest.raises(WeightsError, match=r"nowhere\.pth"):
+        DIRE(str(tmp_path / "nowhere.pth"), device="cpu")(IMAGES[2])
+
+
+# What all of them do where weights are missing
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda where: DepthAnything(where, device="cpu")(IMAGES[0]),
+        lambda where: GroundingDINO(where, device="cpu")(IMAGES[0], ["cat"]),
+    ],
+)
+@pytest.mark.parametrize("where", ["some-body/no-such-network", "/no/such/folder"])
+def test_weights_that_cannot_be_had_are_one_sentence(ask: Callable[[str], Any], where: str) -> None:
+    with pytest.raises(WeightsError) as caught:
+        ask(where)
+    message = str(caught.value)
+    assert where in message and "\n" not in message
+    assert "hf download ID --local-dir DIR" in message or "give a folder saved with save_pretrained" in message
+
+
+def test_a_folder_of_another_network_is_said(built: Callable[[str], str]) -> None:
+    with pytest.raises(WeightsError, match="grounding_dino"):
+        DepthAnything(built("grounding_dino"), device="cpu")(IMAGES[0])
+
+
+TOGETHER = """
+import sys, threading
+from looktwice.pipelines.weights import from_hub
+jobs, said = list(zip(sys.argv[1::2], sys.argv[2::2])) * 4, []
+def job(kind, folder):
+    try:
+        from_hub(kind, folder, None).to("cpu")
+    except Exception as exc:
+        said.append(repr(exc))
+threads = [threading.Thread(target=job, args=each) for each in jobs]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+sys.exit("; ".join(said) or 0)
+"""
+
+
+def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
+    built: Callable[[str], str], tmp_path: Path
+) -> None:
+    other, few = tmp_path / "other", tmp_path / "few"
+    for folder in (other, few):
+        shutil.copytree(built("depth_anything"), folder)
+    shutil.copy(Path(built("glpn")) / "model.safetensors", other)
+    with pytest.raises(
+        WeightsError, match=r"other: its files lack 143 of the 143 parameters of DepthAnything.*ther net"
+    ):
+        DepthAnything(str(other), device="cpu")(IMAGES[0])
+    held = load_file(few / "model.safetensors")
+    save_file({name: each for name, each in held.items() if "mask_token" not in name}, few / "model.safetensors")
+    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (str(few), built("depth_anything")))
+    np.testing.assert_array_equal(found, whole)  # which does not look at its mask token
+
+
+def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
+    kinds = {
+        "AutoModelForDepthEstimation": ("depth_anything", "glpn"),
+        "AutoModelForZeroShotObjectDetection": ("grounding_dino", "owlv2"),
+    }
+    told = [text for kind, names in kinds.items() for name in names for text in (kind, built(name))]
+    done = subprocess.run([sys.executable, "-c", TOGETHER, *told], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:
+    depth: Network[Any, Any] = DepthAnything(built("depth_anything"), device="cpu")
+    first = depth.ask((IMAGES[0],)).values
+    close_networks()
+    np.testing.assert_array_equal(depth.ask((IMAGES[0],)).values, first)

