@@ -1,0 +1,82 @@
+"""What `looktwice check` does behind the faults: one sample of each task through the stages, with a scripted model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from looktwice.eval.records.from_state import failure
+from looktwice.eval.display.sample_page import page, words
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.state import State
+
+def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
+    """Lines that say, point by point, what the stages did to a first sample, and what looks unintended.
+
+    With `out`, a page with the views after each stage is written there for each task.
+    """
+    items = {
+        task_id: next(iter(task)) for task_id, task in {point.task_id: point.task for point in plan.points}.items()
+    }
+    yield f"{len(plan.points)} {'point' if len(plan.points) == 1 else 'points'}, no faults"
+    pages: dict[str, list[tuple[str, State, str]]] = {}
+    for point in plan.points:
+        item = items[point.task_id]
+        state, error = _tried(point, item)
+        pages.setdefault(point.task_id, []).append((_label(point), state, error))
+        yield f"{_label(point)} on {point.task_name}, sample {item.sample.id}"
+        yield from words(state)
+        yield from (f"  warning: {line}" for line in [*_late(state), *_draws(point)])
+        if error:
+            yield f"  FAILED: {error.splitlines()[0]}"
+    if out is not None:
+        yield from _written(out, items, pages)
+
+
+def _tried(point: Arm, item: Item) -> tuple[State, str]:
+    door = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
+    state = State.start(item.sample, point.seed)
+    for slot, stage in point.stages.items():
+        if state.ended:
+            break
+        try:
+            state = step(slot, stage, state, door)
+        except StageFailed as exc:
+            return exc.state, failure(cause_of(exc))
+    return state, ""
+
+
+def _late(state: State) -> list[str]:
+    """Stages behind the last call whose change of views or prompt no model will ever see."""
+    asked = [number for number, entry in enumerate(state.trace) if entry.calls]
+    if not asked:
+        return []
+    late = state.trace[asked[-1] :]
+    pairs = [(a, b) for a, b in pairwise(late) if a.views != b.views or a.prompt != b.prompt]
+    return [f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it" for _, b in pairs]
+
+
+def _draws(point: Arm) -> list[str]:
+    temperature = (spec(point.model) or {}).get("temperature") if point.model is not None else None
+    if point.draws > 1 and temperature == 0:
+        return [f"{point.draws} draws at temperature 0 are separate calls that will mostly agree"]
+    return []
+
+
+def _label(point: Arm) -> str:
+    changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
+    return point.contestant + (f" [{changes}]" if changes else "")
+
+
+def _written(out: Path, items: dict[str, Item], pages: dict[str, list[tuple[str, State, str]]]) -> Iterator[str]:
+    out.mkdir(parents=True, exist_ok=True)
+    for task_id, shown in pages.items():
+        sample = items[task_id].sample
+        path = out / f"{sample.id.replace('/', '_')}.html"
+        path.write_text(page(sample.id, sample.question, items[task_id].answer, shown), encoding="utf-8")
+        yield f"views: {path}"

@@ -1,0 +1,61 @@
+"""A study from Python: a task, some contestants and a model in, a table out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from looktwice.eval.readers.stages import Robust
+from looktwice.eval.runs.predict import Options
+from looktwice.eval.runs.study import Study
+from looktwice.eval.display.table import Table, table
+from looktwice.eval.tasks.base import Task
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.config.plan import Plan, named
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import asks
+from looktwice.pipelines.state import Stage
+
+def evaluate(
+    task: Task | Mapping[str, Task],
+    contestants: Mapping[str, Pipeline | Stage],
+    model: Model | None = None,
+    *,
+    out: str | Path = "runs/evaluate",
+    read: Stage | None = None,
+    draws: int = 1,
+    seed: int = 0,
+    workers: int = 16,
+    limit: int | None = None,
+) -> Table:
+    """Run every contestant on every task into the run folder `out`, going on where it was stopped; give its table.
+
+    A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
+    `Robust`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
+    """
+    tasks = task if isinstance(task, Mapping) else {_name(task): task}
+    points = tuple(
+        _point(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
+        for task_name, one in tasks.items()
+        for number, (name, contestant) in enumerate(contestants.items())
+    )
+    folder = Path(out)
+    study = Study(Plan(folder.name, points), folder.parent, Options(workers=workers, limit=limit))
+    if study().stopped:
+        raise KeyboardInterrupt(f"the study was stopped; what was obtained is kept in {folder}")
+    return table([folder])
+
+
+def _name(task: Task) -> str:
+    return str(getattr(task, "kind", None) or getattr(task, "name", None) or "task")
+
+
+def _point(
+    name: str, contestant: Pipeline | Stage, baseline: bool, task_name: str, task: Task,
+    model: Model | None, read: Stage, draws: int, seed: int,
+) -> Arm:  # fmt: skip
+    given: Mapping[str, Any] = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
+    stages = {slot: stage for slot, stage in given.items() if stage is not None}
+    used = model if any(asks(stage) for stage in stages.values()) else None
+    return named(Arm(name, {}, task_name, task, used, stages, read, draws, seed, baseline, "", ""))

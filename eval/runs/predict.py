@@ -1,0 +1,252 @@
+"""Loop 1, predict: samples through the tree of points, in threads; the only loop that calls the models under test."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+import cv2
+from looktwice.eval.records.records import (Key, PointRow, Record, RunError, RunFolder, SampleRow)
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.runs.walk import tree
+from looktwice.eval.runs.walk import RunContext, Walk
+from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.pipeline import with_models
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.config.spec import spec
+
+@dataclass(frozen=True)
+class Options:
+    """How to run: none of it changes an answer.
+
+    `limit` takes the first samples of each task, `shard` (i, n) every n-th sample by id, `keep_failed` does not
+    ask FAILED samples again.
+    """
+
+    workers: int = 16
+    limit: int | None = None
+    shard: tuple[int, int] = (1, 1)
+    keep_failed: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did: where it lies, how many records it wrote, how many were there, and whether it was stopped."""
+
+    folder: Path
+    written: int
+    kept: int
+    failed: int
+    stopped: bool = False
+
+
+@dataclass(eq=False)
+class Run:
+    """Runs a plan into a folder and goes on where an earlier run was stopped.
+
+    `wrap` puts cache, retries and limits around a model; `heard` is told of every record written, `skipped`
+    how many were there already; `stop` set
+    from outside ends the run at the next model call, `drain` lets what is in flight finish.
+    """
+
+    plan: Plan
+    folder: Path
+    options: Options = Options()
+    wrap: Callable[[Any], Any] = lambda model: model
+    heard: Callable[[Arm, SampleRow, Record], None] = lambda point, row, record: None
+    skipped: Callable[[int], None] = lambda number: None
+    stop: threading.Event = field(default_factory=threading.Event)
+    drain: threading.Event = field(default_factory=threading.Event)
+    counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    models: dict[int, Any] = field(default_factory=dict)
+    trouble: list[BaseException] = field(default_factory=list)
+
+    def __call__(self) -> Outcome:
+        """Run everything that is still to do. Raises RunError and TaskError; what was obtained is kept."""
+        cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
+        for model in self._held():
+            self.models[id(model)] = self.wrap(model)
+        with RunWriter(self.folder) as writer:
+            there = RunFolder(self.folder)
+            known, records = there.samples, there.records()
+            rows = [_row(point) for point in (*self.plan.points, *self.plan.readings)]
+            self._refuse_changed(known, _answered([*rows, *writer.known.values()], records))
+            writer.points(rows)
+            writer.yaml("run.yaml", self._facts() | {"finished": False})
+            done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
+            self._predict(writer, known, done)
+            stopped = self.stop.is_set() or self.drain.is_set() or bool(self.trouble)
+            writer.yaml("run.yaml", self._facts() | {"finished": not stopped})
+        if self.trouble:
+            raise self.trouble[0]
+        counts = self.counts
+        stopped = self.stop.is_set() or self.drain.is_set()
+        return Outcome(self.folder, counts["written"], counts["kept"], counts["failed"], stopped)
+
+    def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
+        """The points by (task id, seed, draw): each group is one walk over a task's items."""
+        groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
+        for point in self.plan.points:
+            for draw in range(point.draws):
+                groups[point.task_id, point.seed, draw].append(point)
+        return groups
+
+    def items(self, task: Any) -> Iterator[Item]:
+        """The items of this limit and shard. Raises TaskError for an id that comes twice, and for an empty set."""
+        seen: set[str] = set()
+        number, shards = self.options.shard
+        for item in task:
+            if item.sample.id in seen:
+                raise TaskError(f"{type(task).__name__}: the id {item.sample.id!r} comes twice; ids must be unique")
+            if self.options.limit is not None and len(seen) >= self.options.limit:
+                return
+            seen.add(item.sample.id)
+            if _shard(item.sample.id, shards) == number - 1:
+                yield item
+        if not seen:
+            raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
+
+    def total(self) -> int:
+        """How many records the whole plan comes to, as far as the tasks can tell."""
+        limit = self.options.limit
+        sizes = {p.task_id: len(p.task) if limit is None else min(limit, len(p.task)) for p in self.plan.points}
+        return sum(sizes[point.task_id] * point.draws for point in self.plan.points) // self.options.shard[1]
+
+    def _held(self) -> list[Any]:
+        """Every model of every point once: its own, and those among its stages' settings."""
+        held: dict[int, Any] = {}
+
+        def seen(model: Any) -> Any:
+            return held.setdefault(id(model), model)
+
+        for point in self.plan.points:
+            with_models((point.model, *point.stages.values()), seen)
+        return list(held.values())
+
+    def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]]) -> None:
+        """Old answers must not be mixed with questions that changed under their ids; a repaired image has none."""
+        for task_id, task in {p.task_id: p.task for p in self.plan.points}.items():
+            old = {sample: row for (task_id_, sample), row in known.items() if task_id_ == task_id}
+            if not old:
+                continue
+            now = {item.sample.id: item.sample.sha for item in self.items(task)}
+            kept = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
+            changed = [name for name, sha in now.items() if kept.get(name, sha) != sha]
+            whole = self.options.limit is None and self.options.shard == (1, 1)
+            gone = [name for name in old if name not in now] if whole else []
+            for names, what in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
+                if names:
+                    raise RunError(
+                        f"{self.folder}: {len(names)} samples {what} since the first run, such as "
+                        f"{', '.join(names[:3])}; run into another --out, or start anew with --fresh"
+                    )
+
+    def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
+        with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
+            ground = RunContext(self.models, writer, pool, self._check, self._heard, self.trouble)
+            room = threading.Semaphore(2 * self.options.workers)
+            try:
+                for (_, seed, draw), points in self.groups().items():
+                    self._walk_all(points, seed, draw, ground, room, known, done)
+            finally:  # the pool takes no new visits once it is left, so every walk must have ended
+                for _ in range(2 * self.options.workers):
+                    _acquire(room)
+
+    def _walk_all(
+        self, points: Sequence[Arm], seed: int, draw: int, ground: RunContext, room: threading.Semaphore,
+        known: Mapping[tuple[str, str], SampleRow], done: set[Key],
+    ) -> None:  # fmt: skip
+        """Send every item of one task through the tree, never more at once than twice the workers."""
+        roots = tree(points)
+        for item in self.items(points[0].task):
+            if self.drain.is_set() or self.stop.is_set() or self.trouble:
+                return
+            row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
+            old = known.get((row.task, row.id))
+            if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
+                ground.writer.sample(row)
+            wanted = frozenset(p.id for p in points if (p.id, row.id, draw) not in done)
+            if there := len(points) - len(wanted):
+                self._count("kept", there)
+                self.skipped(there)
+            if wanted:
+                _acquire(room)
+                Walk(ground, item.sample, row, draw, wanted, room.release).begin(roots, seed)
+
+    def _heard(self, point: Arm, row: SampleRow, record: Record) -> None:
+        self._count("failed" if record.error else "answered")
+        self._count("written")
+        self.heard(point, row, record)
+
+    def _count(self, what: str, by: int = 1) -> None:
+        with self.lock:
+            self.counts[what] += by
+
+    def _check(self) -> None:
+        """Called at the model's door and between stages. Raises Stopped once the run is to stop at once."""
+        if self.stop.is_set():
+            raise Stopped
+
+    def _facts(self) -> dict[str, Any]:
+        names = (
+            "looktwice",
+            "numpy",
+            "opencv-python-headless",
+            "pillow",
+            "scikit-image",
+            "torch",
+            "kornia",
+            "transformers",
+        )
+        versions = {name: said for name in names if (said := _version(name))}
+        return {
+            "name": self.plan.name,
+            "left_out": dict(self.plan.left_out),
+            "samples": {point.task_id: len(point.task) for point in self.plan.points},
+            "limit": self.options.limit,
+            "shard": list(self.options.shard),
+            "versions": {"python": platform.python_version()} | versions,
+            "config": self.plan.config,
+        }
+
+
+def _row(point: Arm) -> PointRow:
+    facts = asdict(point.task.facts)
+    return PointRow(
+        point.id, point.contestant, point.task_name, point.task_id, dict(point.changes), point.baseline, facts,
+        point.spec, spec(point.read), point.draws, point.seed, point.replies_of,
+    )  # fmt: skip
+
+
+def _answered(points: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+    """The samples, by task, of which some record did not fail."""
+    tasks = {row.id: row.task_id for row in points}
+    return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
+
+
+def _acquire(room: threading.Semaphore) -> None:
+    while not room.acquire(timeout=0.2):  # a wait without end would not hear Ctrl-C on every platform
+        pass
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
+        return ""
+
+
+def _shard(identifier: str, shards: int) -> int:
+    return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards

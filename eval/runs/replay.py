@@ -1,0 +1,233 @@
+"""What `looktwice replay` does: a run gone through again from its records, with no model, and compared bit for bit.
+
+Every stage runs again on the task's own data; the only thing that is not done again is asking. What must come out the
+same is the record: every message and picture that was sent (by its sha256), every reply, note, mark and answer. Times
+are not compared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from looktwice.eval.records.from_state import failure, recorded
+from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.runtime.stores import keep_in
+from looktwice.pipelines.model import (Messages, Model, ModelError, Reply, CallOptions, message_json)
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.models.offline import request_digest
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage, State
+
+SHOWN = 5  # differences that are told
+GONE = "the task's data is gone or has changed"
+
+
+@dataclass(frozen=True)
+class AsRecorded:
+    """Answers each request with what one record holds for it, in the recorded order: a reply, or the same ModelError.
+
+    `answers` go by `request_digest`. Raises ModelError for a request that the record does not hold, or less often.
+    """
+
+    answers: Mapping[str, Sequence[Reply | str]]
+    identity: str = "as recorded"
+    given: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The next of the recorded answers to this very request."""
+        digest = request_digest([message_json(message) for message in messages], draw, options.given())
+        held = self.answers.get(digest, ())
+        with self.lock:
+            number = self.given.get(digest, 0)
+            self.given[digest] = number + 1
+        if number >= len(held):
+            said = " ".join(messages[-1].text.split())[:80] if messages else ""
+            raise ModelError(
+                f"the record holds {len(held)} answers to this request, asked {number + 1} times: {said!r}"
+            )
+        answer = held[number]
+        if isinstance(answer, str):
+            raise ModelError(answer.removeprefix("ModelError: "))
+        return answer
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A record that did not come out the same: which, and the first field that differs (or what was raised)."""
+
+    point: str
+    sample: str
+    draw: int
+    what: str
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """How many records came out the same bit for bit, which did not, and how many were not gone through, by reason."""
+
+    same: int
+    different: tuple[Difference, ...]
+    left_out: Mapping[str, int]
+
+    @property
+    def done(self) -> bool:
+        """Whether every record that did not fail came out the same."""
+        return not self.different and GONE not in self.left_out
+
+
+class Hashes(Blobs):
+    """Blobs that are hashed and not kept: what was sent is known by its sha256."""
+
+    def put(self, data: bytes, sha: str = "") -> str:
+        """The sha256 of `data`."""
+        return sha or hashlib.sha256(data).hexdigest()
+
+
+def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> Replayed:
+    """Go through every record of a run again; `cache` is the folder that the run kept (None: `.cache` beside it).
+
+    Raises RunError, and ConfigError where its stages cannot be built.
+    """
+    folder = RunFolder(run)
+    held: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    for record in folder.records().values():
+        if record.error:
+            left_out["failed when it was made"] += 1
+        else:
+            held[folder.points[record.point].task_id, record.sample].append(record)
+    binder = Binder(Scope(Path("/"), (), tuple(plugins)))
+    stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
+    with as_found(folder, cache):
+        return _all_again(folder, stages, held, binder, left_out)
+
+
+@contextmanager
+def as_found(folder: RunFolder, cache: Path | None) -> Iterator[None]:
+    """Inside, specialists give what they found in the run: in a batch of another size a network's last digits differ.
+
+    `cache` is the folder that the run kept (None: `.cache` beside it).
+    """
+    kept = (cache or folder.path.parent / ".cache") / "findings"
+    keep_in(kept if kept.is_dir() else None)
+    try:
+        yield
+    finally:
+        keep_in(None)
+
+
+def _all_again(
+    folder: RunFolder, stages: Mapping[str, Mapping[str, Stage]], held: Any, binder: Binder, left_out: Counter[str]
+) -> Replayed:
+    same, different = 0, list[Difference]()
+    for sample, records in _samples(folder, held, binder, left_out):
+        for record in records:
+            point = folder.points[record.point]
+            found = _difference(folder, point, stages[point.id], sample, record)
+            same += found is None
+            different += [found] if found is not None else []
+    return Replayed(same, tuple(different), left_out)
+
+
+def replay_lines(found: Replayed) -> Iterator[str]:
+    """What a replay found, in lines for a terminal; the last one says whether all came out the same."""
+    for each in found.different[:SHOWN]:
+        yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
+    if len(found.different) > SHOWN:
+        yield f"and {len(found.different) - SHOWN} more"
+    for reason, count in found.left_out.items():
+        yield f"not replayed: {count} records ({reason})"
+    verdict = "the same bit for bit" if not found.different else f"the same, {len(found.different)} different"
+    yield f"replayed without a model: {found.same} records {verdict}"
+
+
+def models_of(folder: RunFolder, record: Record) -> dict[str, AsRecorded]:
+    """The models of a record by name, that of the point under ""; they give the recorded replies, seconds included."""
+    answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
+    timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
+    for number, call in enumerate(record.calls):
+        sent = [json.loads(folder.blobs.get(sha)) for sha in call["messages"]]
+        digest = request_digest(sent, call["draw"], call.get("options", {}))
+        answer: Reply | str = call.get("error", "")
+        if call.get("reply"):
+            took = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
+            answer = replace(Reply.from_dict(call["reply"]), seconds=took)
+        answers.setdefault(call.get("model", ""), defaultdict(list))[digest].append(answer)
+    return {name: AsRecorded(by_digest, name or "as recorded") for name, by_digest in answers.items()}
+
+
+def _stages(run: Path, point: PointRow, binder: Binder) -> dict[str, Stage]:
+    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
+    if None in stages.values():
+        raise ConfigError([f"{run}: its stages cannot be built again", *binder.faults])
+    return stages
+
+
+def _samples(
+    folder: RunFolder, held: Mapping[tuple[str, str], list[Record]], binder: Binder, left_out: Counter[str]
+) -> Iterator[tuple[Sample, list[Record]]]:
+    """Every sample with its records, as the task gives it now; what it no longer gives is counted."""
+    rows = folder.samples
+    waiting = dict(held)
+    for task_id, node in {point.task_id: point.spec["task"] for point in folder.points.values()}.items():
+        task = binder.node(node, "task")
+        try:
+            for item in task or ():
+                records = waiting.get((task_id, item.sample.id))
+                if records is not None and _unchanged(rows.get((task_id, item.sample.id)), item.sample):
+                    del waiting[task_id, item.sample.id]
+                    yield item.sample, records
+        except (TaskError, OSError):
+            continue
+    for records in waiting.values():
+        left_out[GONE] += len(records)
+
+
+def _unchanged(row: SampleRow | None, sample: Sample) -> bool:
+    return row is not None and row.sha == sample.sha
+
+
+def _difference(
+    folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
+) -> Difference | None:
+    """The first field of the record that comes out otherwise, or None."""
+    again = _again(folder, point, stages, sample, record)
+    old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
+    if json.dumps(old) == json.dumps(new):
+        return None
+    what = next((name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields")
+    why = f" ({again.error.splitlines()[0]})" if again.error else ""
+    return Difference(point.id, record.sample, record.draw, f"{what} differ{why}")
+
+
+def _again(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record) -> Record:
+    """The record that the stages make now, with the recorded replies."""
+    models = models_of(folder, record)
+
+    def second(model: Model) -> Model:
+        return models.get(model.identity) or AsRecorded({}, model.identity)
+
+    state, error = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw), ""
+    try:
+        door = RecordingModel(models[""], sample.id, around=second)
+        state = State.start(sample, point.seed, record.draw)
+        for slot, stage in stages.items():
+            state = state if state.ended else step(slot, stage, state, door)
+    except StageFailed as exc:
+        state, error = exc.state, failure(cause_of(exc))
+    except PictureError as exc:
+        error = failure(exc)
+    kind: Any = point  # of a point, only its id goes into the record
+    return recorded(kind, sample, record.sample_sha, state, Hashes(folder.blobs.folder), error)

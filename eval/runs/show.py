@@ -1,0 +1,102 @@
+"""What `looktwice show` does: one sample of a run, gone through again with its recorded replies and no model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from looktwice.eval.display.sample_page import page, words
+from looktwice.eval.records.records import (PointRow, Record, RunError, RunFolder, SampleRow)
+from looktwice.eval.runs.replay import AsRecorded, as_found, models_of
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+
+def shown(
+    run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
+) -> Iterator[str]:
+    """Write the page of one sample and say the same in lines. Raises RunError.
+
+    The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
+    `cache` is the folder that the run kept (None: `.cache` beside it), with what its specialists found.
+    """
+    folder = RunFolder(run)
+    points_there = folder.points
+    rows = [row for row in folder.samples.values() if row.id == sample]
+    if not rows:
+        ids = sorted({row.id for row in folder.samples.values()})
+        raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
+    records = [record for key, record in folder.records().items() if key[1] == sample]
+    for row in rows:
+        pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
+        with as_found(folder, cache):
+            labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
+        path = out or run / "show" / f"{sample.replace('/', '_')}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
+        yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
+        for label, state, error in labelled:
+            yield label
+            yield from words(state)
+            yield from ([f"  FAILED: {error.splitlines()[0]}"] if error else [])
+        yield f"page: {path}"
+
+
+def images_of(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
+    """A function (task id, sample id) -> the sample's own images, as long as the task's data is there."""
+    tasks = {point.task_id: point.task for point in plan.points}
+    found: dict[str, dict[str, Sample]] = {}
+
+    def images(task_id: str, sample: str) -> tuple[Picture, ...]:
+        if task_id not in found:
+            found[task_id] = {item.sample.id: item.sample for item in tasks[task_id]} if task_id in tasks else {}
+        there = found[task_id].get(sample)
+        return there.images if there else ()
+
+    return images
+
+
+def _again(
+    folder: RunFolder, point: PointRow, row: SampleRow, record: Record, plugins: Sequence[str]
+) -> tuple[State, str]:
+    """The state after all stages, called with the record's own replies, and the error where a stage failed."""
+    binder = Binder(Scope(Path("/"), (), tuple(plugins)))
+    sample = _sample(folder, point, row, binder)
+    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
+    if None in stages.values():
+        raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
+    models = models_of(folder, record)
+    door = RecordingModel(
+        models[""], sample.id, around=lambda model: models.get(model.identity) or AsRecorded({}, model.identity)
+    )
+    state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
+    try:
+        state = State.start(sample, point.seed, record.draw)
+    except PictureError as exc:  # one of its images cannot be read
+        return state, record.error or str(exc)
+    for slot, stage in stages.items():
+        if state.ended:
+            break
+        try:
+            state = step(slot, stage, state, door)
+        except StageFailed as exc:
+            return exc.state, record.error or f"{type(exc.__cause__).__name__}: {exc.__cause__}"
+    return state, record.error
+
+
+def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
+    task = binder.node(point.spec["task"], "task")
+    try:
+        found = next((item.sample for item in task or () if item.sample.id == row.id), None)
+    except TaskError:
+        found = None
+    return found if found is not None and found.sha == row.sha else row.without_pixels(folder.blobs)
+
+
+def _label(point: PointRow, record: Record) -> str:
+    changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
+    draw = f", draw {record.draw}" if point.draws > 1 else ""
+    return point.contestant + (f" [{changes}]" if changes else "") + draw

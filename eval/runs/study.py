@@ -1,0 +1,131 @@
+"""From a plan to a finished run: cache and limits around the models, the display, and a Ctrl-C that loses nothing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+from rich.console import Console
+from looktwice.eval.display.progress import Display
+from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
+from looktwice.eval.runs.predict import Options, Outcome, Run
+from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.runtime.stores import keep_in
+from looktwice.pipelines.models.http_client import background
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.models.wrappers import Metered, wrap
+
+@dataclass(frozen=True)
+class Study:
+    """Runs a plan into `out/<name>`.
+
+    `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
+    `only_cached` asks no server. Raises RunError, TaskError, CacheError.
+    """
+
+    plan: Plan
+    out: Path = Path("runs")
+    options: Options = field(default_factory=Options)
+    cache: Path | None = None
+    fresh: bool = False
+    only_cached: bool = False
+    console: Console = field(default_factory=lambda: Console(stderr=True))
+
+    @property
+    def folder(self) -> Path:
+        """Where the run lies."""
+        return self.out / self.plan.name
+
+    def __call__(self) -> Outcome:
+        """Run what is still to do, and close every model."""
+        if self.fresh and self.folder.exists():
+            with RunWriter(self.folder):  # its lock: a run that is going on must not be moved from under its writer
+                aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+                self.folder.rename(aside)
+            self.console.print(f"the earlier run was moved to {aside}", highlight=False)
+        run = Run(self.plan, self.folder, self.options)
+        models: list[Any] = []
+        run = replace(run, wrap=lambda model: self._wrap(model, run, models))
+        display = Display(self.console, run.total(), lambda: _tokens(models))
+        run.heard = _telling(display, RunFolder(self.folder))
+        run.skipped = display.skip
+        try:
+            keep_in((self.cache or self.out / ".cache") / "findings")
+            with display, _interrupts(run, self.console):
+                return run()
+        finally:
+            for model in models:
+                close_model(model)
+            close_networks()
+            keep_in(None)
+
+    def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
+        if getattr(model, "remote", False):
+            _check(model)
+            store = Store(self.cache or self.out / ".cache", "--cache")
+            len(store)  # a store that cannot be read must be one sentence before the run
+            model = wrap(model, store, run.stop, only_cached=self.only_cached)
+        models.append(model)
+        return model
+
+
+def _check(model: Any) -> None:
+    """A bad URL or a missing key must be one sentence before the run, not one for every sample."""
+    try:
+        model.check()
+    except ModelError as exc:
+        raise RunError(str(exc)) from exc
+
+
+def _telling(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, Record], None]:
+    judges: dict[str, RecordScorer] = {}
+
+    def tell(point: Arm, row: SampleRow, record: Record) -> None:
+        if point.id not in judges:
+            judges[point.id] = RecordScorer(folder, point.read, scorer_of(asdict(point.task.facts)))
+        display.add(judges[point.id](record, row).verdict.value)
+
+    return tell
+
+
+def _tokens(models: list[Any]) -> tuple[int, int]:
+    counts = [model.snapshot().paid for model in models if isinstance(model, Metered)]
+    return sum(count.tokens_in for count in counts), sum(count.tokens_out for count in counts)
+
+
+@contextmanager
+def _interrupts(run: Run, console: Console) -> Iterator[None]:
+    """The first Ctrl-C lets what is in flight finish, the second stops at the next call, the third leaves at once."""
+    before: Any = None
+
+    def interrupt(number: int, frame: Any) -> None:
+        if run.stop.is_set():
+            os._exit(130)
+        if run.drain.is_set():
+            run.stop.set()
+            background().cancel()
+            console.print("stopping now; the same command goes on later", highlight=False)
+        else:
+            run.drain.set()
+            console.print("finishing what is in flight; Ctrl-C again stops at once", highlight=False)
+
+    try:
+        before = signal.signal(signal.SIGINT, interrupt)
+    except ValueError:  # not the main thread, where signals are not ours to take
+        before = None
+    try:
+        yield
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGINT, before)
