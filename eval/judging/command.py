@@ -29,7 +29,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, unanswered
 from looktwice.pipelines.model import Model, ModelError, Stopped
 from looktwice.pipelines.models.cache import Store, close_model
-from looktwice.pipelines.models.http_client import background
+from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
@@ -154,7 +154,7 @@ class Judging:
         except KeyboardInterrupt:  # no new call begins, and what is in flight must not hold the command
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
-            background().cancel()
+            http_loop().cancel()
             raise
         finally:
             stop.set()

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from looktwice.eval.records.from_state import failure
+
 from looktwice.eval.display.sample_page import page, words
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.config.plan import Plan
+from looktwice.eval.records.from_state import failure
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.sample import Item
-from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.models.offline import Scripted
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
+
 
 def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
     """Lines that say, point by point, what the stages did to a first sample, and what looks unintended.

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from looktwice.eval.display.table import Table, table
 from looktwice.eval.readers.stages import Robust
 from looktwice.eval.runs.predict import Options
 from looktwice.eval.runs.study import Study
-from looktwice.eval.display.table import Table, table
 from looktwice.eval.tasks.base import Task
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import Plan, named
+from looktwice.pipelines.config.spec import asks
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import Pipeline
-from looktwice.pipelines.config.plan import Plan, named
-from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.spec import asks
 from looktwice.pipelines.state import Stage
+
 
 def evaluate(
     task: Task | Mapping[str, Task],

@@ -5,10 +5,13 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
+
 import yaml
+
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+
 
 def merge(shards: Sequence[Path], out: Path) -> str:
     """Copy points, samples, records, verdicts of judges and blobs of every shard into `out`; says how many records.

@@ -13,18 +13,20 @@ from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
 import cv2
-from looktwice.eval.records.records import (Key, PointRow, Record, RunError, RunFolder, SampleRow)
-from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.runs.walk import tree
-from looktwice.eval.runs.walk import RunContext, Walk
+
+from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.walk import RunContext, Walk, tree
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.pipeline import with_models
-from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.sample import Item
-from looktwice.pipelines.config.spec import spec
+
 
 @dataclass(frozen=True)
 class Options:

@@ -16,16 +16,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
 from looktwice.eval.records.from_state import failure, recorded
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.runtime.stores import keep_in
-from looktwice.pipelines.model import (Messages, Model, ModelError, Reply, CallOptions, message_json)
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, message_json
+from looktwice.pipelines.models.offline import request_digest
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.models.offline import request_digest
+from looktwice.pipelines.runtime.stores import Blobs, keep_in
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+
 from looktwice.eval.display.sample_page import page, words
-from looktwice.eval.records.records import (PointRow, Record, RunError, RunFolder, SampleRow)
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.replay import AsRecorded, as_found, models_of
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
-from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+
 
 def shown(
     run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None

@@ -10,21 +10,24 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
 from rich.console import Console
+
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
-from looktwice.eval.runs.predict import Options, Outcome, Run
-from looktwice.eval.scoring.score import RecordScorer
-from looktwice.eval.scoring.benchmark import scorer_of
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.models.cache import Store, close_model
-from looktwice.pipelines.runtime.stores import keep_in
-from looktwice.pipelines.models.http_client import background
-from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.config.plan import Plan
+from looktwice.eval.runs.predict import Options, Outcome, Run
+from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.score import RecordScorer
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import Metered, wrap
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.stores import keep_in
+
 
 @dataclass(frozen=True)
 class Study:
@@ -114,7 +117,7 @@ def _interrupts(run: Run, console: Console) -> Iterator[None]:
             os._exit(130)
         if run.drain.is_set():
             run.stop.set()
-            background().cancel()
+            http_loop().cancel()
             console.print("stopping now; the same command goes on later", highlight=False)
         else:
             run.drain.set()

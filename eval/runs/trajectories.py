@@ -12,15 +12,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
-from looktwice.eval.scoring.score import RecordScorer, configured_reader, score_run
-from looktwice.eval.scoring.verdict import PointScores, Scored
-from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.scoring.benchmark import scorer_of
-from looktwice.prompting.agent.record import ended_in, looks_in
+from looktwice.eval.scoring.score import RecordScorer, configured_reader, score_run
+from looktwice.eval.scoring.verdict import PointScores, Scored, Verdict
 from looktwice.pipelines.model import Message, ToolCall
 from looktwice.pipelines.state import Stage
 from looktwice.pipelines.view import View
+from looktwice.prompting.agent.record import ended_in, looks_in
 
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 

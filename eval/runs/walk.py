@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
-from looktwice.pipelines.model import canonical
-from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.spec import asks, identity
-from looktwice.pipelines.state import Stage
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
+
 from looktwice.eval.records.from_state import failure, recorded
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.models.cache import CacheError
-from looktwice.pipelines.model import Stopped
-from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import (RecordingModel, NoModel, StageFailed, cause_of, step)
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import asks, identity
+from looktwice.pipelines.model import Stopped, canonical
+from looktwice.pipelines.models.cache import CacheError
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
+
 
 @dataclass(eq=False)
 class TreeNode:
@@ -134,7 +130,9 @@ class Walk:
     def _visit(self, node: TreeNode, state: State) -> None:
         model = self.ground.models[id(node.model)] if node.model is not None else QUIET
         try:
-            door = RecordingModel(model, self.sample.id, self.ground.check, lambda second: self.ground.models[id(second)])
+            door = RecordingModel(
+                model, self.sample.id, self.ground.check, lambda second: self.ground.models[id(second)]
+            )
             state = step(node.slot, node.stage, state, door)
         except StageFailed as exc:
             cause = cause_of(exc)

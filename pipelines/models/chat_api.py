@@ -16,7 +16,7 @@ from yarl import URL
 
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
-from looktwice.pipelines.models.http_client import Answer, background
+from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.wire import (
     ChoicesAs,
     Detail,
@@ -117,9 +117,9 @@ class ChatAPI:
         body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         start = time.perf_counter()
-        answer = background().post(f"{endpoint}/chat/completions", body, headers, self.timeout)
+        response = http_loop().post(f"{endpoint}/chat/completions", body, headers, self.timeout)
         try:
-            return read(answer, endpoint, time.perf_counter() - start)
+            return read_response(response, endpoint, time.perf_counter() - start)
         except ModelError as exc:
             if key and key in str(exc):
                 raise _again(exc, str(exc).replace(key, "***")) from None
@@ -136,7 +136,7 @@ class ChatAPI:
 
     def close(self) -> None:
         """Let go of the connection; a later call opens another."""
-        background().release(self.endpoint)
+        http_loop().release(self.endpoint)
 
     def _filled(self, options: CallOptions) -> CallOptions:
         """What is wanted, with this model's own settings where nothing is."""
@@ -194,33 +194,33 @@ def _loopback(at: URL) -> bool:
     return at.host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", at.host or ""))
 
 
-def read(answer: Answer, endpoint: str, seconds: float) -> Reply:
-    """The reply in an answer, a filtered request included. Raises ModelError for everything else."""
-    data = _json(answer.body)
+def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
+    """The reply in a response, a filtered request included. Raises ModelError for everything else."""
+    data = _json(response.body)
     error = error_of(data)
-    engine = answer.headers.get("server", "")
-    if error and is_filter(error) and (answer.status == 200 or answer.status in FILTER_STATUS):
+    engine = response.headers.get("server", "")
+    if error and is_filter(error) and (response.status == 200 or response.status in FILTER_STATUS):
         return Reply("", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {})
-    if 200 <= answer.status < 300 and not error:
+    if 200 <= response.status < 300 and not error:
         if data is None:
-            shown = shortened(answer.body.decode("utf-8", "replace"))
+            shown = shorten(response.body.decode("utf-8", "replace"))
             raise ModelError(f"{endpoint} answered no JSON; check that `url` is right: {shown}", retryable=True)
         return reply_of(data, seconds, engine)
-    raise failure(answer, endpoint, error or {})
+    raise refusal(response, endpoint, error or {})
 
 
-def failure(answer: Answer, endpoint: str, error: Mapping[str, Any]) -> ModelError:
+def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:
     """The ModelError for a refusal: 408, 429 and 5xx may be tried again, unless the account's quota is used up."""
     code = error.get("code")
-    status = code if answer.status == 200 and isinstance(code, int) else answer.status
+    status = code if response.status == 200 and isinstance(code, int) else response.status
     if 300 <= status < 400:
-        target = answer.headers.get("location", "nowhere")
+        target = response.headers.get("location", "nowhere")
         return ModelError(f"{endpoint} redirects to {target}; that is not followed, set `url` yourself", status=status)
-    said = shortened(str(error.get("message") or answer.body.decode("utf-8", "replace")))
+    said = shorten(str(error.get("message") or response.body.decode("utf-8", "replace")))
     used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
     retryable = (status in (200, 408, 429) or status >= 500) and not used_up
     advice = "" if retryable else f"; {_advice(status, endpoint, used_up)}"
-    wait = retry_after(answer.headers) if retryable else None
+    wait = retry_after(response.headers) if retryable else None
     text = f"{endpoint} answered {status}: {said}{advice}"
     return ModelError(text, status=status, retryable=retryable, retry_after=wait)
 
@@ -244,7 +244,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
         return None
 
 
-def shortened(text: str, most: int = 300) -> str:
+def shorten(text: str, most: int = 300) -> str:
     """Text in one line of at most so many characters."""
     line = " ".join(text.split())
     return line if len(line) <= most else line[: most - 3] + "..."

@@ -1,4 +1,4 @@
-"""The one asyncio loop in the background, on which every HTTP request of this process runs."""
+"""The one asyncio loop in a thread of its own, on which every HTTP request of this process runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 CONNECT_SECONDS = 30.0
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """What came over the wire: status, headers with names in lower case, and the whole body."""
 
     status: int
@@ -31,10 +31,10 @@ class Answer(NamedTuple):
 
 
 @dataclass
-class Line:
+class Session:
     """The open session of one endpoint and how many requests are on it."""
 
-    session: aiohttp.ClientSession
+    client: aiohttp.ClientSession
     busy: int = 0
 
 
@@ -43,7 +43,7 @@ class HttpLoop:
     """A loop in a daemon thread with one session per endpoint; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
-    lines: dict[str, Line] = field(default_factory=dict)
+    sessions: dict[str, Session] = field(default_factory=dict)
     waiting: set[concurrent.futures.Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -68,7 +68,7 @@ class HttpLoop:
         finally:
             self.waiting.discard(future)
 
-    def post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
+    def post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> HttpResponse:
         """One POST, without redirects and cookies; `timeout` in seconds. Raises ModelError where nothing came."""
         return self.run(self._post(url, body, headers, timeout))
 
@@ -92,35 +92,35 @@ class HttpLoop:
         self.thread.join(5)
         self.loop.close()
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> Answer:
-        line = self._line(origin(url))
+    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> HttpResponse:
+        session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
-        line.busy += 1
+        session.busy += 1
         try:
-            async with line.session.post(
-                url, data=body, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy(url)
-            ) as answer:
-                data = await answer.read()
-                return Answer(answer.status, {name.lower(): text for name, text in answer.headers.items()}, data)
+            async with session.client.post(
+                url, data=body, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
+            ) as response:
+                named = {name.lower(): text for name, text in response.headers.items()}
+                return HttpResponse(response.status, named, await response.read())
         except (aiohttp.ClientError, OSError) as exc:
-            raise broken(url, timeout, exc) from exc
+            raise connection_error(url, timeout, exc) from exc
         finally:
-            line.busy -= 1
+            session.busy -= 1
 
-    def _line(self, name: str) -> Line:
-        if name not in self.lines:
-            connector = aiohttp.TCPConnector(limit=0)
-            self.lines[name] = Line(aiohttp.ClientSession(connector=connector, cookie_jar=aiohttp.DummyCookieJar()))
-        return self.lines[name]
+    def _session(self, name: str) -> Session:
+        if name not in self.sessions:
+            connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
+            self.sessions[name] = Session(aiohttp.ClientSession(connector=connector, cookie_jar=cookies))
+        return self.sessions[name]
 
     async def _release(self, name: str) -> None:
-        line = self.lines.get(name)
-        if line is not None and not line.busy:
-            await self.lines.pop(name).session.close()
+        session = self.sessions.get(name)
+        if session is not None and not session.busy:
+            await self.sessions.pop(name).client.close()
 
     async def _close(self) -> None:
-        for name in tuple(self.lines):
-            await self.lines.pop(name).session.close()
+        for name in tuple(self.sessions):
+            await self.sessions.pop(name).client.close()
 
 
 def origin(url: str) -> str:
@@ -128,7 +128,7 @@ def origin(url: str) -> str:
     return str(URL(url).origin())
 
 
-def proxy(url: str) -> str | None:
+def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for an https URL; plain http stays direct, it may carry a key."""
     at = URL(url)
     if at.scheme != "https" or at.host is None or urllib.request.proxy_bypass(at.host):
@@ -136,7 +136,7 @@ def proxy(url: str) -> str | None:
     return urllib.request.getproxies().get("https")
 
 
-def broken(url: str, timeout: float, exc: Exception) -> ModelError:
+def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
     """The error of a request that brought no whole answer; certificates and bad URLs will not mend themselves."""
     place = origin(url)
     if isinstance(exc, TimeoutError):
@@ -154,7 +154,7 @@ _lock = threading.Lock()
 _current: HttpLoop | None = None
 
 
-def background() -> HttpLoop:
+def http_loop() -> HttpLoop:
     """The loop of this process, started when first needed; a forked child gets its own."""
     global _current
     with _lock:

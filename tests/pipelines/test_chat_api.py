@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Stopped, Tool, ToolCall
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.chat_api import key_for, retry_after
-from looktwice.pipelines.models.http_client import background
+from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
@@ -297,7 +297,7 @@ def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
         threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             model(user("a"))
-        threading.Timer(0.3, background().cancel).start()
+        threading.Timer(0.3, http_loop().cancel).start()
         with pytest.raises(Stopped):
             model(user("a"))
         assert time.monotonic() - start < 5

@@ -20,7 +20,6 @@ from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config import ConfigError, plan
 from tests.paths import CONFIGS, ROOT
 
-
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 6}
 model: {use: pipelines.models.Scripted, answer: "I would say (A), or was it (B)? The answer is (A)."}

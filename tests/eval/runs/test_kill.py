@@ -18,8 +18,8 @@ from pydantic import TypeAdapter
 
 from looktwice.eval.records import RunFolder
 from tests.chat_server import ChatServer, chat_server
-from tests.pipelines.test_chat_api import walked
 from tests.paths import ROOT
+from tests.pipelines.test_chat_api import walked
 
 N, WORKERS = 500, 16
 PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)

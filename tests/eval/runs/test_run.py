@@ -20,8 +20,8 @@ from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
-from looktwice.pipelines.config.plan import named
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import named
 from looktwice.pipelines.config.spec import asks
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
@@ -488,8 +488,7 @@ def test_nothing_is_asked_once_a_stage_has_abstained(tmp_path: Path) -> None:
 
 
 def test_sweep_points_decode_an_image_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from looktwice.pipelines import picture
-    from looktwice.pipelines import picture as decode
+    from looktwice.pipelines import picture, picture as decode
 
     decoded: list[str] = []
 
