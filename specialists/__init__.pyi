@@ -13,10 +13,10 @@ from .answers import (
     MostSimilar as MostSimilar,
     NearerPoint as NearerPoint,
     NearestFeature as NearestFeature,
+    ObjectIdentity as ObjectIdentity,
     SameIdentity as SameIdentity,
     SeamMatcher as SeamMatcher,
     SpatialRelation as SpatialRelation,
-    ThingIdentity as ThingIdentity,
 )
 from .detection import (
     DIRE as DIRE,
@@ -28,10 +28,10 @@ from .detection import (
 )
 from .drawings import (
     ColoredShapeCounter as ColoredShapeCounter,
-    GridReader as GridReader,
-    LetterReader as LetterReader,
+    DotLetterReader as DotLetterReader,
     OutlineCounter as OutlineCounter,
     PatternMatcher as PatternMatcher,
+    ShapeGridReader as ShapeGridReader,
 )
 from .features import (
     DIFT as DIFT,
@@ -47,9 +47,9 @@ from .features import (
 )
 from .maps import (
     SGBM as SGBM,
-    AsSeen as AsSeen,
     Brightness as Brightness,
     ColorRetinex as ColorRetinex,
+    ConstantShading as ConstantShading,
     DepthAnything as DepthAnything,
     Haze as Haze,
     LocalContrast as LocalContrast,
@@ -63,7 +63,7 @@ from .matching import (
     KeypointMatcher as KeypointMatcher,
     LightGlue as LightGlue,
     LoFTR as LoFTR,
-    Turned as Turned,
+    RotationSearch as RotationSearch,
     XFeat as XFeat,
 )
 from .segmentation import (

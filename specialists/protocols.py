@@ -12,15 +12,17 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
 
 __all__ = [
-    "Depth",
+    "BoxSegmenter",
+    "DepthEstimator",
     "Detector",
-    "FaceFinder",
-    "FeatureMap",
+    "FaceDetector",
+    "FeatureExtractor",
+    "GeneratedImageDetector",
+    "IdentityEmbedder",
+    "ImageSimilarity",
     "Matcher",
     "NoEvidence",
-    "RealOrFake",
-    "Reflectance",
-    "RegionSegmenter",
+    "ReflectanceEstimator",
     "ScalarMap",
     "Segmenter",
 ]
@@ -30,7 +32,7 @@ class NoEvidence(Exception):
     """A specialist has nothing to go by; the message says why, and the stage abstains with it."""
 
 
-class Depth(Protocol):
+class DepthEstimator(Protocol):
     """Depth of the first image, at its own size. Pixels are HxWx3 RGB uint8.
 
     One image is all that a monocular model looks at; a stereo method takes the right view as the second one.
@@ -71,13 +73,13 @@ class Detector(Protocol):
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...
 
 
-class RegionSegmenter(Protocol):
+class BoxSegmenter(Protocol):
     """The thing in each box of an image, HxWx3 RGB uint8: one mask for each box, in its order, with its label."""
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
 
 
-class FeatureMap(Protocol):
+class FeatureExtractor(Protocol):
     """A feature vector for each cell of an image, HxWx3 RGB uint8.
 
     `prompt` is a word for what is seen, for networks that take one. Raises NoEvidence where the image is too small.
@@ -86,7 +88,7 @@ class FeatureMap(Protocol):
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid: ...
 
 
-class FaceFinder(Protocol):
+class FaceDetector(Protocol):
     """Faces of an image, HxWx3 RGB uint8, the surest first, with an identity each where the method makes one.
 
     Vectors of one person lie close to one another in Euclidean distance. No face is an empty result.
@@ -95,13 +97,28 @@ class FaceFinder(Protocol):
     def __call__(self, pixels: Pixels, /) -> Faces: ...
 
 
-class Reflectance(Protocol):
+class ReflectanceEstimator(Protocol):
     """How much light each surface reflects: floats (height, width, 3) in linear RGB, in one unknown unit."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
 
-class RealOrFake(Protocol):
+class GeneratedImageDetector(Protocol):
     """The probability, 0..1, that an image, HxWx3 RGB uint8, was made by a generator. Raises NoEvidence."""
 
     def __call__(self, pixels: Pixels, /) -> float: ...
+
+
+class ImageSimilarity(Protocol):
+    """How alike two images are, HxWx3 RGB uint8, a larger number more alike. Raises NoEvidence."""
+
+    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
+
+
+class IdentityEmbedder(Protocol):
+    """Who or what is seen in an image, as vectors (n, d) that lie close together for one person or thing.
+
+    `words` name the thing, "" where nobody did. Raises NoEvidence where nothing is seen.
+    """
+
+    def __call__(self, pixels: Pixels, words: str, /) -> NDArray[np.float64]: ...

@@ -17,7 +17,7 @@ from looktwice.prompting.markers.overlays import DepthOverlay, MatchOverlay
 from looktwice.prompting.markers.set_of_mark import SetOfMark
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnDetections
-from looktwice.specialists.protocols import Depth, Detector, Matcher, Segmenter
+from looktwice.specialists.protocols import DepthEstimator, Detector, Matcher, Segmenter
 
 ZOOM_CONTROL = Zoom()
 
@@ -139,7 +139,7 @@ class ZoomOnFaces:
 class ShowDepth:
     """`prompting.markers.DepthOverlay` on the image that the model names."""
 
-    depth: Depth
+    depth: DepthEstimator
     description: str = "Shows how near everything in an image is to the camera: the brighter the nearer."
 
     arguments: ClassVar[type[Arguments]] = OnImage

@@ -27,7 +27,7 @@ from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.drawing.masks import hue, raster
 from looktwice.prompting.evidence import Missing, gathered, lack, spread, told
 from looktwice.prompting.markers.matches import ends, joined, link, scale_color, spread_out
-from looktwice.specialists.protocols import Depth, Matcher, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.protocols import DepthEstimator, Matcher, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import Masks, Matches
 
 Floats = NDArray[np.float64]
@@ -123,7 +123,7 @@ class DepthOverlay(_Map):
     sentence for the prompt.
     """
 
-    depth: Depth
+    depth: DepthEstimator
 
     def values(self, sample: Sample, number: int) -> Floats:
         """Nearness of one source picture. Raises NoEvidence."""

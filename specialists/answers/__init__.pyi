@@ -7,11 +7,11 @@ from .identity import (
     CountIdentities as CountIdentities,
     FaceIdentity as FaceIdentity,
     GroupIdentities as GroupIdentities,
+    ObjectIdentity as ObjectIdentity,
     SameIdentity as SameIdentity,
-    ThingIdentity as ThingIdentity,
 )
+from .image_scores import MostReal as MostReal, MostSimilar as MostSimilar
 from .jigsaw import SeamMatcher as SeamMatcher
 from .localization import FittingBox as FittingBox
 from .reflectance import DarkerPoint as DarkerPoint
-from .similarity import MostReal as MostReal, MostSimilar as MostSimilar
 from .spatial import SpatialRelation as SpatialRelation

@@ -18,7 +18,7 @@ from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, points_by_letter
 from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.networks.image_size import one_color
-from looktwice.specialists.protocols import FeatureMap, Matcher, NoEvidence
+from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid, Matches
 
 XY = NDArray[np.float64]
@@ -150,7 +150,7 @@ class NearestFeature:
     Abstains where the reference or a candidate is missing, where an image is of one colour, and at a tie.
     """
 
-    features: FeatureMap
+    features: FeatureExtractor
     search: Literal["candidates", "everywhere"] = "candidates"
     prompt: str = ""
     reference: str = "REF"

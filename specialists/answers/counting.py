@@ -10,7 +10,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered
-from looktwice.specialists.answers.questions import counted
+from looktwice.specialists.answers.question_parsing import counted
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 NUMBER = re.compile(r"\d+")

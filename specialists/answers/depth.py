@@ -12,7 +12,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, points_by_letter
-from looktwice.specialists.protocols import Depth, NoEvidence
+from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 from looktwice.specialists.results import DepthMap
 
 
@@ -27,7 +27,7 @@ class NearerPoint:
     nothing is known around it, and at a tie.
     """
 
-    depth: Depth
+    depth: DepthEstimator
     window: int = 5
 
     asks: ClassVar[bool] = False

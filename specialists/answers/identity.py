@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, Literal, Protocol
+from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,37 +17,28 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, clearest, true_or_false
 from looktwice.specialists.answers.counting import numbered
-from looktwice.specialists.answers.questions import counted, sameness
+from looktwice.specialists.answers.question_parsing import counted, sameness
 from looktwice.specialists.networks.image_size import several_colors
-from looktwice.specialists.protocols import Detector, FaceFinder, FeatureMap, NoEvidence
+from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence
 
 Vectors = NDArray[np.float64]
 Linkage = Literal["single", "average", "complete"]
-
-
-class Identity(Protocol):
-    """Who or what is seen in an image, as vectors (n, d) that lie close together for one person or thing.
-
-    `words` name the thing, "" where nobody did. Raises NoEvidence where nothing is seen.
-    """
-
-    def __call__(self, pixels: Pixels, words: str, /) -> Vectors: ...
 
 
 @dataclass(frozen=True)
 class FaceIdentity:
     """The identity of the face in an image; of several, `faces` abstains ("one"), or takes the largest or all."""
 
-    finder: FaceFinder
+    detector: FaceDetector
     faces: Literal["one", "largest", "all"] = "one"
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(n, d), n 1 unless all are taken. Raises NoEvidence."""
-        found = self.finder(pixels)
+        found = self.detector(pixels)
         if not len(found):
             raise NoEvidence("there is no face in an image")
         if not found.vectors.shape[1]:
-            raise NoEvidence(f"{type(self.finder).__name__} finds faces and gives no identities")
+            raise NoEvidence(f"{type(self.detector).__name__} finds faces and gives no identities")
         if self.faces == "all":
             return found.vectors
         if self.faces == "one" and len(found) > 1:
@@ -57,13 +48,13 @@ class FaceIdentity:
 
 
 @dataclass(frozen=True)
-class ThingIdentity:
+class ObjectIdentity:
     """The mean feature vector of an image, of length 1; with a `detector` that of the surest box of the thing named.
 
     For vectors of length 1 the Euclidean distance is sqrt(2 - 2 cos): 0.6 is a cosine of 0.82.
     """
 
-    features: FeatureMap
+    features: FeatureExtractor
     detector: Detector | None = None
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
@@ -97,7 +88,7 @@ class SameIdentity:
     where the question claims nothing of the kind.
     """
 
-    identity: Identity
+    identity: IdentityEmbedder
     threshold: float = 0.6
 
     asks: ClassVar[bool] = False
@@ -127,7 +118,7 @@ class CountIdentities:
     the threshold, as a share of it. Abstains with the reason of `identity`, and where no choice says the number.
     """
 
-    identity: Identity
+    identity: IdentityEmbedder
     threshold: float = 0.6
     linkage: Linkage = "average"
     words: str | None = None
@@ -165,7 +156,7 @@ class GroupIdentities:
     the reason of `identity`, where a choice names no images, and at a tie.
     """
 
-    identity: Identity
+    identity: IdentityEmbedder
     threshold: float = 0.6
     words: str | None = None
 
@@ -211,7 +202,7 @@ def joined(vectors: Vectors, linkage: Linkage) -> Vectors:
     return heights
 
 
-def _one_each(identity: Identity, sample: Sample, words: str) -> Vectors:
+def _one_each(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors:
     """One vector for each image (n, d). Raises NoEvidence."""
     if len(sample.images) < 2:
         raise NoEvidence(f"identities are compared between two images or more, found {len(sample.images)}")

@@ -12,7 +12,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, boxes_by_letter, clearest
-from looktwice.specialists.answers.questions import enclosed
+from looktwice.specialists.answers.question_parsing import enclosed
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 

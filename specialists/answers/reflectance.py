@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, points_by_letter, with_words
-from looktwice.specialists.protocols import NoEvidence, Reflectance
+from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
 SAME = r"\b(?:same|equal)\b"
@@ -31,7 +31,7 @@ class DarkerPoint:
     around it, where both are black, and at a tie that no choice is for.
     """
 
-    reflectance: Reflectance
+    reflectance: ReflectanceEstimator
     tolerance: float = 0.10
     window: int = 5
 

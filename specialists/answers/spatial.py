@@ -13,8 +13,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, true_or_false
-from looktwice.specialists.answers.questions import related
-from looktwice.specialists.protocols import Depth, Detector, NoEvidence
+from looktwice.specialists.answers.question_parsing import related
+from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
 
 Corners = NDArray[np.float64]
@@ -33,7 +33,7 @@ class SpatialRelation:
     """
 
     detector: Detector
-    depth: Depth | None = None
+    depth: DepthEstimator | None = None
     touch: float = 0.05
     near: float = 0.5
 

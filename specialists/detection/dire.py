@@ -11,9 +11,9 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_file, weights_hash
-from looktwice.specialists.networks.base import Network
 from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import large_enough, several_colors
+from looktwice.specialists.networks.network import Network
 
 LEAST = 32  # pixels; of less, enlarged to 256, there is nothing left of a generator's traces
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's

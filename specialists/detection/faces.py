@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_hash
 from looktwice.pipelines.runtime.stores import keep, key_of, recall
 from looktwice.specialists.networks.checkpoints import packaged_file
-from looktwice.specialists.protocols import FaceFinder
+from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 
 FILES = {
@@ -224,13 +224,13 @@ class FaceRecognition:
 
 @dataclass(frozen=True)
 class FaceBoxes:
-    """The boxes of a face finder's faces, where a stage looks for a detector; every label is "face"."""
+    """The boxes of a face detector's faces, where a stage looks for a detector; every label is "face"."""
 
-    finder: FaceFinder
+    detector: FaceDetector
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked at."""
-        found = self.finder(pixels)
+        found = self.detector(pixels)
         return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
 
 

@@ -1,4 +1,4 @@
-from .counting import ColoredShapeCounter as ColoredShapeCounter, OutlineCounter as OutlineCounter
-from .dot_letters import LetterReader as LetterReader
-from .grids import GridReader as GridReader
+from .dot_letters import DotLetterReader as DotLetterReader
 from .patterns import PatternMatcher as PatternMatcher
+from .shape_counting import ColoredShapeCounter as ColoredShapeCounter, OutlineCounter as OutlineCounter
+from .shape_grids import ShapeGridReader as ShapeGridReader

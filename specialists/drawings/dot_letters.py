@@ -53,7 +53,7 @@ FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
 
 
 @dataclass(frozen=True)
-class LetterReader:
+class DotLetterReader:
     """Answers with the letters of a line, from left to right (Do You See Me's letter disambiguation).
 
     Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn in one piece, by

@@ -22,8 +22,8 @@ from looktwice.pipelines.runtime.networks import (
     import_torch,
     opened,
 )
-from looktwice.specialists.networks.base import Network
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels, str]
@@ -76,7 +76,7 @@ class DIFT(Network[Item, FeatureGrid]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         torch = import_torch()
-        sizes = [WorkingSize(item[0].shape[1], item[0].shape[0], self.size, self.size) for item in items]
+        sizes = [InputSize(item[0].shape[1], item[0].shape[0], self.size, self.size) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
         words = network.told([item[1] for item in items])

@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.transformers_hub import HubNetwork
 from looktwice.specialists.results import FeatureGrid
 
@@ -52,7 +52,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         vision = getattr(network.model, "vision_model", network.model)
         config = getattr(network.config, "vision_config", network.config)
         patch = _patch(config)
-        sizes = [WorkingSize.of(item[0], self.longest, patch, enlarge=True) for item in items]
+        sizes = [InputSize.of(item[0], self.longest, patch, enlarge=True) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tokens = self._tokens(vision, _normed(images, network.processor, place))
         if tokens.ndim == 4:  # a convolutional network
@@ -70,7 +70,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def like(self, item: Item) -> Hashable:
         """The proportions of the image."""
-        size = WorkingSize.of(item[0], self.longest, 1, enlarge=True)
+        size = InputSize.of(item[0], self.longest, 1, enlarge=True)
         return (size.columns, size.rows)
 
     def _tokens(self, model: Any, images: Any) -> Any:

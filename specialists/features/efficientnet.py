@@ -11,9 +11,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
-from looktwice.specialists.networks.base import Network
 from looktwice.specialists.networks.checkpoints import packaged_file, read_tensors
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels]
@@ -78,8 +78,8 @@ class EfficientNet(Network[Item, FeatureGrid]):
     def _file(self) -> Path:
         return Path(self.model).expanduser() if self.model else packaged_file(*PACKAGE, *FILE)
 
-    def _size(self, pixels: Pixels) -> WorkingSize:
-        return WorkingSize.of(pixels, self.longest, 32, enlarge=True)
+    def _size(self, pixels: Pixels) -> InputSize:
+        return InputSize.of(pixels, self.longest, 32, enlarge=True)
 
 
 def dense(tensors: Tensors, images: Any, block: int) -> Any:

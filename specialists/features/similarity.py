@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.protocols import FeatureMap
+from looktwice.specialists.protocols import FeatureExtractor
 from looktwice.specialists.results import FeatureGrid
 
 Floats = NDArray[np.float64]
@@ -22,7 +22,7 @@ class GramSimilarity:
     Frobenius norm; 1 is alike, 0 the farthest.
     """
 
-    features: FeatureMap
+    features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
@@ -38,7 +38,7 @@ class GlobalSimilarity:
     With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine of these.
     """
 
-    features: FeatureMap
+    features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
@@ -53,7 +53,7 @@ class DenseSimilarity:
     For each cell of one image the largest cosine to a cell of the other, averaged over the cells and both directions.
     """
 
-    features: FeatureMap
+    features: FeatureExtractor
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""

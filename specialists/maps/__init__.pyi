@@ -8,5 +8,5 @@ from .depth_cues import (
     TextureSize as TextureSize,
     VerticalPosition as VerticalPosition,
 )
-from .retinex import AsSeen as AsSeen, ColorRetinex as ColorRetinex
+from .retinex import ColorRetinex as ColorRetinex, ConstantShading as ConstantShading
 from .sgbm import SGBM as SGBM

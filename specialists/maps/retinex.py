@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import WorkingSize, several_colors
+from looktwice.specialists.networks.image_size import InputSize, several_colors
 
 Floats = NDArray[np.float64]
 DARKEST = 1e-3  # of full light; what is darker counts as this, for its logarithm would be noise
@@ -39,7 +39,7 @@ class ColorRetinex:
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for pictures of one colour."""
         several_colors(pixels)
-        size = WorkingSize.of(pixels, self.longest, 1)
+        size = InputSize.of(pixels, self.longest, 1)
         small = self._light(np.maximum(linear(size.resized(pixels)), DARKEST))
         light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
         return linear(pixels) / np.exp(light)[..., None]
@@ -60,7 +60,7 @@ class ColorRetinex:
 
 
 @dataclass(frozen=True)
-class AsSeen:
+class ConstantShading:
     """The picture's own colours as reflectance, as if it were lit evenly: the floor of every comparison."""
 
     def __call__(self, pixels: Pixels, /) -> Floats:

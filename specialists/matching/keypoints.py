@@ -12,7 +12,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.networks.image_size import WorkingSize, one_color
+from looktwice.specialists.networks.image_size import InputSize, one_color
 from looktwice.specialists.networks.transformers_hub import HubNetwork, Opened
 from looktwice.specialists.results import Matches
 
@@ -111,7 +111,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
-                WorkingSize(item[side].shape[1], item[side].shape[0], columns, rows).to_image(
+                InputSize(item[side].shape[1], item[side].shape[0], columns, rows).to_image(
                     told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows)
                 )
                 for side in (0, 1)

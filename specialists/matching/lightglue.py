@@ -11,9 +11,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
-from looktwice.specialists.matching.base import Pair, PairNetwork
+from looktwice.specialists.matching.pair_network import Pair, PairNetwork
 from looktwice.specialists.networks.checkpoints import fetched, fill, import_kornia, read_tensors
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
 Keypoints = Mapping[str, Any]
@@ -78,9 +78,9 @@ class LightGlue(PairNetwork):
         detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
         return f"{detector} {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"
 
-    def size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
-        return WorkingSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
+        return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
     def _detect(self, detector: Any, batch: Any) -> list[Keypoints]:
         if self.features == "disk":
@@ -129,7 +129,7 @@ def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def glued(
-    head: Any, first: tuple[Keypoints, WorkingSize], second: tuple[Keypoints, WorkingSize], threshold: float
+    head: Any, first: tuple[Keypoints, InputSize], second: tuple[Keypoints, InputSize], threshold: float
 ) -> Matches:
     """The keypoints of two images that the head joins with a score above the threshold, in the images' own pixels."""
     torch = import_torch()

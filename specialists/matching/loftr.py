@@ -12,9 +12,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
-from looktwice.specialists.matching.base import Pair, PairNetwork
+from looktwice.specialists.matching.pair_network import Pair, PairNetwork
 from looktwice.specialists.networks.checkpoints import fetched, fill, import_kornia, read_tensors
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
 
@@ -76,11 +76,11 @@ class LoFTR(PairNetwork):
         """The hash of the file, or the name of what kornia fetches."""
         return weights_hash(weights_file(self.model)) if self.model else self.preset
 
-    def size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 48 pixels."""
-        return WorkingSize.of(pixels, self.longest, 8, least=48)  # five cells are left at least without the rim
+        return InputSize.of(pixels, self.longest, 8, least=48)  # five cells are left at least without the rim
 
-    def _gray(self, items: Sequence[Pair], side: int, sizes: Sequence[WorkingSize], place: Place) -> Any:
+    def _gray(self, items: Sequence[Pair], side: int, sizes: Sequence[InputSize], place: Place) -> Any:
         images = [size.resized(item[side]) for size, item in zip(sizes, items, strict=True)]
         gray = np.stack([cv2.cvtColor(image, cv2.COLOR_RGB2GRAY) for image in images])[:, None]
         return import_torch().from_numpy(gray).to(place.device).to(place.torch_dtype) / 255

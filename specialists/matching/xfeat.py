@@ -9,10 +9,10 @@ from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_hash
-from looktwice.specialists.matching.base import Pair, PairNetwork
 from looktwice.specialists.matching.lightglue import Keypoints, glue_of, glued, tensor_of
+from looktwice.specialists.matching.pair_network import Pair, PairNetwork
 from looktwice.specialists.networks.checkpoints import fill, import_kornia, packaged_file, read_tensors
-from looktwice.specialists.networks.image_size import WorkingSize
+from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
 
@@ -70,11 +70,11 @@ class XFeat(PairNetwork):
         )
         return detector, head
 
-    def size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
-        return WorkingSize.of(pixels, self.longest, 32, least=32)
+        return InputSize.of(pixels, self.longest, 32, least=32)
 
-    def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, WorkingSize]]:
+    def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, InputSize]]:
         sizes = [self.size(image) for image in images]
         batch = tensor_of([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
         found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=self.heat)

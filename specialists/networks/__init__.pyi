@@ -1,3 +1,3 @@
-from .base import Network as Network
-from .image_size import WorkingSize as WorkingSize
+from .image_size import InputSize as InputSize
+from .network import Network as Network
 from .transformers_hub import HubNetwork as HubNetwork

@@ -31,7 +31,7 @@ def several_colors(pixels: Pixels) -> None:
 
 
 @dataclass(frozen=True)
-class WorkingSize:
+class InputSize:
     """An image of `width` x `height` pixels is looked at with `columns` x `rows` pixels."""
 
     width: int
@@ -40,9 +40,7 @@ class WorkingSize:
     rows: int
 
     @classmethod
-    def of(
-        cls, pixels: Pixels, longest: int | None, multiple: int, least: int = 1, enlarge: bool = False
-    ) -> WorkingSize:
+    def of(cls, pixels: Pixels, longest: int | None, multiple: int, least: int = 1, enlarge: bool = False) -> InputSize:
         """The image's own size, both sides rounded down to a multiple of `multiple`, and at least that.
 
         A longer side than `longest` is first brought to that length; with `enlarge` a shorter one too. Raises

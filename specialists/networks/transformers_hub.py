@@ -11,8 +11,8 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, from_hub
-from looktwice.specialists.networks.base import Network
 from looktwice.specialists.networks.image_size import large_enough
+from looktwice.specialists.networks.network import Network
 
 NARROWEST = 32  # the ratio of the sides from which on processors leave no pixel of the shorter one
 

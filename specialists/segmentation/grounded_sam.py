@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.protocols import Detector, RegionSegmenter
+from looktwice.specialists.protocols import BoxSegmenter, Detector
 from looktwice.specialists.results import Masks
 
 
@@ -19,7 +19,7 @@ class GroundedSAM:
     """
 
     detector: Detector
-    segmenter: RegionSegmenter
+    segmenter: BoxSegmenter
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:

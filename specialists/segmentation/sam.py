@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.base import Network
 from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam_checkpoints import from_original
 
@@ -111,7 +111,7 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
 
 
 @dataclass(frozen=True)
-class Worth:
+class MaskFilter:
     """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
 
     A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of the mask with
@@ -134,7 +134,7 @@ class Worth:
             raise ValueError(f"most is 1 mask or more, found {self.most}")
 
 
-Item = tuple[Pixels, Floats, Worth | None]
+Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
 
 
@@ -167,9 +167,9 @@ class SAM(Network[Item, Masks]):
         """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence, WeightsError."""
         return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), None)
 
-    def worthy(self, pixels: Pixels, points: ArrayLike, worth: Worth) -> Masks:
+    def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
         """What is worth keeping of the masks of each point, three each, the largest first. Raises as `at` does."""
-        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), worth)
+        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), filter)
 
     def open_network(self, place: Place) -> SamNetwork:
         """The network. Raises WeightsError."""
@@ -179,20 +179,20 @@ class SAM(Network[Item, Masks]):
         """The masks of each image: all are seen together, and their prompts decoded image by image."""
         seen = network.embed([item[0] for item in items])
         return [
-            self._one_each(network, each, pixels, prompts) if worth is None
-            else self._kept(network, each, pixels, prompts, worth)
-            for each, (pixels, prompts, worth) in zip(seen, items, strict=True)
+            self._one_each(network, each, pixels, prompts) if filter is None
+            else self._kept(network, each, pixels, prompts, filter)
+            for each, (pixels, prompts, filter) in zip(seen, items, strict=True)
         ]  # fmt: skip
 
     def like(self, item: Item) -> Hashable:
         """Images of all sizes go together: the network looks at squares."""
         return None
 
-    def _ask(self, pixels: Pixels, prompts: Floats, worth: Worth | None) -> Masks:
+    def _ask(self, pixels: Pixels, prompts: Floats, filter: MaskFilter | None) -> Masks:
         several_colors(pixels)
         if not len(prompts):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
-        return self.ask((pixels, prompts, worth))
+        return self.ask((pixels, prompts, filter))
 
     def _chunks(self, prompts: Floats) -> list[Floats]:
         return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]
@@ -207,20 +207,20 @@ class SAM(Network[Item, Masks]):
             scores += iou[rows, best].tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
-    def _kept(self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, worth: Worth) -> Masks:
+    def _kept(self, network: SamNetwork, seen: Any, pixels: Pixels, points: Floats, filter: MaskFilter) -> Masks:
         size, small, scores, boxes = _size(pixels), [], [], []
         for chunk in self._chunks(points):
             logits, iou = (each.flatten(0, 1) for each in network.decode(seen, chunk, size, several=True))
-            for n in np.flatnonzero((iou > worth.iou).cpu().numpy()):
+            for n in np.flatnonzero((iou > filter.iou).cpu().numpy()):
                 full = network.upscaled(logits[n : n + 1], size)[0]
                 inside, union = (int((full > cut).sum()) for cut in (1, -1))
                 covered = full > 0
                 share = float(covered.float().mean())
-                if union and inside / union > worth.stability and share > 0 and share >= worth.smallest:
+                if union and inside / union > filter.stability and share > 0 and share >= filter.smallest:
                     small.append(logits[n])
                     scores.append(float(iou[n]))
                     boxes.append(_box(covered.cpu().numpy()))
-        kept = _surest(boxes, scores, worth)
+        kept = _surest(boxes, scores, filter)
         masks = sorted(((_cut(network, small[n], size), scores[n]) for n in kept), key=lambda each: -each[0].sum())
         found = np.reshape([mask for mask, _ in masks], (-1, *size))
         return Masks(found, np.array([score for _, score in masks]), np.full(len(masks), ""))
@@ -230,13 +230,13 @@ class SAM(Network[Item, Masks]):
 class SegmentEverything:
     """Everything that SAM finds from a grid of `side` x `side` points over the image (Kirillov et al., appendix B).
 
-    The masks may overlap and lie in one another; `worth` says which are kept, and the largest comes first. The crops
+    The masks may overlap and lie in one another; `filter` says which are kept, and the largest comes first. The crops
     of the paper, by which it finds smaller things, are left out.
     """
 
     sam: SAM = field(default_factory=SAM)
     side: int = 32
-    worth: Worth = field(default_factory=Worth)
+    filter: MaskFilter = field(default_factory=MaskFilter)
 
     def __post_init__(self) -> None:
         if self.side < 1:
@@ -247,7 +247,7 @@ class SegmentEverything:
         height, width = pixels.shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
-        return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.worth)
+        return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.filter)
 
 
 def _size(pixels: Pixels) -> Size:
@@ -266,9 +266,9 @@ def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     return int(columns[0]), int(rows[0]), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
 
 
-def _surest(boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], worth: Worth) -> list[int]:
+def _surest(boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], filter: MaskFilter) -> list[int]:
     """The numbers of the masks that no surer one overlaps by more than is allowed."""
     if not boxes:
         return []
-    kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, worth.overlap)  # scores above `iou` are above 0
-    return [int(n) for n in np.ravel(kept)][: worth.most]
+    kept = cv2.dnn.NMSBoxes(boxes, scores, 0.0, filter.overlap)  # scores above `iou` are above 0
+    return [int(n) for n in np.ravel(kept)][: filter.most]

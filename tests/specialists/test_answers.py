@@ -32,18 +32,17 @@ from looktwice.specialists.answers import (
     MostReal,
     MostSimilar,
     NearerPoint,
+    ObjectIdentity,
     SameIdentity,
     SpatialRelation,
-    ThingIdentity,
 )
 from looktwice.specialists.answers.choices import images_by_letter, spoken, true_or_false
 from looktwice.specialists.answers.localization import overlaps
-from looktwice.specialists.answers.questions import RELATIONS, counted, enclosed, related, sameness
-from looktwice.specialists.answers.similarity import Similarity
+from looktwice.specialists.answers.question_parsing import RELATIONS, counted, enclosed, related, sameness
 from looktwice.specialists.answers.spatial import relation
 from looktwice.specialists.features import DenseSimilarity, GlobalSimilarity, GramSimilarity
 from looktwice.specialists.matching import SIFT
-from looktwice.specialists.protocols import Matcher, NoEvidence
+from looktwice.specialists.protocols import ImageSimilarity, Matcher, NoEvidence
 from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Matches
 from tests.burnt_in import as_released
 
@@ -540,7 +539,7 @@ LATER = ("the second image", "the third image")
         (GramSimilarity, ([[3, 0], [0, 3]], [[2, 2], [2, 2]], [[0, 3], [3, 0]]), "B"),
     ],
 )
-def test_the_most_similar_image(similarity: Callable[..., Similarity], vectors: Any, answer: str) -> None:
+def test_the_most_similar_image(similarity: Callable[..., ImageSimilarity], vectors: Any, answer: str) -> None:
     rule = MostSimilar(similarity(grids(*vectors)))
     check(rule, asked(choices=LATER, images=3), answer)
     check(rule, asked(choices=LATER[::-1], images=3), {"A": "B", "B": "A"}[answer])
@@ -560,7 +559,7 @@ def nothing(one: Pixels, two: Pixels) -> float:
         (lambda one, two: 1.0 * two[0, 0, 0], [*map(numbered, (1, 2)), BLANK], "an image is of one colour"),
     ],
 )
-def test_likeness_without_evidence(similarity: Similarity, images: Any, reason: str) -> None:
+def test_likeness_without_evidence(similarity: ImageSimilarity, images: Any, reason: str) -> None:
     choices = ("this", "that") if images in (1, 2) else LATER
     check(MostSimilar(similarity), asked(choices=choices, images=images), None, reason)
 
@@ -583,9 +582,9 @@ def test_the_most_real_image(fakes: Sequence[float], answer: str | None, reason:
 
 
 def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
-    """A face finder that sees in image n the faces whose identities `people[n]` lie so on a line, the largest first."""
+    """A face detector that sees in image n the faces whose identities `people[n]` lie so on a line, largest first."""
 
-    def finder(pixels: Pixels, /) -> Faces:
+    def detector(pixels: Pixels, /) -> Faces:
         seen = people[int(pixels[0, 0, 0])]
         sides = [(0, 0, 50 - number, 50 - number) for number in range(len(seen))]
         vectors = np.array([[place, 0.0] for place in seen]).reshape(-1, 2)
@@ -692,14 +691,14 @@ def test_a_thing_is_cut_out_before_it_is_described() -> None:
 
     found = finds((0, 0, 99, 99), (10, 20, 40, 60), scores=[0.4, 0.8])
     question = "The bags in these images are the same bag. T or F?"
-    check(SameIdentity(ThingIdentity(features, found)), asked(question, (), 2), "T")
+    check(SameIdentity(ObjectIdentity(features, found)), asked(question, (), 2), "T")
     assert (seen, found.words) == ([(40, 30)] * 2, [["bag"]] * 2)
-    check(SameIdentity(ThingIdentity(features, finds())), asked(question, (), 2), None, "the detector finds no bag")
-    check(CountIdentities(ThingIdentity(features, found)), asked("How many different bags are there?", (), 2), "1")
+    check(SameIdentity(ObjectIdentity(features, finds())), asked(question, (), 2), None, "the detector finds no bag")
+    check(CountIdentities(ObjectIdentity(features, found)), asked("How many different bags are there?", (), 2), "1")
     check(
-        SameIdentity(ThingIdentity(features, found)), asked(question, (), [BLANK] * 2), None, "an image is of one col"
+        SameIdentity(ObjectIdentity(features, found)), asked(question, (), [BLANK] * 2), None, "an image is of one col"
     )
-    zero = ThingIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
+    zero = ObjectIdentity(lambda *_: FeatureGrid(np.zeros((1, 1, 2)), 9, 9))
     check(SameIdentity(zero), asked(question, (), 2), None, "an image has no features")
 
 

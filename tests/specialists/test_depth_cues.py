@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.maps import (
-    AsSeen,
     Brightness,
     ColorRetinex,
+    ConstantShading,
     Haze,
     LocalContrast,
     Saturation,
@@ -21,7 +21,7 @@ from looktwice.specialists.maps import (
     VerticalPosition,
 )
 from looktwice.specialists.maps.retinex import integrated, linear
-from looktwice.specialists.protocols import Depth, NoEvidence
+from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 
 Floats = NDArray[np.float64]
 HIGH, WIDE = 120, 240
@@ -48,7 +48,7 @@ def gray(values: Floats) -> Floats:
     return np.repeat(values.mean(2, keepdims=True), 3, axis=2)
 
 
-PICTURES: dict[str, tuple[Depth, Pixels]] = {
+PICTURES: dict[str, tuple[DepthEstimator, Pixels]] = {
     "haze": (Haze(), beside(hazy(0.9), hazy(0.4))),
     "contrast": (LocalContrast(), beside(hazy(0.9), hazy(0.4))),
     "saturation": (Saturation(), beside(texture(), gray(texture()))),
@@ -97,7 +97,7 @@ def test_where_there_is_no_texture_there_is_no_size_of_it() -> None:
 
 
 @pytest.mark.parametrize("cue", [Haze(), LocalContrast(), Saturation(), Brightness(), Sharpness(), TextureSize()])
-def test_one_colour_tells_nothing(cue: Depth) -> None:
+def test_one_colour_tells_nothing(cue: DepthEstimator) -> None:
     for size in ((1, 1), (40, 30)):
         with pytest.raises(NoEvidence, match="of one colour"):
             cue(np.full((*size, 3), 90, np.uint8))
@@ -141,13 +141,13 @@ def error(found: Floats, truth: Floats) -> float:
 def test_retinex_takes_the_light_away() -> None:
     light = np.outer(np.linspace(1, 0.5, HIGH), np.linspace(1, 0.4, WIDE))
     pixels, truth = lit(light)
-    assert error(ColorRetinex()(pixels), truth) < 0.25 * error(AsSeen()(pixels), truth)
+    assert error(ColorRetinex()(pixels), truth) < 0.25 * error(ConstantShading()(pixels), truth)
 
 
 def test_in_even_light_retinex_changes_nothing_but_the_scale() -> None:
     pixels, truth = lit(np.ones((HIGH, WIDE)))
     assert error(ColorRetinex()(pixels), truth) < 0.02
-    assert error(AsSeen()(pixels), truth) < 0.02
+    assert error(ConstantShading()(pixels), truth) < 0.02
 
 
 def test_a_large_picture_is_looked_at_smaller_and_given_in_its_size() -> None:
@@ -155,7 +155,7 @@ def test_a_large_picture_is_looked_at_smaller_and_given_in_its_size() -> None:
     pixels, truth = lit(light)
     found = ColorRetinex(longest=120)(pixels)
     assert found.shape == truth.shape
-    assert error(found, truth) < 0.5 * error(AsSeen()(pixels), truth)
+    assert error(found, truth) < 0.5 * error(ConstantShading()(pixels), truth)
 
 
 def test_one_colour_shows_no_surface() -> None:

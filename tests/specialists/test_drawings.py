@@ -12,16 +12,22 @@ from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.drawings import ColoredShapeCounter, GridReader, LetterReader, OutlineCounter, PatternMatcher
+from looktwice.specialists.drawings import (
+    ColoredShapeCounter,
+    DotLetterReader,
+    OutlineCounter,
+    PatternMatcher,
+    ShapeGridReader,
+)
 from looktwice.specialists.drawings.contours import away_from_ground, drawn, ground, shape_of
-from looktwice.specialists.drawings.grids import grids_of
+from looktwice.specialists.drawings.shape_grids import grids_of
 from looktwice.specialists.protocols import NoEvidence
 
 READERS: dict[str, Any] = {
     "shape_discrimination": OutlineCounter(),
     "joint_shape_color": ColoredShapeCounter(),
-    "visual_spatial": GridReader(),
-    "letter_disambiguation": LetterReader(),
+    "visual_spatial": ShapeGridReader(),
+    "letter_disambiguation": DotLetterReader(),
     "visual_closure": PatternMatcher("closure"),
     "figure_ground": PatternMatcher("figure_ground"),
     "form_constancy": PatternMatcher("form_constancy"),
@@ -178,9 +184,9 @@ def test_a_cell_that_is_not_as_asked_is_said() -> None:
     fill, shape = grid[1, 1]
     other = "white" if fill == "black" else "black"
     question = SPATIAL.format(grid=1, thing=f"{other} {shape}", row=1)
-    after = GridReader()(asked(pixels, question), NoModel())
+    after = ShapeGridReader()(asked(pixels, question), NoModel())
     assert f"is {fill} {shape}, not {other} {shape}" in str(after.reason)
-    after = GridReader()(asked(pixels, SPATIAL.format(grid=9, thing="black circle", row=1)), NoModel())
+    after = ShapeGridReader()(asked(pixels, SPATIAL.format(grid=9, thing="black circle", row=1)), NoModel())
     assert "is nothing" in str(after.reason)
 
 

@@ -30,9 +30,9 @@ from looktwice.specialists.features import (
     GramSimilarity,
 )
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
-from looktwice.specialists.networks import Network, WorkingSize
+from looktwice.specialists.networks import InputSize, Network
 from looktwice.specialists.networks.checkpoints import packaged_file, read_tensors
-from looktwice.specialists.protocols import FeatureMap, Matcher, NoEvidence
+from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid
 
 torch = pytest.importorskip("torch")
@@ -280,7 +280,7 @@ def test_weights_that_cannot_be_had_are_one_sentence(
     ],
 )
 def test_missing_weights_of_features_are_one_sentence(
-    make: Callable[[Path], FeatureMap], message: str, tmp_path: Path
+    make: Callable[[Path], FeatureExtractor], message: str, tmp_path: Path
 ) -> None:
     torch.save({"weight": torch.zeros(2)}, tmp_path / "other.pt")
     with pytest.raises(WeightsError, match=message):
@@ -318,7 +318,7 @@ def test_tensors_are_read_from_either_kind_of_file(tmp_path: Path) -> None:
 )
 def test_working_sizes(shape: Any, longest: int | None, multiple: int, enlarge: bool, expected: Any) -> None:
     image = texture(shape[1], shape[0])
-    size = WorkingSize.of(image, longest, multiple, enlarge=enlarge)
+    size = InputSize.of(image, longest, multiple, enlarge=enlarge)
     assert (size.columns, size.rows) == expected == size.resized(image).shape[1::-1]
     corners = size.to_image([(-0.5, -0.5), (size.columns - 0.5, size.rows - 0.5)])
     np.testing.assert_allclose(corners, [(-0.5, -0.5), (shape[1] - 0.5, shape[0] - 0.5)])

@@ -18,7 +18,7 @@ from looktwice.prompting.markers import SegmentTint
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
-from looktwice.specialists.segmentation.sam import SamNetwork, Worth, open_sam
+from looktwice.specialists.segmentation.sam import MaskFilter, SamNetwork, open_sam
 from tests import tiny_segmenters
 
 torch = pytest.importorskip("torch")
@@ -27,7 +27,7 @@ pytest.importorskip("transformers")
 TINY = {"sam": tiny_segmenters.sam, "sam2": tiny_segmenters.sam2, "sam2_video": tiny_segmenters.sam2_video}
 SIZES = [(48, 80), (100, 30), (64, 64), (1, 9), (200, 3)]
 BOXES = Boxes(np.array([[0, 0, 3, 1], [1, 0, 2, 1.0]]), np.array([0.9, 0.4]), np.array(["cat", "dog"]))
-ANY = Worth(iou=0, stability=0, overlap=1)
+ANY = MaskFilter(iou=0, stability=0, overlap=1)
 
 
 @pytest.fixture(scope="module", params=[*TINY, "original"])
@@ -77,11 +77,11 @@ def test_everything_holds_what_is_worth_it(model: str) -> None:
     every = SegmentEverything(sam, 4, ANY)(image)
     area = every.masks.mean((1, 2))
     assert 0 < len(every) <= 48 and (np.diff(area) <= 0).all() and area.min() > 0
-    apart = SegmentEverything(sam, 4, Worth(0, 0, 0.5))(image)
+    apart = SegmentEverything(sam, 4, MaskFilter(0, 0, 0.5))(image)
     assert 0 < len(apart) < len(every)
-    assert len(SegmentEverything(sam, 4, Worth(0, 0, 1, most=2))(image)) == min(2, len(every))
-    assert len(SegmentEverything(sam, 4, Worth(0, 0, 1, smallest=0.99))(image)) == 0
-    best = SegmentEverything(sam, 4, Worth(0, 0, 1, most=1))(image)
+    assert len(SegmentEverything(sam, 4, MaskFilter(0, 0, 1, most=2))(image)) == min(2, len(every))
+    assert len(SegmentEverything(sam, 4, MaskFilter(0, 0, 1, smallest=0.99))(image)) == 0
+    best = SegmentEverything(sam, 4, MaskFilter(0, 0, 1, most=1))(image)
     assert best.scores[0] == pytest.approx(every.scores.max())
 
 
@@ -174,7 +174,7 @@ def test_grounded_sam_cuts_out_what_words_name(model: str) -> None:
 
 def test_a_stage_tints_what_is_segmented(model: str) -> None:
     state = State.start(Sample("s", "What is 1?", (Picture(noise((96, 128))),)))
-    segmenter = SegmentEverything(SAM(model=model, device="cpu"), 3, Worth(0, 0, 0.9))
+    segmenter = SegmentEverything(SAM(model=model, device="cpu"), 3, MaskFilter(0, 0, 0.9))
     after = SegmentTint(segmenter, contour=0)(state, NoModel())
     changed = (after.views[0].pixels != state.views[0].pixels).any(-1)
     covered = segmenter(state.views[0].pixels).masks.any(0)
@@ -203,8 +203,8 @@ def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda: Worth(iou=1.2), "lie in 0..1"),
-        (lambda: Worth(most=0), "1 mask or more"),
+        (lambda: MaskFilter(iou=1.2), "lie in 0..1"),
+        (lambda: MaskFilter(most=0), "1 mask or more"),
         (lambda: SAM(prompts=0), "1 or more at once"),
         (lambda: SegmentEverything(side=0), "1 point or more"),
     ],

@@ -16,7 +16,7 @@ from looktwice.specialists.results import Matches
 
 
 @dataclass(frozen=True)
-class Turned:
+class RotationSearch:
     """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its centre.
 
     Networks that were trained on upright pairs lose views that are turned by more than some 20 degrees; this looks

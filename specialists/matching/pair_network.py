@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.base import Network
-from looktwice.specialists.networks.image_size import WorkingSize, one_color
+from looktwice.specialists.networks.image_size import InputSize, one_color
+from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Matches
 
 Pair = tuple[Pixels, Pixels]
@@ -32,7 +32,7 @@ class PairNetwork(Network[Pair, Matches]):
             return Matches.none()
         return self.ask((pixels0, pixels1))
 
-    def size(self, pixels: Pixels) -> WorkingSize:
+    def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where it is too small."""
         raise NotImplementedError
 

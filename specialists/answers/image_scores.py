@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.specialists.answers.choices import answered, clearest, images_by_letter
 from looktwice.specialists.networks.image_size import several_colors
-from looktwice.specialists.protocols import NoEvidence, RealOrFake
+from looktwice.specialists.protocols import GeneratedImageDetector, ImageSimilarity, NoEvidence
 
 
 @dataclass(frozen=True)
@@ -19,10 +18,10 @@ class MostReal:
     """Answers the choice whose image is the least likely to come from a generator, as in BLINK's forensic detection.
 
     Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
-    where `fake` cannot look at one of them, and at a tie.
+    where `detector` cannot look at one of them, and at a tie.
     """
 
-    fake: RealOrFake
+    detector: GeneratedImageDetector
 
     asks: ClassVar[bool] = False
 
@@ -33,13 +32,7 @@ class MostReal:
     def most_real(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         images = images_by_letter(sample)
-        return clearest({letter: -self.fake(image.pixels) for letter, image in images.items()}, "the scores of")
-
-
-class Similarity(Protocol):
-    """How alike two images are, HxWx3 RGB uint8, a larger number more alike. Raises NoEvidence."""
-
-    def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
+        return clearest({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
 
 
 @dataclass(frozen=True)
@@ -51,7 +44,7 @@ class MostSimilar:
     one is of one colour, where `similarity` cannot look at one, and at a tie.
     """
 
-    similarity: Similarity
+    similarity: ImageSimilarity
 
     asks: ClassVar[bool] = False
 

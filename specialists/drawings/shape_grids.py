@@ -31,7 +31,7 @@ ASKED = re.compile(
 
 
 @dataclass(frozen=True)
-class GridReader:
+class ShapeGridReader:
     """Answers how many things lie on one side of a cell in its row or column (Do You See Me's visual spatial task).
 
     Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black or white squares,

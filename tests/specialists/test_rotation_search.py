@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.matching import Turned
+from looktwice.specialists.matching import RotationSearch
 from looktwice.specialists.results import Matches
 
 DOTS = {(255, 0, 0): (60, 50), (0, 255, 0): (150, 60), (0, 0, 255): (110, 130)}
@@ -55,7 +55,7 @@ def picture() -> Pixels:
 def test_a_turned_view_is_matched_where_it_lies(turn: float) -> None:
     around = cv2.getRotationMatrix2D((109.5, 89.5), turn, 1.0)
     view = np.asarray(cv2.warpAffine(picture(), around, (220, 180), borderValue=(30, 30, 30)), np.uint8)
-    found = Turned(Upright())(picture(), view)
+    found = RotationSearch(Upright())(picture(), view)
     assert len(found) == 3
     np.testing.assert_allclose(found.xy1, found.xy0 @ around[:, :2].T + around[:, 2], atol=0.5)
     assert bool(len(Upright()(picture(), view))) is (abs(turn) < 12)
@@ -68,15 +68,15 @@ def test_what_is_matched_beside_the_image_is_dropped() -> None:
         high, wide = pixels1.shape[:2]
         return Matches(np.zeros((2, 2)), np.array([[0, high / 2], [wide + 3.0, high / 2]]), np.ones(2))
 
-    found = Turned(rim, degrees=(90,))(picture(), picture())
+    found = RotationSearch(rim, degrees=(90,))(picture(), picture())
     np.testing.assert_allclose(found.xy1, [[109.0, 0.0]], atol=1e-6)
 
 
 def test_the_first_of_equal_turns_is_taken_and_one_is_needed() -> None:
     flat = np.zeros((20, 30, 3), np.uint8)
-    assert len(Turned(Upright())(flat, flat)) == 0
+    assert len(RotationSearch(Upright())(flat, flat)) == 0
     with pytest.raises(ValueError, match="degrees names one turn or more"):
-        Turned(Upright(), degrees=())
+        RotationSearch(Upright(), degrees=())
 
 
 def test_an_image_of_one_color_is_not_turned() -> None:
@@ -88,4 +88,4 @@ def test_an_image_of_one_color_is_not_turned() -> None:
         return Matches.none()
 
     flat = np.full((40, 60, 3), 90, np.uint8)
-    assert len(Turned(matcher)(flat, flat)) == 0 and len(asked) == 1 and asked[0] is flat
+    assert len(RotationSearch(matcher)(flat, flat)) == 0 and len(asked) == 1 and asked[0] is flat
