@@ -590,7 +590,7 @@ def faces(*people: Sequence[float]) -> Callable[[Pixels], Faces]:
         vectors = np.array([[place, 0.0] for place in seen]).reshape(-1, 2)
         return Faces(np.array(sides, float), np.ones(len(seen)), vectors)
 
-    return finder
+    return detector
 
 
 SAME = "The persons in these images are the same person. Answer T or F."
