@@ -25,7 +25,7 @@ from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, 
 from looktwice.pipelines.models.offline import request_digest
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.runtime.stores import Blobs, keep_in
+from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 
@@ -121,11 +121,8 @@ def as_found(folder: RunFolder, cache: Path | None) -> Iterator[None]:
     `cache` is the folder that the run kept (None: `.cache` beside it).
     """
     kept = (cache or folder.path.parent / ".cache") / "findings"
-    keep_in(kept if kept.is_dir() else None)
-    try:
+    with use_result_store(kept if kept.is_dir() else None):
         yield
-    finally:
-        keep_in(None)
 
 
 def _all_again(

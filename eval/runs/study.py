@@ -26,7 +26,7 @@ from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import Metered, wrap
 from looktwice.pipelines.runtime.networks import close_networks
-from looktwice.pipelines.runtime.stores import keep_in
+from looktwice.pipelines.runtime.stores import use_result_store
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,13 @@ class Study:
         run.heard = _telling(display, RunFolder(self.folder))
         run.skipped = display.skip
         try:
-            keep_in((self.cache or self.out / ".cache") / "findings")
-            with display, _interrupts(run, self.console):
+            results = use_result_store((self.cache or self.out / ".cache") / "findings")
+            with results, display, _interrupts(run, self.console):
                 return run()
         finally:
             for model in models:
                 close_model(model)
             close_networks()
-            keep_in(None)
 
     def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
         if getattr(model, "remote", False):

@@ -8,6 +8,8 @@ import os
 import re
 import threading
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -37,10 +39,7 @@ class Blobs:
             return sha
         path = self.path(sha)
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f"{sha}.{os.getpid()}.{threading.get_ident()}.part")
-            draft.write_bytes(data)
-            draft.replace(path)
+            _write_whole(path, data)
         self.known.add(sha)
         return sha
 
@@ -55,20 +54,20 @@ class Blobs:
         return sha in self.known or self.path(sha).exists()
 
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Dataclasses of arrays by key, a compressed file each, under `folder/ab/abcd....npz`.
+class ResultStore:
+    """Results of specialists (dataclasses of arrays) by key, one compressed file each: `folder/ab/abcd....npz`.
 
     Safe between threads and processes: a file appears whole or not at all, and a damaged one counts as none.
     """
 
     folder: Path
 
-    def get(self, key: str, kind: type[Found]) -> Found | None:
-        """What is kept under a key, as a `kind`; None where nothing is."""
+    def get(self, key: str, kind: type[Result]) -> Result | None:
+        """The result stored under a key, as a `kind`; None where there is none."""
         try:
             data = self._path(key).read_bytes()  # numpy leaves a damaged file open where it opens it itself
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
@@ -76,41 +75,43 @@ class Findings:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
 
-    def put(self, key: str, found: Any) -> None:
-        """Keep a dataclass of arrays, numbers and truth values."""
+    def put(self, key: str, result: Any) -> None:
+        """Store a dataclass of arrays, numbers and truth values."""
         buffer = io.BytesIO()
-        arrays: dict[str, Any] = {f.name: np.asarray(getattr(found, f.name)) for f in fields(found)}
+        arrays: dict[str, Any] = {f.name: np.asarray(getattr(result, f.name)) for f in fields(result)}
         np.savez_compressed(buffer, **arrays)
-        path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-        draft.write_bytes(buffer.getvalue())
-        draft.replace(path)
+        _write_whole(self._path(key), buffer.getvalue())
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.npz"
 
 
-_OPEN: list[Findings] = []
+_current: ResultStore | None = None
 
 
-def keep_in(folder: Path | None) -> None:
-    """From now on keep what specialists find in this folder; None keeps nothing, as at the start of a process."""
-    _OPEN[:] = [Findings(folder)] if folder is not None else []
+@contextmanager
+def use_result_store(folder: Path | None) -> Iterator[None]:
+    """Inside, the specialists of every thread store their results in this folder; None stores nothing."""
+    global _current
+    before, _current = _current, ResultStore(folder) if folder is not None else None
+    try:
+        yield
+    finally:
+        _current = before
 
 
-def recall(key: str, kind: type[Found]) -> Found | None:
-    """What is kept under a key, as a `kind`; None where nothing is, or no folder is set."""
-    return _OPEN[0].get(key, kind) if _OPEN else None
+def load_result(key: str, kind: type[Result]) -> Result | None:
+    """The result stored under a key, as a `kind`; None where there is none, or no store is in use."""
+    return _current.get(key, kind) if _current is not None else None
 
 
-def keep(key: str, found: Any) -> None:
-    """Keep a result under a key, where a folder is set."""
-    if _OPEN:
-        _OPEN[0].put(key, found)
+def save_result(key: str, result: Any) -> None:
+    """Store a result under a key, where a store is in use."""
+    if _current is not None:
+        _current.put(key, result)
 
 
-def key_of(name: str, *inputs: Any) -> str:
+def result_key(name: str, *inputs: Any) -> str:
     """sha256 over a name, which holds settings and weights, and over arrays (dtype, shape, content) and texts."""
     digest = hashlib.sha256(name.encode())
     for each in inputs:
@@ -120,6 +121,14 @@ def key_of(name: str, *inputs: Any) -> str:
         else:
             digest.update(f"\n{each!r}".encode())
     return digest.hexdigest()
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write a file that appears whole or not at all, whichever thread or process writes it too."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    draft.write_bytes(data)
+    draft.replace(path)
 
 
 def _plain(array: Any) -> Any:

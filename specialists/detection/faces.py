@@ -17,7 +17,7 @@ from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_hash
-from looktwice.pipelines.runtime.stores import keep, key_of, recall
+from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
 from looktwice.specialists.networks.checkpoints import packaged_file
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
@@ -214,11 +214,11 @@ class FaceRecognition:
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
         name = f"{canonical(settings(self))} {dlib_hash(self.detector, self.models)}"
-        key = key_of(f"{type(self).__qualname__} {name}", pixels)
-        found = recall(key, Faces)
+        key = result_key(f"{type(self).__qualname__} {name}", pixels)
+        found = load_result(key, Faces)
         if found is None:
             found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold, self.jitters)
-            keep(key, found)
+            save_result(key, found)
         return found
 
 

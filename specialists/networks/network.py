@@ -13,7 +13,7 @@ from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.networks import Device, Dtype, Place, import_torch, opened, weights_hash
-from looktwice.pipelines.runtime.stores import keep, key_of, recall
+from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Found = TypeVar("Found")
@@ -52,10 +52,10 @@ class Network(Generic[Item, Found]):
         """The same for several items, as one batch where they are like one another and fit."""
         kind: type[Found] = self.found
         keys = [self._key(item) for item in items]
-        results = [recall(key, kind) for key in keys]
+        results = [load_result(key, kind) for key in keys]
         missing = [n for n, result in enumerate(results) if result is None]
         for n, result in zip(missing, self._batcher().many([items[n] for n in missing]), strict=True):
-            keep(keys[n], result)
+            save_result(keys[n], result)
             results[n] = result
         return [result for result in results if result is not None]
 
@@ -109,4 +109,4 @@ class Network(Generic[Item, Found]):
     def _key(self, item: Item) -> str:
         place = self.place()
         name = f"{self._settings()} {self.weights()} {place.dtype}"
-        return key_of(name, *item)
+        return result_key(name, *item)

@@ -25,9 +25,9 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import named
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.runtime import Batcher, Findings, WeightsError, close_networks
+from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
 from looktwice.pipelines.runtime.networks import Place, from_hub, opened, weights_file, weights_hash
-from looktwice.pipelines.runtime.stores import keep, keep_in, key_of, recall
+from looktwice.pipelines.runtime.stores import load_result, result_key, save_result, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, listening
 from looktwice.specialists.answers import Count
@@ -39,10 +39,16 @@ from looktwice.specialists.results import DepthMap
 def nothing_stays_open() -> Iterator[None]:
     """Each test begins and ends without networks in memory or results on disk."""
     close_networks()
-    keep_in(None)
-    yield
+    with use_result_store(None):
+        yield
     close_networks()
-    keep_in(None)
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Iterator[None]:
+    """Results of specialists are stored on disk."""
+    with use_result_store(tmp_path / "results"):
+        yield
 
 
 def each(batcher: Batcher[int, int], items: Sequence[int]) -> list[int]:
@@ -180,11 +186,11 @@ def test_a_batch_of_none_is_refused() -> None:
         Batcher(lambda items: items, 0)
 
 
-# Findings
+# Stored results
 
 
-def test_findings_come_back_as_they_were(tmp_path: Path) -> None:
-    kept, found = Findings(tmp_path), DepthMap(np.array([[1.5, np.nan]]), False)
+def test_results_come_back_as_they_were(tmp_path: Path) -> None:
+    kept, found = ResultStore(tmp_path), DepthMap(np.array([[1.5, np.nan]]), False)
     kept.put("abcd", found)
     back = kept.get("abcd", DepthMap)
     assert back is not None
@@ -194,8 +200,8 @@ def test_findings_come_back_as_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda data: b"", lambda data: data[:40], lambda data: b"x" * 50])
-def test_a_damaged_finding_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
-    kept = Findings(tmp_path)
+def test_a_damaged_result_counts_as_none(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
+    kept = ResultStore(tmp_path)
     kept.put("abcd", DepthMap(np.ones((2, 2)), True))
     (path,) = tmp_path.rglob("*.npz")
     path.write_bytes(damage(path.read_bytes()))
@@ -205,24 +211,28 @@ def test_a_damaged_finding_counts_as_none(tmp_path: Path, damage: Callable[[byte
 def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
     zeros = np.zeros((2, 3, 3), np.uint8)
     keys = [
-        key_of("a", zeros),
-        key_of("b", zeros),
-        key_of("a", zeros.reshape(3, 2, 3)),
-        key_of("a", zeros + np.uint8(1)),
-        key_of("a", zeros, "cat"),
-        key_of("a", zeros.astype(np.int8)),
+        result_key("a", zeros),
+        result_key("b", zeros),
+        result_key("a", zeros.reshape(3, 2, 3)),
+        result_key("a", zeros + np.uint8(1)),
+        result_key("a", zeros, "cat"),
+        result_key("a", zeros.astype(np.int8)),
     ]
     assert len(set(keys)) == len(keys)
-    assert key_of("a", zeros) == key_of("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
+    assert result_key("a", zeros) == result_key("a", np.zeros((2, 6, 3), np.uint8)[:, ::2])
 
 
 def test_where_no_folder_is_set_nothing_is_kept(tmp_path: Path) -> None:
-    keep("abcd", DepthMap(np.ones((1, 1)), True))
-    assert recall("abcd", DepthMap) is None
-    keep_in(tmp_path)
-    assert recall("abcd", DepthMap) is None
-    keep("abcd", DepthMap(np.ones((1, 1)), True))
-    assert recall("abcd", DepthMap) is not None
+    save_result("abcd", DepthMap(np.ones((1, 1)), True))
+    assert load_result("abcd", DepthMap) is None
+    with use_result_store(tmp_path):
+        assert load_result("abcd", DepthMap) is None
+        save_result("abcd", DepthMap(np.ones((1, 1)), True))
+        assert load_result("abcd", DepthMap) is not None
+        with use_result_store(None):
+            assert load_result("abcd", DepthMap) is None
+        assert load_result("abcd", DepthMap) is not None
+    assert load_result("abcd", DepthMap) is None
 
 
 # A network that counts
@@ -323,6 +333,7 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
     assert FORWARDS == []
 
 
+@pytest.mark.usefixtures("results")
 @pytest.mark.parametrize(
     ("change", "again"),
     [
@@ -332,11 +343,8 @@ def test_a_second_run_computes_nothing(tmp_path: Path, weights: str) -> None:
         ({"dtype": "bfloat16"}, 1),
     ],
 )
-def test_what_changes_results_is_computed_anew(
-    tmp_path: Path, weights: str, change: dict[str, Any], again: int
-) -> None:
+def test_what_changes_results_is_computed_anew(weights: str, change: dict[str, Any], again: int) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
-    keep_in(tmp_path / "found")
     Bright(weights)(pixels)
     Bright(weights)(pixels.copy())
     assert FORWARDS == [1]
@@ -344,8 +352,8 @@ def test_what_changes_results_is_computed_anew(
     assert len(FORWARDS) == 1 + again
 
 
-def test_other_weights_are_asked_anew(tmp_path: Path, weights: str) -> None:
-    keep_in(tmp_path / "found")
+@pytest.mark.usefixtures("results")
+def test_other_weights_are_asked_anew(weights: str) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
     Bright(weights)(pixels)
     Path(weights).write_bytes(b"two")

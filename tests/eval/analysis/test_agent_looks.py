@@ -178,7 +178,7 @@ KEPT = """
 import numpy as np
 from dataclasses import dataclass
 from typing import ClassVar
-from looktwice.pipelines.runtime.stores import keep, recall
+from looktwice.pipelines.runtime.stores import load_result, save_result
 from looktwice.specialists.results import DepthMap
 
 @dataclass(frozen=True)
@@ -186,8 +186,8 @@ class Kept:
     asks: ClassVar[bool] = False
 
     def __call__(self, state, model):
-        keep("ab" * 32, DepthMap(np.ones((2, 2)), True))
-        return state.replace(answer="no" if recall("ab" * 32, DepthMap) is None else "yes")
+        save_result("ab" * 32, DepthMap(np.ones((2, 2)), True))
+        return state.replace(answer="no" if load_result("ab" * 32, DepthMap) is None else "yes")
 """
 
 
