@@ -15,7 +15,7 @@ from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime import Blobs
 
-CHOICE = {"use": "eval.readers.Choice"}
+ROBUST = {"use": "eval.readers.Robust"}
 
 
 @dataclass
@@ -49,7 +49,7 @@ class MadeRun:
     def point(self, contestant: str, task: str, **more: Any) -> str:
         """A point; gives its id."""
         number = len(self.points)
-        read = more.pop("read", CHOICE)
+        read = more.pop("read", ROBUST)
         self.points.append(
             PointRow(f"p{number}", contestant, task, more.pop("task_id", f"id-{task}"), read=read, **more)
         )

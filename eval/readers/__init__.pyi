@@ -1,4 +1,3 @@
-from .choice_rules import Choice as Choice
 from .stages import (
     BlinkOfficial as BlinkOfficial,
     LmmsEval as LmmsEval,

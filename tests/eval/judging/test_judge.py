@@ -166,15 +166,15 @@ def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:
 def test_verdicts_count_afterwards_without_a_call(made: MadeRun) -> None:
     run = unclear(made)
     before = accuracy(table(run), "one")
-    assert (before.right, before.wrong, before.unreadable, before.reader) == (1, 0, 3, "choice")
+    assert (before.right, before.wrong, before.unreadable, before.reader) == (1, 0, 3, "robust")
     failed, said, model = judged(run, "The first.\nAnswer: A")
     assert (failed, len(model.asked)) == (0, 4)
     assert said == [
         "judge solomon, unreadable: 4 of 4 replies judged; 4 calls and 0 from the cache, 0 tokens in, 0 out"
     ]
     after = accuracy(table(run), "one")
-    assert (after.right, after.wrong, after.unreadable, after.reader) == (2, 1, 1, "choice + judge solomon")
-    assert accuracy(table(run, judge="none"), "one").reader == "choice"
+    assert (after.right, after.wrong, after.unreadable, after.reader) == (2, 1, 1, "robust + judge solomon")
+    assert accuracy(table(run, judge="none"), "one").reader == "robust"
     assert "judge solomon: read 4 replies, and found no answer in 0 more" in repr(table(run)).replace("\n", " ")
 
 
@@ -241,7 +241,7 @@ def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
 
     _, said, _ = judged(run, verdicts, name="daniel")
     assert said[-1] == "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
-    assert accuracy(table(run, judge="daniel"), "one").reader == "choice + judge daniel"
+    assert accuracy(table(run, judge="daniel"), "one").reader == "robust + judge daniel"
     with pytest.raises(RunError, match="--judge bob: it did not judge"):
         table(run, judge="bob")
     with pytest.raises(RunError, match="under the name 'daniel'"):
@@ -270,7 +270,7 @@ def test_the_reader_decides_what_is_left_to_the_judge(made: MadeRun) -> None:
     _, _, model = judged(run, "Answer: A", reader=BlinkOfficial())
     assert len(model.asked) == 1
     assert accuracy(table(run, BlinkOfficial()), "one").reader == "judge solomon"
-    assert accuracy(table(run), "one").reader == "choice"
+    assert accuracy(table(run), "one").reader == "robust"
 
 
 def test_a_judge_reads_the_letters_as_they_were_asked(made: MadeRun) -> None:
@@ -381,7 +381,7 @@ def test_the_report_says_who_judged_what(made: MadeRun, tmp_path: Path) -> None:
     assert "| solomon (counts) | unreadable | one | pick | 2 | 0 | 0 | 0 | 2 | 0 | 0 | 0 |" in text
     assert "| daniel | unreadable | two | pick | 2 | 2 | 0 | 0 | 2 | 0 | 0 | 0 |" in text
     assert "- agreement on unreadable, solomon and daniel: 0 of 4 the same" in text
-    assert "Read with: choice + judge solomon" in text
+    assert "Read with: robust + judge solomon" in text
     assert "What judges read" in page
 
 

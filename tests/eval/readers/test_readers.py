@@ -1,4 +1,4 @@
-"""The readers that follow others' rules, on their test vectors, and our first one; `robust` has a file of its own."""
+"""The readers that follow others' rules, on their test vectors; `robust` has a file of its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 
 from looktwice.eval.readers import (
     BlinkOfficial,
-    Choice,
     LmmsEval,
     Marked,
     Robust,
@@ -64,70 +63,9 @@ def test_no_message_at_all_is_unread() -> None:
     assert (state.answer, state.reason) == (None, "unread")
 
 
-@pytest.mark.parametrize(
-    ("reply", "answer"),
-    [
-        ("B", "B"),
-        ("b", None),
-        ("(B).", "B"),
-        ("**B**\n", "B"),
-        ("<s> C</s>", "C"),
-        ("Option D.", "D"),
-        ("E", None),
-        ("(E)", None),
-        ("The answer is E.", None),
-        ("The answer is (B) because (A) is further away.", "B"),
-        ("Answer: C", "C"),
-        ("answer: **C**", "C"),
-        ("The correct choice is D, since it is darker.", "D"),
-        ("The answer is A man on a horse", None),
-        ("I think the answer is (A). No, wait: the answer is (B).", "B"),
-        ("The answer is (A) or (B).", None),
-        ("The answer is A/B", None),
-        ("The answer is not (A). It must be (C).", None),
-        ("The answer is (B) no, so the option (A) yes is incorrect.", "B"),
-        ("It cannot be (A).", None),
-        ("(A) is far. (B) is near.", None),
-        ("(A) looks old. (B) looks new.\n\nI would choose (B).", "B"),
-        ("(A) a river\n(B) a lake\n(C) a sea\n(D) a pond", None),
-        ("B. Point B", "B"),
-        ("A. one\nB. two", None),
-        ("Point C", "C"),
-        ("It shows the same corner as point C.", "C"),
-        ("It is not Point C.", None),
-        ("Point A and Point C are close.", None),
-        ("Point C is close. I don't see another one.", "C"),
-        ("I am sorry, I cannot help with that.", None),
-        ("", None),
-    ],
-)
-def test_choice(reply: str, answer: str | None) -> None:
-    state = read(Choice(), reply, ("Point A", "Point B", "Point C", "Point D"))
-    assert state.answer == answer
-    assert state.reason == ("" if answer else "unread")
-
-
-@pytest.mark.parametrize(
-    ("reply", "choices", "answer"),
-    [
-        ("Yes, it is.", ("yes", "no"), "A"),
-        ("No", ("yes", "no"), "B"),
-        ("There is no car in this image.", ("yes", "no"), None),
-        ("The camera moves to the left.", ("left", "right"), "A"),
-        ("About the same brightness.", ("A is darker", "B is darker", "About the same"), "C"),
-        ("There are 3 boats.", ("2", "3", "13", "0"), "B"),
-        ("There are 13 boats.", ("2", "3", "13", "0"), "C"),
-        ("the red box", ("box", "red box"), "B"),
-        ("B", (), None),
-    ],
-)
-def test_choice_by_text(reply: str, choices: tuple[str, ...], answer: str | None) -> None:
-    assert read(Choice(), reply, choices).answer == answer
-
-
 def test_only_the_last_turn_is_read() -> None:
     turns = (Message("assistant", ("(A)",)), Message("user", ("Sure?",)), Message("assistant", ("(B)",)))
-    assert Choice()(State(Sample("s", "q", choices=("", "")), messages=turns), NoModel()).answer == "B"
+    assert Robust()(State(Sample("s", "q", choices=("", "")), messages=turns), NoModel()).answer == "B"
 
 
 def test_verbatim() -> None:
@@ -253,14 +191,14 @@ def test_a_mark_of_an_open_answer_is_followed_by_the_answer() -> None:
 
 def test_readers_have_names() -> None:
     assert names().keys() == {
-        "blink_official", "choice", "lmms_eval", "marked", "robust", "strict", "vlm2_count", "vlm2_exact",
+        "blink_official", "lmms_eval", "marked", "robust", "strict", "vlm2_count", "vlm2_exact",
         "vlm2_grouping", "vlm2_official", "vlm2_true_false", "vlm2_vlmevalkit", "vlmevalkit", "whole_reply",
     }  # fmt: skip
     assert reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
     assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
-    with pytest.raises(ConfigError, match="no reader is named 'chioce'; there are blink_official, choice"):
-        reader("chioce")
+    with pytest.raises(ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"):
+        reader("robsut")
 
 
 def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:
@@ -278,7 +216,7 @@ def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared
     assert decided > 19_000
 
 
-@pytest.mark.parametrize("stage", [Robust(), Strict(), Marked(), Choice()], ids=lambda stage: type(stage).__name__)
+@pytest.mark.parametrize("stage", [Robust(), Strict(), Marked()], ids=lambda stage: type(stage).__name__)
 @pytest.mark.parametrize("piece", ["\n", "---\n", "<think>", "\t \n"])
 def test_endless_repetition_is_read_at_once(stage: Stage, piece: str) -> None:
     begun = time.perf_counter()

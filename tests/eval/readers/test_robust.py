@@ -61,6 +61,7 @@ def opened(reply: str, question: str, kind: str = "auto", subtask: str = "") -> 
         ("D: The point on the handle. Points A, B and C are elsewhere.", "D"),
         ("C. A is too high, B too low.", "C"),
         ("A. dog B. cat C. horse", None),
+        ("A. one\nB. two", None),
         ("E", None),
         ("(E) None of the above", None),
         ("The answer is E.", None),
@@ -375,6 +376,23 @@ def test_a_statement_answers_a_question_that_it_repeats() -> None:
 
 
 @pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("The answer is (B) no, so the option (A) yes is incorrect.", "B"),
+        ("(A) is far. (B) is near.", None),
+        ("(A) looks old. (B) looks new.\n\nI would choose (B).", "B"),
+        ("It shows the same corner as point C.", "C"),
+        ("It is not Point C.", None),
+        ("Point A and Point C are close.", None),
+        ("Point C is close. I don't see another one.", "C"),
+        ("I am sorry, I cannot help with that.", None),
+    ],
+)
+def test_several_choices_and_negations(reply: str, answer: str | None) -> None:
+    assert read(reply) == answer
+
+
+@pytest.mark.parametrize(
     ("reply", "reason"),
     [
         ("", "empty"),
@@ -498,12 +516,17 @@ def test_labels_that_the_reply_proves_wrong() -> None:
     assert proof("The second image is most similar to the first.", "A", "A") == ""
 
 
-def test_agreement_with_the_recorded_official_labels(shared_data: Path) -> None:
-    """At least 97.5 % of all, and on the four models that no rule was made on as well."""
+def test_agreement_with_the_recorded_official_labels(shared_data: Path, tmp_path: Path) -> None:
+    """At least 98 % of all, and on the four models that no rule was made on as well; few contradictions."""
     files = sorted((shared_data / "blink_replies").glob("*.jsonl.gz"))
-    lines = dict(line.split(": ", 1) for line in replies_lines(files, "robust"))
+    listing = tmp_path / "differ.txt"
+    lines = dict(line.split(": ", 1) for line in replies_lines(files, "robust", disagreements=listing))
+    disagreements = int(lines.pop("disagreements").split()[0])
     found = {name: float(line.split("agreement=")[1].split("%")[0]) for name, line in lines.items()}
     assert lines["total"].startswith("n=30456, agreement=")
     assert found["total"] >= 98.0
     for name, least in {**HELD_OUT, **DEVELOPED_ON}.items():
         assert found[name] >= least, name
+    kinds = dict(line[2:].rsplit(": ", 1) for line in listing.read_text().splitlines() if line.startswith("# "))
+    assert sum(int(count) for count in kinds.values()) == disagreements
+    assert int(kinds["two different letters"]) < 0.005 * 30_456

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import BlinkOfficial, Choice
+from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import Record, RunError, RunFolder, RunWriter
 from looktwice.eval.runs import Options
 from looktwice.eval.runs.predict import Run
@@ -77,7 +77,7 @@ class Counting:
 
 def point(name: str, task: Any, stages: dict[str, Stage], model: Any = None, **more: Any) -> Arm:
     used = model if any(asks(stage) for stage in stages.values()) else None
-    made = Arm(name, {}, "greys", task, used, stages, Choice(), more.pop("draws", 1), 0, name == "a", "", "")
+    made = Arm(name, {}, "greys", task, used, stages, Robust(), more.pop("draws", 1), 0, name == "a", "", "")
     return named(replace(made, **more))
 
 

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import table
-from looktwice.eval.readers import BlinkOfficial, Choice
+from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
@@ -127,8 +127,8 @@ def test_the_configuration_names_the_reader_and_another_one_changes_the_result(m
     made.reply(point, "s1", "(B)")
     folder = made.write()
     before = table(folder.path).where(metric="accuracy", task="t", contestant="plain").rows[0]
-    after = table(folder.path, Choice()).where(metric="accuracy", task="t", contestant="plain").rows[0]
-    assert (before.value, before.reader, after.value, after.reader) == (0.5, "blink_official", 1.0, "choice")
+    after = table(folder.path, Robust()).where(metric="accuracy", task="t", contestant="plain").rows[0]
+    assert (before.value, before.reader, after.value, after.reader) == (0.5, "blink_official", 1.0, "robust")
     assert table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0] == before
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.eval.readers import Choice, Marked, Robust
+from looktwice.eval.readers import Marked, Robust
 from looktwice.eval.tasks import NearSighted
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, load_plugin, spec
 from looktwice.pipelines.marks import Box, Mask, Point
@@ -588,7 +588,7 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
 def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
-    state, _ = scripted(Vote(Choice(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3)
+    state, _ = scripted(Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3)
     assert [(look.number, look.call) for look in looks_in(state.notes)] == [(1, 0), (1, 2), (1, 4)]
 
 

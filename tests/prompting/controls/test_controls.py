@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.eval.readers import Choice
+from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
 from looktwice.eval.records.from_state import recorded
 from looktwice.pipelines.config import build, identity, spec
@@ -316,7 +316,7 @@ def test_permuted_choices_are_mapped_back(stage: Stage, by_letter: bool, tmp_pat
     end = Pipeline({"permute": stage, "say": MultipleChoice(), "ask": Ask()})(before, seen_by(words))
     assert end.sample.choices != before.sample.choices
     assert verdict(tmp_path, before, end, "C") == ("right", "C")
-    assert Choice()(end, NoModel()).answer != "C"  # mid-way a reader speaks of the letters as asked
+    assert Robust()(end, NoModel()).answer != "C"  # mid-way a reader speaks of the letters as asked
 
 
 def test_a_letter_reader_that_always_says_a_is_spread_over_the_choices(tmp_path: Path) -> None:
