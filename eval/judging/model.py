@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import RunFolder
+from looktwice.pipelines.config import did_you_mean
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.load import Overlay, load, nested, override, resolved
 from looktwice.pipelines.model import Model
@@ -52,8 +52,7 @@ def _plain(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(name: str, models: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, list(models), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(name, models)
     return (
         f"--model {name}: there is no such model under `models:` ({', '.join(models) or 'none'}){hint}; name one, add "
         f"one with 'models.{name or 'judge'}={{use: pipelines.models.ChatAPI, model: ...}}', or give --config FILE"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.config import did_you_mean
 
 MOST_SHARE = 0.1  # where more rows than this are faulty, the file or the settings are wrong, and not the rows
 SHOWN = 10
@@ -98,6 +98,4 @@ def among(word: str, known: Iterable[str]) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """The end of a sentence: `; did you mean 'X'?` for the known word that is most alike, a stop where none is."""
-    by_case = {name.casefold().replace(" ", "_"): name for name in known}
-    close = difflib.get_close_matches(word.casefold().replace(" ", "_"), by_case, 1)
-    return f"; did you mean {by_case[close[0]]!r}?" if close else "."
+    return did_you_mean(word, known) or "."

@@ -8,3 +8,4 @@ from .build import (
 )
 from .plan import Plan as Plan, make_plan as make_plan, plan as plan
 from .spec import digest as digest, identity as identity, spec as spec
+from .suggest import did_you_mean as did_you_mean

@@ -8,7 +8,6 @@ Only public classes defined in a room, under our own folders or under packages t
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 import importlib.util
 import pkgutil
@@ -23,6 +22,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.schema import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
+from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import canonical, endless
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
@@ -85,7 +85,7 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     public = getattr(module, "__all__", () if ours else vars(module))
     if name not in public or not _is_class(module, name):
         known = [n for n in public if _is_class(module, n)]
-        raise ValueError(f"no public class {name!r} in {room}{_near(name, known)}")
+        raise ValueError(f"no public class {name!r} in {room}{did_you_mean(name, known)}")
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
@@ -156,7 +156,7 @@ class Binder:
         before, hints = self.noticed, _hints(cls)
         known = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - known.keys():
-            self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{_near(name, known)}")
+            self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{did_you_mean(name, known)}")
         for name, f in known.items():
             needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
             if needed and name not in settings:
@@ -204,7 +204,9 @@ class Binder:
 
     def _model(self, name: Any, place: str) -> Any:
         if name not in self.models:
-            return self.fault(f"{place}.ref", f"no model {name!r} under `models:`{_near(str(name), self.models)}")
+            return self.fault(
+                f"{place}.ref", f"no model {name!r} under `models:`{did_you_mean(str(name), self.models)}"
+            )
         return self.node(self.models[name], f"models.{name}", "model")
 
     def _checked(self, value: Any, hint: Any, place: str) -> Any:
@@ -246,7 +248,7 @@ def _own_room(parts: Sequence[str], use: str) -> str:
         return f"looktwice.{parts[0]}.{parts[1]}"
     packages = ((folder, found.name) for folder in FOLDERS for found in _rooms(folder) if found.ispkg)
     right = [f"{folder}.{room}.{parts[-1]}" for folder, room in packages if _holds(folder, room, parts[-1])]
-    meant = f"; did you mean {right[0]!r}?" if right else _near(parts[1], rooms)
+    meant = f"; did you mean {right[0]!r}?" if right else did_you_mean(parts[1], rooms)
     raise ValueError(f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by folder.room.Class){meant}")
 
 
@@ -263,7 +265,7 @@ def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> st
         named = f"named are {', '.join(plugins)}" if plugins else "none is named"
         raise ValueError(
             f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin ({named}); "
-            f"if you trust it, add --plugin {parts[0]}{_near(parts[0], FOLDERS)}"
+            f"if you trust it, add --plugin {parts[0]}{did_you_mean(parts[0], FOLDERS)}"
         )
     return ".".join(parts[:-1])
 
@@ -274,11 +276,6 @@ def _is_class(module: Any, name: str) -> bool:
     if not isinstance(found, type) or name.startswith("_"):
         return False
     return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
-
-
-def _near(word: str, words: Any) -> str:
-    near = difflib.get_close_matches(word, list(words), 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _hints(cls: type) -> dict[str, Any]:

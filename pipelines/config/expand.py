@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from typing import Any
 from looktwice.pipelines.config.build import Scope
 from looktwice.pipelines.config.load import Node, Overlay, nested, resolved
 from looktwice.pipelines.config.schema import name_faults, shape_faults
+from looktwice.pipelines.config.suggest import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class Expansion:
         only, dropped = overlay.get("only"), self.config.get("tasks") or {}
         for name in only or ():
             if name not in tasks and name not in dropped:
-                self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{_near(name, tasks)}"])
+                self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{did_you_mean(name, tasks)}"])
         return [task for task in tasks if only is None or task in only]
 
     def _model(self, model: Any, models: Mapping[str, Any]) -> Any:
@@ -157,7 +157,7 @@ class Expansion:
             return next(iter(models.values())) if len(models) == 1 and "model" not in self.config else None
         if isinstance(model, str):
             if model not in models:
-                self._note([f"model: no model {model!r} under `models:`{_near(model, models)}"])
+                self._note([f"model: no model {model!r} under `models:`{did_you_mean(model, models)}"])
             return models.get(model)
         return model
 
@@ -204,11 +204,6 @@ def _flat(changes: Mapping[str, Any]) -> dict[str, Any]:
 
 def _many(value: Any) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
-
-
-def _near(word: str, words: Any) -> str:
-    near = difflib.get_close_matches(word, [str(w) for w in words], 1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _changes_of(own: Any, stages: Any) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,6 +10,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
+
+from looktwice.pipelines.config.suggest import did_you_mean
 
 Kind = Literal["task", "stage", "model"]
 
@@ -173,17 +174,17 @@ def name_faults(config: Mapping[str, Any]) -> list[str]:
 def _name_fault(place: str, key: str, value: Any, there: Mapping[str, set[str]]) -> str:
     first, _, rest = key.partition(".")
     if first not in CHANGEABLE:
-        return f"{place}: {first!r} is nothing that can be changed{_near(first, CHANGEABLE)}"
+        return f"{place}: {first!r} is nothing that can be changed{did_you_mean(first, CHANGEABLE)}"
     name, known = rest.partition(".")[0], there.get(first, set())
     added = first == "stages" and isinstance(value, Mapping) and "use" in value
     if name and first in there and name not in known and not added:
-        return f"{place}: there is no {name!r} under `{first}:`{_near(name, known)}"
+        return f"{place}: there is no {name!r} under `{first}:`{did_you_mean(name, known)}"
     return ""
 
 
 def _strange(loc: tuple[int | str, ...]) -> str:
     known = list(KNOWN.get(len(loc), StudyConfig).__annotations__)
-    return f"{'.'.join(map(str, loc))}: no such entry{_near(str(loc[-1]), known)}; there are {', '.join(known)}"
+    return f"{'.'.join(map(str, loc))}: no such entry{did_you_mean(str(loc[-1]), known)}; there are {', '.join(known)}"
 
 
 def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
@@ -194,8 +195,3 @@ def _wrong(loc: tuple[int | str, ...], message: str, found: Any) -> str:
 def _is_tag(part: str) -> bool:
     """Whether pydantic put this word into the place to name a member of a union."""
     return "[" in part or part in ("str", "dict", "list", "none")
-
-
-def _near(word: str, words: Any) -> str:
-    near = difflib.get_close_matches(word, [str(w) for w in words], 1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from functools import lru_cache
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageColor
 
+from looktwice.pipelines.config import did_you_mean
 from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
@@ -39,10 +39,10 @@ def check_color(color: str, *words: str, name: str = "") -> None:
     lower = color.lower()
     if lower in ImageColor.colormap or re.fullmatch(r"#[0-9a-f]{6}", lower) or color in words:
         return
-    near = difflib.get_close_matches(lower, [*words, *ImageColor.colormap], n=3)
     also = "".join(f", or {word}" for word in words)
-    hint = f"did you mean {' or '.join(near)}?" if near else f'give a CSS name such as red, or "#rrggbb"{also}'
-    raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour; {hint}")
+    advice = f'; give a CSS name such as red, or "#rrggbb"{also}'
+    hint = did_you_mean(color, [*words, *ImageColor.colormap], most=3) or advice
+    raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour{hint}")
 
 
 def contrast(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID) -> RGB:

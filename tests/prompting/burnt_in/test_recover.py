@@ -164,7 +164,7 @@ def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None
     [
         ({"kinds": ("circles",)}, "kinds are some of rings, boxes"),
         ({"on_missing": "guess"}, "on_missing is one of keep, fail, abstain"),
-        ({"colors": ("redd",)}, "'redd' is no colour; did you mean red"),
+        ({"colors": ("redd",)}, "'redd' is no colour; did you mean 'red"),
         ({"radii": (9, 5)}, "radii are the least"),
         ({"letters": ("A", "a")}, "letters are different words of capitals"),
     ],

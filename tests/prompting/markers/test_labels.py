@@ -144,7 +144,7 @@ def test_what_a_label_says() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"plate": "blak"}, r"label\.plate: 'blak' is no colour; did you mean black"),
+        ({"plate": "blak"}, r"label\.plate: 'blak' is no colour; did you mean 'black"),
         ({"color": "mark"}, r"label\.color: 'mark' is no colour"),
         ({"text": "{name}"}, r"label\.text holds words and \{label\}"),
         ({"text": ""}, r"label\.text holds words"),

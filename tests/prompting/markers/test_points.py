@@ -189,7 +189,7 @@ def test_a_view_without_room_for_a_label_says_so() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"color": "redd"}, "'redd' is no colour; did you mean red"),
+        ({"color": "redd"}, "'redd' is no colour; did you mean 'red"),
         ({"color": "#ff00"}, "'#ff00' is no colour"),
         ({"color": "rgb(1,2,3)"}, "is no colour"),
         ({"radius": 0}, "radius is in pixels and more than 0"),
@@ -200,7 +200,7 @@ def test_a_view_without_room_for_a_label_says_so() -> None:
         ({"radius": float("inf")}, "radius is in pixels"),
         ({"alpha": 0}, "alpha is an opacity"),
         ({"gap": 15}, "a gap of 15 leaves nothing of a ring of radius 10"),
-        ({"fill": "marks"}, "fill: 'marks' is no colour; did you mean mark"),
+        ({"fill": "marks"}, "fill: 'marks' is no colour; did you mean 'mark"),
         ({"fill_alpha": 2}, "fill_alpha is an opacity"),
         ({"halo": Halo(width=8)}, "hides the point in its middle"),
         ({"reference_height": 100, "relative_to": "width"}, "keep one of the two"),

@@ -253,7 +253,7 @@ def test_a_source_that_does_not_fit_is_named(stage: SetOfMark, message: str) -> 
         ({"min_area": 0.5, "max_area": 0.1}, "min_area < max_area"),
         ({"alpha": 1.5}, "alpha lies in 0..1"),
         ({"color": "redd"}, "'redd' is no colour"),
-        ({"plate_color": "regions"}, "did you mean region"),
+        ({"plate_color": "regions"}, "did you mean 'region"),
         ({"most": 0}, "most is 1 or more"),
         ({"font_size": float("nan")}, "font_size more than 0"),
     ],

@@ -520,7 +520,7 @@ def test_a_crop_too_large_to_hold_is_refused() -> None:
     ("node", "says"),
     [
         ({"use": "ZoomOnMarks", "crop": {"padding": -1}}, "padding is 0 or more"),
-        ({"use": "ZoomOnMarks", "crop": {"outline": "rad"}}, "did you mean red"),
+        ({"use": "ZoomOnMarks", "crop": {"outline": "rad"}}, "did you mean 'red"),
         ({"use": "ZoomOnMarks", "crop": {"filter": "lancos"}}, "lanczos"),
         ({"use": "ZoomOnMarks", "crop": {"inset": 1.0}}, "inset lies between 0 and 1"),
         ({"use": "ZoomOnMarks", "crop": {"most": 0}}, "most is 1 or more"),
