@@ -14,13 +14,7 @@ import pytest
 
 from tests.paths import ROOT
 
-FLOORS = (
-    "pipelines",
-    "specialists",
-    "prompting",
-    "eval",
-    "configs",
-)  # each may import those before it
+FLOORS = ("pipelines", "specialists", "prompting", "eval", "configs")  # each may import those before it
 HEAVY = {
     "torch",
     "kornia",
@@ -32,7 +26,6 @@ HEAVY = {
     "dlib",
     "face_recognition",
     "face_recognition_models",
-    "ray",
     "supervision",
     "statsmodels",
 }

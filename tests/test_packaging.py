@@ -1,10 +1,12 @@
-"""What a built wheel holds is what the folders hold, once, under one name."""
+"""What a wheel and an sdist hold is what the tree holds, once; and a tree without symbolic links is as good."""
 
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,51 +15,113 @@ import pytest
 from tests.paths import ROOT
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval", "configs")
+LINKS = {f"typings/looktwice/{folder}" for folder in FOLDERS}
+OWN = {"typings/looktwice/__init__.py", "typings/looktwice/py.typed"}
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+GENERATED = {"PKG-INFO", "setup.cfg"}  # by setuptools, in an sdist
+IGNORED = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "*.egg-info", *GENERATED)
+BUILD = """
+import sys
+from setuptools import build_meta
+out = sys.argv[1]  # a build writes its own arguments there
+build_meta.build_wheel(out)
+build_meta.build_sdist(out)
+"""
+IMPORT = """
+import sys
+from looktwice.pipelines.config import locate
+from looktwice.pipelines.config.load import load
+print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Circles").__name__)
+"""
 
 
-def is_ours(path: Path) -> bool:
-    return path.is_file() and "__pycache__" not in path.parts and not path.name.startswith(".")
+def git_files() -> set[str]:
+    """What git holds or would take in with `git add .`."""
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return {name for name in listed if name and (ROOT / name).is_file()} | LINKS
 
 
-def in_the_tree() -> set[str]:
-    own = {"looktwice/__init__.py", "looktwice/py.typed"}
-    return own | {f"looktwice/{p.relative_to(ROOT)}" for f in FOLDERS for p in (ROOT / f).rglob("*") if is_ours(p)}
+def all_files() -> set[str]:
+    """The same where there is no git, as in an unpacked sdist: all but caches, builds and results of runs."""
+    found = {".ci/run", ".gitignore"}
+    for path in ROOT.iterdir():
+        if path.name in IGNORED(str(ROOT), [path.name]) or path.name == "runs":
+            continue
+        below = [path] if path.is_file() else path.rglob("*")
+        found |= {p.relative_to(ROOT).as_posix() for p in below if p.is_file() and "__pycache__" not in p.parts}
+    return {name for name in found if not any(name.startswith(f"{link}/") for link in LINKS)} | LINKS
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built offline from a copy, so that no `build/` of an earlier day can leak into it."""
-    copy, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, copy)
-    for name in (*FOLDERS, "typings"):
-        shutil.copytree(ROOT / name, copy / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
+SOURCE = git_files() if (ROOT / ".git").exists() else all_files()
+
+
+def copy_tree(target: Path, link: Callable[[Path], object]) -> Path:
+    """The source files alone, so that neither a `build/` of an earlier day nor any other rubbish can leak."""
+    for name in SOURCE - LINKS:
+        (target / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, target / name)
+    for name in LINKS:
+        link(target / name)
+    return target
+
+
+def symbolic_link(path: Path) -> None:
+    path.symlink_to(Path("../..") / path.name, target_is_directory=True)
+
+
+def text_file(path: Path) -> None:
+    """What a checkout on Windows, or with `core.symlinks=false`, holds in place of a link."""
+    path.write_text(f"../../{path.name}")
+
+
+@pytest.fixture(scope="module", params=[symbolic_link, text_file])
+def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a wheel and an sdist, built offline."""
+    copy, out = copy_tree(tmp_path_factory.mktemp("source"), request.param), tmp_path_factory.mktemp("dist")
     done = subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    return next(out.glob("*.whl"))
+    return out
 
 
-def test_the_wheel_holds_the_tree_and_nothing_else(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
+def test_the_wheel_holds_the_folders_and_nothing_else(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
         names = [name for name in archive.namelist() if ".dist-info/" not in name]
-    assert sorted(names) == sorted(in_the_tree())  # lists, not sets: a name that stands twice is a fault
+    in_folders = {name for name in SOURCE if name.partition("/")[0] in FOLDERS}
+    expected = [f"looktwice/{name.removeprefix('typings/looktwice/')}" for name in in_folders | OWN]
+    assert sorted(names) == sorted(expected)  # lists, not sets: a name that stands twice is a fault
 
 
-def test_the_wheel_holds_the_command_and_the_licence(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as archive:
+def test_the_wheel_holds_the_command_and_the_licence(built: Path) -> None:
+    with zipfile.ZipFile(next(built.glob("*.whl"))) as archive:
         inside = {name.partition(".dist-info/")[2]: name for name in archive.namelist()}
         entry_points = archive.read(inside["entry_points.txt"]).decode()
     assert "looktwice = looktwice.eval.cli:main" in entry_points
     assert "licenses/LICENSE" in inside
 
 
+def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
+    with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
+        names = [member.name.partition("/")[2] for member in archive.getmembers() if not member.isdir()]
+    made = {name for name in names if name in GENERATED or ".egg-info/" in name}
+    assert sorted(set(names) - made) == sorted(SOURCE - LINKS)
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("link", [text_file, lambda path: None], ids=["text", "absent"])
+def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path], object]) -> None:
+    copy = copy_tree(tmp_path, link)
+    environment = {"PYTHONPATH": str(copy / "typings"), "PATH": ""}
+    command = [sys.executable, "-c", IMPORT]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.stdout.split() == [str(copy / "pipelines" / "__init__.py"), "Circles"], done.stderr
+
+
 def test_the_list_of_packages_names_every_room() -> None:
-    built = SETTINGS["tool"]["setuptools"]
-    assert built["package-dir"] == {"looktwice": "typings/looktwice", **{f"looktwice.{f}": f for f in FOLDERS}}
+    named = SETTINGS["tool"]["setuptools"]
+    assert named["package-dir"] == {"looktwice": "typings/looktwice", **{f"looktwice.{f}": f for f in FOLDERS}}
     packages = {path.parent.relative_to(ROOT) for f in FOLDERS for path in (ROOT / f).rglob("__init__.py")}
-    assert built["packages"] == ["looktwice", *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages)]
+    assert named["packages"] == ["looktwice", *sorted(f"looktwice.{'.'.join(p.parts)}" for p in packages)]
 
 
 @pytest.mark.parametrize("folder", FOLDERS)
@@ -65,5 +129,7 @@ def test_a_folder_is_a_typed_package_with_a_link_for_type_checkers(folder: str) 
     assert (ROOT / folder / "__init__.py").is_file()
     assert (ROOT / folder / "py.typed").is_file()
     link = ROOT / "typings" / "looktwice" / folder
-    assert link.is_symlink()
-    assert link.readlink() == Path("../..") / folder
+    if link.is_symlink():
+        assert link.readlink() == Path("../..") / folder
+    elif link.exists():  # a checkout without links; an sdist has none at all
+        assert link.read_text() == f"../../{folder}"

@@ -7,9 +7,8 @@ from pathlib import Path
 
 __all__ = ["__version__"]
 
-if (
-    Path(__file__).parent.parent.name == "typings"
-):  # a checkout; in an installed package the folders lie beside this file
+# A checkout: the folders lie at its root. In an installed package they lie beside this file.
+if Path(__file__).parent.parent.name == "typings":
     __path__.insert(0, str(Path(__file__).parents[2]))
 
 __version__: str
