@@ -18,7 +18,7 @@ from rich.console import Console
 
 from looktwice.eval.analysis.agent_looks import looks_grid, steps
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs import Options, Study
+from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.pipelines.config import Plan, plan
 from looktwice.pipelines.config.arm import Arm
@@ -223,7 +223,7 @@ def table() -> str:
     with tempfile.TemporaryDirectory() as out:
         asked = plan(CONFIG)
         kept = replace(asked, points=tuple(p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0))
-        outcome = Study(kept, Path(out), Options(workers=2), console=Console(quiet=True))()
+        outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
         return looks_grid(steps(score_run(RunFolder(outcome.folder)))).markdown
 
 

@@ -78,13 +78,13 @@ def run(
     A run that was stopped goes on where it was.
     """
     with faults():
-        from looktwice.eval.runs.predict import Options
+        from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import plan
 
         found = plan(config, overrides or (), plugins_of(plugin))
         left_out(found.left_out)
-        options = Options(workers, limit, share(shard), keep_failed)
+        options = RunOptions(workers, limit, share(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
         finish([outcome.folder], found)
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
@@ -168,9 +168,9 @@ def show(
     For every contestant, with the views after each stage.
     """
     with faults():
-        from looktwice.eval.runs.show import shown
+        from looktwice.eval.runs.show import show_sample
 
-        for line in shown(run, sample, out, plugins_of(plugin), cache):
+        for line in show_sample(run, sample, out, plugins_of(plugin), cache):
             say(line)
 
 
@@ -204,9 +204,9 @@ def make(
     Each task is saved as a folder task and as BLINK's parquet.
     """
     with faults():
-        from looktwice.eval.make.command import made
+        from looktwice.eval.make.command import make_questions
 
-        for line in made(config, overrides or (), plugins_of(plugin), out, split):
+        for line in make_questions(config, overrides or (), plugins_of(plugin), out, split):
             say(line)
 
 
@@ -230,10 +230,10 @@ def replay(
     The replies are the recorded ones; no model is asked.
     """
     with faults():
-        from looktwice.eval.runs.replay import replay_lines, replayed
+        from looktwice.eval.runs.replay import describe_replay, replay
 
-        found = replayed(run, plugins_of(plugin), cache)
-        for line in replay_lines(found):
+        found = replay(run, plugins_of(plugin), cache)
+        for line in describe_replay(found):
             say(line)
         if not found.done:
             raise typer.Exit(1)
@@ -252,9 +252,9 @@ def trajectories(
     Tools and images are included.
     """
     with faults():
-        from looktwice.eval.runs.trajectories import trajectory_lines
+        from looktwice.eval.runs.trajectories import write_trajectories
 
-        for line in trajectory_lines(run, out, only or (), reader_of(reader), whole):
+        for line in write_trajectories(run, out, only or (), reader_of(reader), whole):
             say(line)
 
 

@@ -31,12 +31,12 @@ def finish(runs: list[Path], plan: Any) -> None:
     from looktwice.eval.display.table import table
     from looktwice.eval.records.records import RunFolder
     from looktwice.eval.report import write_report
-    from looktwice.eval.runs.show import images_of
+    from looktwice.eval.runs.show import sample_images
 
     shown(table(runs))
     for line in (line for path in runs for line in RunFolder(path).unasked):
         say(line)
-    say(f"report: {write_report(runs, runs[0], images=images_of(plan))}")
+    say(f"report: {write_report(runs, runs[0], images=sample_images(plan))}")
 
 
 def shown(scored: Any) -> None:

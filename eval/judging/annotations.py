@@ -14,10 +14,10 @@ from looktwice.eval.judging.passes import Case
 from looktwice.eval.records.records import PointRow, RunError
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice
-from looktwice.eval.tasks.cells import many, text
-from looktwice.eval.tasks.files import located
+from looktwice.eval.tasks.cells import as_list, as_text
+from looktwice.eval.tasks.files import locate_data
 from looktwice.eval.tasks.row_errors import nearest
-from looktwice.eval.tasks.table_files import source
+from looktwice.eval.tasks.table_files import open_table
 from looktwice.pipelines.config.build import Binder, Scope
 
 GUESSES: Mapping[str, tuple[str, ...]] = {
@@ -63,8 +63,8 @@ class Notes:
             return {}, {}
 
     def _rows(self, task: BlinkTwice) -> Iterator[tuple[int, Mapping[str, str]]]:
-        place, _ = located(task.path, task.hub, task.revision, ["**"])
-        cells = source(place / task.file if task.file else place)
+        place, _ = locate_data(task.path, task.hub, task.revision, ["**"])
+        cells = open_table(place / task.file if task.file else place)
         named = self._found(cells.columns)
         for number, row in enumerate(cells.rows(list(named.values()))):
             yield number, {name: _listed(row[column]) for name, column in named.items()}
@@ -85,4 +85,4 @@ class Notes:
 
 def _listed(cell: Any) -> str:
     """A cell of one text or of several, as one text."""
-    return "; ".join(text(one).strip() for one in many(cell) if text(one).strip())
+    return "; ".join(as_text(one).strip() for one in as_list(cell) if as_text(one).strip())

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.make.save import Saved, save
+from looktwice.eval.make.save import SavedQuestions, save
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.load import Node, Overlay, load, nested, override, resolved
 
 
-def made(
+def make_questions(
     config: Path,
     overrides: Sequence[str] = (),
     plugins: Sequence[str] = (),
@@ -22,13 +22,13 @@ def made(
     """Save each task into `out/NAME`; lines that say what lies where. Raises ConfigError, TaskError, PictureError."""
     if not split.isalnum():
         raise TaskError(f"--split {split}: it begins every question's name, so it is letters and digits alone")
-    for name, task in tasks_of(config, overrides, plugins).items():
+    for name, task in build_tasks(config, overrides, plugins).items():
         saved = save(task, name, out, split)
-        yield from _told(name, saved)
+        yield from _describe(name, saved)
         yield from (f"  {line}" for line in task.facts.left_out)
 
 
-def tasks_of(config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> dict[str, Any]:
+def build_tasks(config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> dict[str, Any]:
     """The tasks of a configuration, built; its other entries are not looked at. Raises ConfigError."""
     node, faults, given = load(config), list[str](), []
     for place, value in map(override, overrides):
@@ -38,13 +38,13 @@ def tasks_of(config: Path, overrides: Sequence[str] = (), plugins: Sequence[str]
         given += [value] if isinstance(value, str) and value not in ("", ".") and Path(value).exists() else []
     node = resolved(node, faults)
     binder = Binder(Scope(Path(config).resolve().parent, tuple(given), tuple(plugins)), faults=faults)
-    built = {name: binder.node(task, f"tasks.{name}", "task") for name, task in _named(node, config).items()}
+    built = {name: binder.node(task, f"tasks.{name}", "task") for name, task in _task_nodes(node, config).items()}
     if binder.faults:
         raise ConfigError(binder.faults)
     return built
 
 
-def _named(node: Node, config: Path) -> dict[str, Any]:
+def _task_nodes(node: Node, config: Path) -> dict[str, Any]:
     tasks = {str(name): task for name, task in (node.get("tasks") or {}).items() if task is not None}
     if node.get("task") is not None:
         tasks = {Path(config).stem.removeprefix("make_"): node["task"], **tasks}
@@ -53,7 +53,7 @@ def _named(node: Node, config: Path) -> dict[str, Any]:
     return tasks
 
 
-def _told(name: str, saved: Saved) -> Iterator[str]:
+def _describe(name: str, saved: SavedQuestions) -> Iterator[str]:
     files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
     yield f"{name}: {saved.questions} questions, {len(saved.images)} images in {saved.folder} ({files})"
     if saved.no_parquet:

@@ -15,10 +15,19 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
 
-from looktwice.eval.make.files import MOST_TRIES, Skipped, folder, images_in, made_facts, question, size_of, within
+from looktwice.eval.make.files import (
+    MOST_TRIES,
+    Skipped,
+    image_size,
+    list_images,
+    make_facts,
+    make_item,
+    require_file,
+    require_folder,
+)
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import dealt, dice
-from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose, corners, marks
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -45,31 +54,31 @@ class HomographyScene:
         return np.asarray(self.maps[other] @ np.linalg.inv(self.maps[one]))
 
 
-def named_pair(root: Path, pair: Mapping[str, str]) -> HomographyScene:
+def read_pair(root: Path, pair: Mapping[str, str]) -> HomographyScene:
     """A pair of images and the file with the map from the first to the second. Raises TaskError."""
     if pair.keys() != KEYS:
         raise TaskError(f"a pair has first, second and homography (files in {root}), found {', '.join(sorted(pair))}")
-    first, second, file = (within(root, pair[key]) for key in ("first", "second", "homography"))
+    first, second, file = (require_file(root, pair[key]) for key in ("first", "second", "homography"))
     return HomographyScene(f"{first.stem}-{second.stem}", (first, second), (np.eye(3), read_homography(file)))
 
 
-def sequences(root: Path, skipped: Skipped) -> Iterator[HomographyScene]:
+def find_scenes(root: Path, skipped: Skipped) -> Iterator[HomographyScene]:
     """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and folders are noted."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
-        views = {file.stem: file for file in images_in(place) if file.stem.isdecimal()}
+        views = {file.stem: file for file in list_images(place) if file.stem.isdecimal()}
         if "1" in views:
-            scene = _sequence(place, views, skipped)
+            scene = _read_scene(place, views, skipped)
             if scene is not None:
                 yield scene
-        elif place != root and images_in(place):
+        elif place != root and list_images(place):
             skipped.add(place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ...")
 
 
-def _sequence(place: Path, views: Mapping[str, Path], skipped: Skipped) -> HomographyScene | None:
+def _read_scene(place: Path, views: Mapping[str, Path], skipped: Skipped) -> HomographyScene | None:
     held, maps = [views["1"]], [np.eye(3)]
     for number in sorted((name for name in views if name != "1"), key=int):
         try:
-            maps.append(read_homography(within(place, f"H_1_{number}")))
+            maps.append(read_homography(require_file(place, f"H_1_{number}")))
             held.append(views[number])
         except TaskError as exc:
             skipped.add(f"{place.name}/{views[number].name}", str(exc).partition(";")[0])
@@ -82,7 +91,7 @@ def _sequence(place: Path, views: Mapping[str, Path], skipped: Skipped) -> Homog
 
 def read_homography(file: Path) -> Matrix:
     """Nine numbers as text, or the first matrix of an OpenCV .xml or .yml file. Raises TaskError."""
-    found = _opencv(file) if file.suffix.lower() in TEXT_ENDINGS else _numbers(file)
+    found = _read_opencv(file) if file.suffix.lower() in TEXT_ENDINGS else _read_numbers(file)
     if found is None or found.size != 9:
         count = "none" if found is None else str(found.size)
         raise TaskError(f"{file}: a homography is nine numbers, three a line, found {count}")
@@ -92,7 +101,7 @@ def read_homography(file: Path) -> Matrix:
     return matrix
 
 
-def _numbers(file: Path) -> Matrix | None:
+def _read_numbers(file: Path) -> Matrix | None:
     try:
         words = re.split(r"[\s,;]+", file.read_text(encoding="utf-8").strip())
         return np.array([float(word) for word in words])
@@ -100,7 +109,7 @@ def _numbers(file: Path) -> Matrix | None:
         return None
 
 
-def _opencv(file: Path) -> Matrix | None:
+def _read_opencv(file: Path) -> Matrix | None:
     try:
         storage = cv2.FileStorage(str(file), cv2.FILE_STORAGE_READ)
         matrix = storage.getFirstTopLevelNode().mat()
@@ -146,7 +155,7 @@ class Correspondence:
         scenes = self._scenes
         sources = (f"{s.name} {[view.name for view in s.views]} {[m.tolist() for m in s.maps]}" for s in scenes)
         note = f"{len(scenes)} scenes: questions on one scene are not independent"
-        return made_facts(note, self._skipped, sources)
+        return make_facts(note, self._skipped, sources)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -161,9 +170,9 @@ class Correspondence:
 
     @cached_property
     def _scenes(self) -> list[HomographyScene]:
-        root = folder(self.path, "HPatches' folders, or the files that `pairs` names")
+        root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
         self._skipped.found.clear()
-        scenes = [named_pair(root, pair) for pair in self.pairs] or list(sequences(root, self._skipped))
+        scenes = [read_pair(root, pair) for pair in self.pairs] or list(find_scenes(root, self._skipped))
         if not scenes:
             wanted = "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name files in `pairs`"
             raise self._skipped.nothing(root, wanted)
@@ -176,14 +185,14 @@ class Correspondence:
 
     def _item(self, number: int, asked: set[tuple[Path, float, float]]) -> Item:
         """The question about the scene whose turn it is, or about the next one that gives one."""
-        rng = dice("correspondence", self.seed, number)
-        first = dealt(number, range(len(self._scenes)), "scene", self.seed)
-        rank, letter = (dealt(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "ABCD"))
+        rng = seeded_rng("correspondence", self.seed, number)
+        first = deal_evenly(number, range(len(self._scenes)), "scene", self.seed)
+        rank, letter = (deal_evenly(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "ABCD"))
         order = chain(range(first, len(self._scenes)), range(first))
         for scene in (self._scenes[place] for place in order):
             for _ in range(MOST_TRIES):
                 one, other = (int(view) for view in rng.permutation(len(scene.views))[:2])
-                found = _marked(rng, scene, (one, other), letter, rank, asked)
+                found = _choose_marks(rng, scene, (one, other), letter, rank, asked)
                 if found is not None:
                     meta = {"source": scene.name, "change": scene.change, "views": [one + 1, other + 1]}
                     return self._question(number, (scene.views[one], scene.views[other]), found, letter, meta)
@@ -196,10 +205,10 @@ class Correspondence:
         self, number: int, views: tuple[Path, Path], found: tuple[Mark, ...], letter: str, meta: dict[str, Any]
     ) -> Item:
         subtask = {"subtask": "Visual_Correspondence"}
-        return question(f"correspondence_{number:04}", WORDS, views, CHOICES, letter, found, **subtask, **meta)
+        return make_item(f"correspondence_{number:04}", WORDS, views, CHOICES, letter, found, **subtask, **meta)
 
 
-def _marked(
+def _choose_marks(
     rng: Generator,
     scene: HomographyScene,
     pair: tuple[int, int],
@@ -209,26 +218,26 @@ def _marked(
 ) -> tuple[Mark, ...] | None:
     """REF and the candidates; the true one is noted in `asked`."""
     here, there = (scene.views[number] for number in pair)
-    points, matrix = _interest(here), scene.between(*pair)
+    points, matrix = _interest_points(here), scene.between(*pair)
     seen = points[_in_front(points, matrix)]
     seen = seen[[(here, x, y) not in asked for x, y in seen.tolist()]] if len(seen) else seen
     landed = cv2.perspectiveTransform(seen[None], matrix)[0] if len(seen) else seen
-    sizes = [size_of(view) for view in (here, there)]
+    sizes = [image_size(view) for view in (here, there)]
     inside = _inside(seen, sizes[0]) & _inside(landed, sizes[1])
     seen, landed = seen[inside], landed[inside]
     if len(seen) < 4:
         return None
     widest = (max(width for width, _ in sizes), max(height for _, height in sizes))
-    chosen = choose(rng, [seen, landed], widest, rank)
+    chosen = choose_points(rng, [seen, landed], widest, rank)
     if chosen is None:
         return None
     asked.add((here, *seen[chosen[0]].tolist()))
-    return marks(seen[chosen[0]], landed[chosen], letter)
+    return make_marks(seen[chosen[0]], landed[chosen], letter)
 
 
 @cache
-def _interest(file: Path) -> XY:
-    return corners(Picture.open(file).pixels, MOST)
+def _interest_points(file: Path) -> XY:
+    return find_corners(Picture.open(file).pixels, MOST)
 
 
 def _in_front(points: XY, matrix: XY) -> Any:

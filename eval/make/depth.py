@@ -13,9 +13,18 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.make.files import MOST_TRIES, Skipped, folder, images_in, made_facts, question, size_of, within
+from looktwice.eval.make.files import (
+    MOST_TRIES,
+    Skipped,
+    image_size,
+    list_images,
+    make_facts,
+    make_item,
+    require_file,
+    require_folder,
+)
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.points import MARGIN
 from looktwice.eval.tasks.photos.stereo import RATIO, near_and_far
 from looktwice.pipelines.marks import Point
@@ -63,7 +72,7 @@ class RelativeDepth:
     def facts(self) -> Facts:
         """What was made, and which pairs could not be used."""
         note = f"{len(self._pairs)} images: questions on one image are not independent"
-        return made_facts(note, self._skipped, (f"{image.name} {held.name}" for image, held in self._pairs))
+        return make_facts(note, self._skipped, (f"{image.name} {held.name}" for image, held in self._pairs))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -79,12 +88,14 @@ class RelativeDepth:
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:
         """The usable pairs. Raises TaskError where none is, and at once for a pair that the user named."""
-        root = folder(self.path, f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names")
+        root = require_folder(
+            self.path, f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names"
+        )
         self._skipped.found.clear()
         if self.pairs:
-            named = [_named(root, pair) for pair in self.pairs]
+            named = [_read_pair(root, pair) for pair in self.pairs]
             for image, held in named:
-                _checked(image, held)
+                _check_sizes(image, held)
             return named
         kept = [pair for pair in self._in_folders(root) if self._can_be_used(*pair)]
         if not kept:
@@ -99,7 +110,7 @@ class RelativeDepth:
                 "stems (settings `images` and `maps`), or `pairs` names the files"
             )
         held = {file.stem: file for file in sorted(places[1].iterdir()) if file.suffix.lower() in MAPS}
-        for image in images_in(places[0]):
+        for image in list_images(places[0]):
             if image.stem in held:
                 yield image, held[image.stem]
             else:
@@ -107,7 +118,7 @@ class RelativeDepth:
 
     def _can_be_used(self, image: Path, held: Path) -> bool:
         try:
-            _checked(image, held)
+            _check_sizes(image, held)
         except (TaskError, PictureError) as exc:
             self._skipped.add(image.name, str(exc))
             return False
@@ -120,13 +131,13 @@ class RelativeDepth:
 
     def _item(self, number: int, surfaces: dict[Path, tuple[Map, Map]]) -> Item:
         """The question about the image whose turn it is, or about the next one that gives one."""
-        rng = dice("depth", self.seed, number)
-        turn = dealt(number, range(len(self._pairs)), "image", self.seed)
-        rank, letter = (dealt(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "AB"))
+        rng = seeded_rng("depth", self.seed, number)
+        turn = deal_evenly(number, range(len(self._pairs)), "image", self.seed)
+        rank, letter = (deal_evenly(number, cards, "card", self.seed, str(cards)) for cards in (range(4), "AB"))
         for image, held in (self._pairs[place] for place in chain(range(turn, len(self._pairs)), range(turn))):
-            size = size_of(image)
+            size = image_size(image)
             if image not in surfaces:
-                surfaces[image] = _surface(_checked(image, held), self.larger)
+                surfaces[image] = _smooth_points(_check_sizes(image, held), self.larger)
             points, near = surfaces[image]
             apart = APART * float(np.hypot(*size))
             for _ in range(MOST_TRIES):
@@ -143,18 +154,18 @@ def _question(number: int, image: Path, letter: str, points: list[list[float]], 
     labels = (letter, "B" if letter == "A" else "A")
     marked = tuple(Point(label, x, y) for label, (x, y) in sorted(zip(labels, points, strict=True)))
     meta: dict[str, Any] = {"subtask": "Relative_Depth", "source": image.name, "ratio": round(ratio, 3)}
-    return question(f"depth_{number:04}", WORDS, (image,), CHOICES, letter, marked, **meta)
+    return make_item(f"depth_{number:04}", WORDS, (image,), CHOICES, letter, marked, **meta)
 
 
-def _named(root: Path, pair: Mapping[str, str]) -> tuple[Path, Path]:
+def _read_pair(root: Path, pair: Mapping[str, str]) -> tuple[Path, Path]:
     if pair.keys() != {"image", "map"}:
         raise TaskError(f"a pair has image and map (files in {root}), found {', '.join(sorted(pair))}")
-    return within(root, pair["image"]), within(root, pair["map"])
+    return require_file(root, pair["image"]), require_file(root, pair["map"])
 
 
-def _checked(image: Path, held: Path) -> Map:
+def _check_sizes(image: Path, held: Path) -> Map:
     """The map of an image. Raises TaskError where it has another size, PictureError for a faulty image."""
-    values, (width, height) = read_map(held), size_of(image)
+    values, (width, height) = read_map(held), image_size(image)
     if values.shape != (height, width):
         found = f"{values.shape[1]}x{values.shape[0]}"
         raise TaskError(f"{held} is {found} and its image {image.name} {width}x{height}; a map has its image's size")
@@ -164,7 +175,11 @@ def _checked(image: Path, held: Path) -> Map:
 def read_map(file: Path) -> Map:
     """A depth or disparity map HxW, not-a-number where it is unknown. Raises TaskError."""
     try:
-        raw = _array(file) if file.suffix.lower() in (".npy", ".npz") else cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
+        raw = (
+            _load_array(file)
+            if file.suffix.lower() in (".npy", ".npz")
+            else cv2.imread(str(file), cv2.IMREAD_UNCHANGED)
+        )
     except (OSError, ValueError, cv2.error) as exc:
         raise TaskError(f"{file} cannot be read as a map ({exc})") from exc
     if raw is None or raw.dtype.kind not in "uif":
@@ -177,7 +192,7 @@ def read_map(file: Path) -> Map:
     return np.where(np.isfinite(values) & (values > 0), values, np.nan)
 
 
-def _array(file: Path) -> NDArray[Any]:
+def _load_array(file: Path) -> NDArray[Any]:
     loaded = np.load(file, allow_pickle=False)
     if isinstance(loaded, np.ndarray):
         return loaded
@@ -185,7 +200,7 @@ def _array(file: Path) -> NDArray[Any]:
         return np.asarray(loaded[loaded.files[0]])
 
 
-def _surface(values: Map, larger: str) -> tuple[Map, Map]:
+def _smooth_points(values: Map, larger: str) -> tuple[Map, Map]:
     """The pixels (n, 2) that lie on a smooth known surface and not at a rim, and how near each is."""
     known = np.isfinite(values)
     kernel = np.ones((7, 7), np.uint8)

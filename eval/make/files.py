@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.folder import inside
+from looktwice.eval.tasks.folder import file_inside
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -41,16 +41,16 @@ class Skipped:
         return TaskError("\n  ".join([f"{where}: {wanted}", *self.sentences[1:]]))
 
 
-def folder(path: Path, holds: str) -> Path:
+def require_folder(path: Path, holds: str) -> Path:
     """The folder itself. Raises TaskError that says what it should hold."""
     if not Path(path).is_dir():
         raise TaskError(f"there is no folder {path}; `path` is the folder that holds {holds}")
     return Path(path)
 
 
-def within(root: Path, name: str) -> Path:
+def require_file(root: Path, name: str) -> Path:
     """A file that a user named in the folder. Raises TaskError where it is missing, or outside."""
-    file = inside(root, name)
+    file = file_inside(root, name)
     if not file.is_file():
         there = sorted(entry.name for entry in file.parent.iterdir()) if file.parent.is_dir() else []
         held = f"{file.parent} holds {', '.join(there[:12]) or 'nothing'}" if there else f"there is no {file.parent}"
@@ -58,17 +58,17 @@ def within(root: Path, name: str) -> Path:
     return file
 
 
-def images_in(place: Path) -> list[Path]:
+def list_images(place: Path) -> list[Path]:
     """The image files of a folder by their endings, sorted."""
     return sorted(file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
 
 
-def readable(files: Iterable[Path], skipped: Skipped) -> list[Path]:
+def keep_readable(files: Iterable[Path], skipped: Skipped) -> list[Path]:
     """Those whose header can be read; the others are noted."""
     kept = []
     for file in files:
         try:
-            size_of(file)
+            image_size(file)
         except PictureError as exc:
             skipped.add(file.name, str(exc))
         else:
@@ -76,12 +76,12 @@ def readable(files: Iterable[Path], skipped: Skipped) -> list[Path]:
     return kept
 
 
-def size_of(file: Path) -> tuple[int, int]:
+def image_size(file: Path) -> tuple[int, int]:
     """(width, height) as a person sees it. Raises PictureError."""
     return Picture.open(file).size
 
 
-def question(
+def make_item(
     identifier: str,
     words: str,
     images: Sequence[Path | Pixels],
@@ -104,7 +104,7 @@ def question(
     return Item(Sample(identifier, words, pictures, choices, marks, said), answer)
 
 
-def made_facts(note: str, skipped: Skipped, sources: Iterable[object], scorer: dict[str, Any] | None = None) -> Facts:
+def make_facts(note: str, skipped: Skipped, sources: Iterable[object], scorer: dict[str, Any] | None = None) -> Facts:
     """Made from a user's files: the revision is the sha256 of what names the sources and gives the truth."""
     sha = hashlib.sha256("\n".join(str(source) for source in sources).encode()).hexdigest()
     return Facts("made", "by construction", (), note, f"sha256 {sha}", skipped.sentences, scorer or {})

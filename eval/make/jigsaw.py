@@ -8,9 +8,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from looktwice.eval.make.files import Skipped, folder, images_in, made_facts, question, readable
+from looktwice.eval.make.files import Skipped, keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import Drawn, dealt, dice
+from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.jigsaw import cut_jigsaw
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
@@ -44,7 +44,7 @@ class Jigsaw:
     def facts(self) -> Facts:
         """What was made, and of which images none could be."""
         used = self._used
-        return made_facts(f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used))
+        return make_facts(f"jigsaws of {len(used)} images", self._skipped, (file.name for file in used))
 
     def __len__(self) -> int:
         return self.n if self.n is not None and not self.whole else len(self._used)
@@ -53,13 +53,13 @@ class Jigsaw:
         """The questions in their order; each is cut when it is asked for."""
         for number in range(len(self)):
             file = self._used[number % len(self._used)]
-            answer = dealt(number, "AB", "letter", "jigsaw", self.seed)
+            answer = deal_evenly(number, "AB", "letter", "jigsaw", self.seed)
             drawn = self._cut(file, number, answer)
             meta = {"subtask": "Jigsaw", "source": file.name, **drawn.meta}
-            yield question(f"jigsaw_{number:04}", WORDS, drawn.images, CHOICES, answer, **meta)
+            yield make_item(f"jigsaw_{number:04}", WORDS, drawn.images, CHOICES, answer, **meta)
 
-    def _cut(self, file: Path, number: int, answer: str) -> Drawn:
-        rng = dice("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
+    def _cut(self, file: Path, number: int, answer: str) -> QuestionImages:
+        rng = seeded_rng("jigsaw", file.name, number // max(1, len(self._files)), self.seed)
         return cut_jigsaw(rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole)
 
     @cached_property
@@ -68,7 +68,7 @@ class Jigsaw:
 
     @cached_property
     def _files(self) -> list[Path]:
-        found = readable(images_in(folder(self.path, "images")), self._skipped)
+        found = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
         if not found:
             raise self._skipped.nothing(Path(self.path), "there is no image that can be read")
         return found

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import Skipped, made_facts, question, size_of
+from looktwice.eval.make.files import Skipped, image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.folder import inside
-from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.folder import file_inside
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
@@ -65,7 +65,7 @@ class Localization:
         self._items  # noqa: B018  what is left out is known only then
         sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
         note = f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
-        return made_facts(note, self._skipped, sources)
+        return make_facts(note, self._skipped, sources)
 
     def __len__(self) -> int:
         return len(self._items)
@@ -93,7 +93,7 @@ class Localization:
     @cached_property
     def _boxes(self) -> dict[Any, list[tuple[str, XYXY]]]:
         """The usable objects by image: what each is called, and its box."""
-        names = {row.get("id"): _plain(str(row.get("name", "object"))) for row in self._json["categories"]}
+        names = {row.get("id"): _in_words(str(row.get("name", "object"))) for row in self._json["categories"]}
         rows = [row for row in self._json["annotations"] if isinstance(row, dict)]
         held = [row for row in rows if _is_box(row.get("bbox"))]
         if not held:
@@ -125,21 +125,21 @@ class Localization:
 
     def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, XYXY]]) -> Item | None:
         file = self._file(row)
-        rng = dice("localization", self.seed, str(row.get("id")))
+        rng = seeded_rng("localization", self.seed, str(row.get("id")))
         name, true = objects[int(rng.integers(len(objects)))]
         try:
-            size = size_of(file)
+            size = image_size(file)
             others = [box for other, box in objects if other == name and box != true]
-            wrong = self._noisy(rng, _clipped(true, size), size, others)
+            wrong = self._noisy(rng, _clip(true, size), size, others)
         except (PictureError, TaskError) as exc:
             self._skipped.add(file.name, str(exc))
             return None
-        letter = dealt(number, "AB", "letter", "localization", self.seed)
-        pair = (_clipped(true, size), wrong) if letter == "A" else (wrong, _clipped(true, size))
+        letter = deal_evenly(number, "AB", "letter", "localization", self.seed)
+        pair = (_clip(true, size), wrong) if letter == "A" else (wrong, _clip(true, size))
         marked = tuple(Box(label, *box) for label, box in zip("AB", pair, strict=True))
         words = f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its outermost pixels?"
         meta = {"subtask": "Object_Localization", "source": file.name, "object": name, "iou": round(_iou(*pair), 2)}
-        return question(f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta)
+        return make_item(f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta)
 
     def _noisy(self, rng: Generator, true: XYXY, size: tuple[int, int], others: list[XYXY]) -> XYXY:
         """The true box with noise on its edges; not so that it fits another object of the same kind."""
@@ -164,8 +164,8 @@ class Localization:
         names += ["/".join(address[-2:]), address[-1]] if address[-1] else []
         if not names:
             raise TaskError(f"{self.path}: the image {row.get('id')!r} has neither file_name nor coco_url")
-        found = (inside(root, name) for name in names)
-        return next((file for file in found if file.is_file()), inside(root, names[0]))
+        found = (file_inside(root, name) for name in names)
+        return next((file for file in found if file.is_file()), file_inside(root, names[0]))
 
 
 def _is_box(found: Any) -> bool:
@@ -175,12 +175,12 @@ def _is_box(found: Any) -> bool:
     return numbers and found[2] > 0 and found[3] > 0
 
 
-def _plain(name: str) -> str:
+def _in_words(name: str) -> str:
     """LVIS's `bus_(vehicle)` as words."""
     return name.replace("_", " ")
 
 
-def _clipped(box: XYXY, size: tuple[int, int]) -> XYXY:
+def _clip(box: XYXY, size: tuple[int, int]) -> XYXY:
     width, height = size
     if min(box[:2]) < -SLACK or box[2] > width + SLACK or box[3] > height + SLACK:
         raise TaskError(f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images")

@@ -21,7 +21,7 @@ MOST_IMAGES = 4  # BLINK has image_1 to image_4
 
 
 @dataclass
-class Saved:
+class SavedQuestions:
     """What lies in a folder now: how many questions and images, and why there is no parquet file, if there is none."""
 
     folder: Path
@@ -36,7 +36,7 @@ class Saved:
         return self.folder / f"{self.split}-00000-of-00001.parquet"
 
 
-def save(task: Task, name: str, out: Path, split: str = "val") -> Saved:
+def save(task: Task, name: str, out: Path, split: str = "val") -> SavedQuestions:
     """Write `out/name/`: samples.jsonl with images/ for `Folder`, and a parquet file for `Blink(out, name)`.
 
     Questions are numbered `SPLIT_NAME_1` as BLINK's are. Nothing is drawn into images, and bytes that a model would be
@@ -52,9 +52,9 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> Saved:
     out.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=out))
     try:
-        saved = Saved(building, split)
+        saved = SavedQuestions(building, split)
         with (building / "samples.jsonl").open("w", encoding="utf-8") as lines:
-            _parquet(saved, _rows(task, name, saved, lines))
+            _write_parquet(saved, _rows(task, name, saved, lines))
         building.chmod(0o755)
         building.rename(out / name)
     finally:
@@ -63,22 +63,22 @@ def save(task: Task, name: str, out: Path, split: str = "val") -> Saved:
     return saved
 
 
-def _rows(task: Task, name: str, saved: Saved, lines: Any) -> Iterator[dict[str, Any]]:
+def _rows(task: Task, name: str, saved: SavedQuestions, lines: Any) -> Iterator[dict[str, Any]]:
     """Writes the line and the images of every question, and gives its row."""
     (saved.folder / "images").mkdir()
     for number, item in enumerate(task, 1):
         idx = f"{saved.split}_{name}_{number}"
-        images = [_kept(picture, saved) for picture in item.sample.images]
-        lines.write(json.dumps(_line(idx, item, images, saved), ensure_ascii=False) + "\n")
+        images = [_save_image(picture, saved) for picture in item.sample.images]
+        lines.write(json.dumps(_jsonl_line(idx, item, images, saved), ensure_ascii=False) + "\n")
         saved.questions = number
         if not saved.no_parquet:
             try:
-                yield _row(idx, name, item, images, saved)
+                yield _blink_row(idx, name, item, images, saved)
             except ValueError as exc:
                 saved.no_parquet = str(exc)
 
 
-def _kept(picture: Picture, saved: Saved) -> tuple[str, Payload]:
+def _save_image(picture: Picture, saved: SavedQuestions) -> tuple[str, Payload]:
     payload = picture.payload
     file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
     if file not in saved.images:
@@ -87,9 +87,9 @@ def _kept(picture: Picture, saved: Saved) -> tuple[str, Payload]:
     return file, payload
 
 
-def _line(idx: str, item: Item, images: Sequence[tuple[str, Payload]], saved: Saved) -> dict[str, Any]:
+def _jsonl_line(idx: str, item: Item, images: Sequence[tuple[str, Payload]], saved: SavedQuestions) -> dict[str, Any]:
     sample = item.sample
-    choices = [c if isinstance(c, str) else {"image": _kept(c, saved)[0]} for c in sample.choices]
+    choices = [c if isinstance(c, str) else {"image": _save_image(c, saved)[0]} for c in sample.choices]
     line = {
         "id": idx,
         "question": sample.question,
@@ -102,12 +102,14 @@ def _line(idx: str, item: Item, images: Sequence[tuple[str, Payload]], saved: Sa
     return {key: value for key, value in line.items() if value not in (None, [])}
 
 
-def _row(idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]], saved: Saved) -> dict[str, Any]:
+def _blink_row(
+    idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]], saved: SavedQuestions
+) -> dict[str, Any]:
     """One row in BLINK's columns. Raises ValueError where they cannot hold the question."""
     sample = item.sample
     if not 1 <= len(images) <= MOST_IMAGES:
         raise ValueError(f"{sample.id} has {len(images)} images, and BLINK's columns hold one to {MOST_IMAGES}")
-    choices, answer = _closed(item)
+    choices, answer = _as_closed(item)
     cells = [{"bytes": payload.data, "path": Path(file).name} for file, payload in images]
     lettered = [f"({letter}) {choice}" for letter, choice in zip("ABCDEFGHIJ", choices, strict=False)]
     prompt = "\n".join([sample.question, "Select from the following choices.", *lettered])
@@ -124,7 +126,7 @@ def _row(idx: str, name: str, item: Item, images: Sequence[tuple[str, Payload]],
     }
 
 
-def _closed(item: Item) -> tuple[tuple[str, ...], str | None]:
+def _as_closed(item: Item) -> tuple[tuple[str, ...], str | None]:
     """The choices as texts and the key's letter; of an open question the closed ones that its key implies."""
     sample, answer = item.sample, item.answer
     if sample.choices:
@@ -138,7 +140,7 @@ def _closed(item: Item) -> tuple[tuple[str, ...], str | None]:
     return choices, "ABCDEFGHIJ"[choices.index(answer)]
 
 
-def _parquet(saved: Saved, rows: Iterator[dict[str, Any]]) -> None:
+def _write_parquet(saved: SavedQuestions, rows: Iterator[dict[str, Any]]) -> None:
     import pyarrow as pa
     from pyarrow.parquet import ParquetWriter
 

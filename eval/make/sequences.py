@@ -13,10 +13,10 @@ from typing import Any, ClassVar, Literal
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import Skipped, folder, images_in, made_facts, question, readable
+from looktwice.eval.make.files import Skipped, keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
-from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item
@@ -49,19 +49,19 @@ class DrawnSequence:
         return tuple(number for number, letter in enumerate(self.letters, 1) if letter == "A")
 
 
-def kinds(root: Path, thing: str, skipped: Skipped) -> list[ObjectKind]:
+def find_kinds(root: Path, thing: str, skipped: Skipped) -> list[ObjectKind]:
     """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each folder."""
-    flat = _things(root, skipped)
+    flat = _find_things(root, skipped)
     if flat:
         return [ObjectKind(thing, flat)]
     places = sorted(entry for entry in root.iterdir() if entry.is_dir())
-    found = [ObjectKind(place.name.replace("_", " "), _things(place, skipped)) for place in places]
+    found = [ObjectKind(place.name.replace("_", " "), _find_things(place, skipped)) for place in places]
     return [kind for kind in found if kind.things]
 
 
-def _things(place: Path, skipped: Skipped) -> dict[str, tuple[Path, ...]]:
+def _find_things(place: Path, skipped: Skipped) -> dict[str, tuple[Path, ...]]:
     folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
-    found = {entry.name: tuple(readable(images_in(entry), skipped)) for entry in folders}
+    found = {entry.name: tuple(keep_readable(list_images(entry), skipped)) for entry in folders}
     return {name: files for name, files in found.items() if files}
 
 
@@ -126,7 +126,7 @@ class Sequences:
         scorer: Scorer = scorers[self.ask](self._subtask)
         things = sum(len(kind.things) for kind in self._kinds)
         note = f"{things} things of {len(self._kinds)} kinds: sequences of one thing are not independent"
-        return made_facts(note, self._skipped, sources, spec(scorer))
+        return make_facts(note, self._skipped, sources, spec(scorer))
 
     def __len__(self) -> int:
         return len(self._items)
@@ -145,9 +145,9 @@ class Sequences:
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:
-        root = folder(self.path, "a folder of photographs for each thing")
+        root = require_folder(self.path, "a folder of photographs for each thing")
         self._skipped.found.clear()
-        found = kinds(root, self.thing, self._skipped)
+        found = find_kinds(root, self.thing, self._skipped)
         if not found:
             raise self._skipped.nothing(root, "it holds no folder with photographs; expected THING/*.jpg")
         return found
@@ -169,8 +169,8 @@ class Sequences:
             )
         seen: set[frozenset[Path]] = set()
         for number in range(self.each):
-            kind = fitting[dealt(number, range(len(fitting)), "kind", pattern, self.seed)]
-            rng = dice("sequence", pattern, self.seed, number)
+            kind = fitting[deal_evenly(number, range(len(fitting)), "kind", pattern, self.seed)]
+            rng = seeded_rng("sequence", pattern, self.seed, number)
             drawn = next(
                 (
                     d
@@ -194,32 +194,32 @@ class Sequences:
             "sources": [f"{file.parent.name}/{file.name}" for file in drawn.files],
         }
         if self.ask == "compare":
-            yield from _compared(base, name, drawn, meta)
+            yield from _compare_items(base, name, drawn, meta)
         elif self.ask == "count":
             words = f"How many different {name}s are there in these images? Answer with one number."
             meta["image_len"] = len(drawn.files)
-            yield question(base, words, drawn.files, (), str(len(set(drawn.letters))), **meta)
+            yield make_item(base, words, drawn.files, (), str(len(set(drawn.letters))), **meta)
         else:
-            letter = dealt(number, "ABCD", "letter", meta["pattern"], self.seed)
+            letter = deal_evenly(number, "ABCD", "letter", meta["pattern"], self.seed)
             words = f"Which of these images show the same {name}? Choose all that do, or None where no two do."
-            choices = _groups(drawn, rng, "ABCD".index(letter))
-            yield question(base, words, drawn.files, choices, letter, **meta)
+            choices = _group_choices(drawn, rng, "ABCD".index(letter))
+            yield make_item(base, words, drawn.files, choices, letter, **meta)
 
 
-def _compared(base: str, name: str, drawn: DrawnSequence, meta: dict[str, Any]) -> Iterator[Item]:
+def _compare_items(base: str, name: str, drawn: DrawnSequence, meta: dict[str, Any]) -> Iterator[Item]:
     """The statement that holds, whose key is T, and its negation."""
     statements = {True: f"All these images show the same {name}.", False: f"Not all these images show the same {name}."}
     same = len(set(drawn.letters)) == 1
     for side, key, said in (("p", "T", statements[same]), ("n", "F", statements[not same])):
         words = f"Is this statement about the images right? '{said}' Answer with T (right) or F (wrong) only."
-        yield question(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
+        yield make_item(f"{base}_{side}", words, drawn.files, (), key, **meta, pair=base)
 
 
-def _groups(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
+def _group_choices(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]:
     """Four choices with the right group at `place`: `None` and groups of other images are the others."""
     numbers = range(1, len(drawn.files) + 1)
-    right = _words(drawn.same) if len(drawn.same) > 1 else "None"
-    groups = [_words(group) for count in range(2, len(numbers)) for group in combinations(numbers, count)]
+    right = _join_numbers(drawn.same) if len(drawn.same) > 1 else "None"
+    groups = [_join_numbers(group) for count in range(2, len(numbers)) for group in combinations(numbers, count)]
     others = [group for group in groups if group != right]
     wrong = [others[int(i)] for i in rng.permutation(len(others))]
     wrong = (wrong if right == "None" else ["None", *wrong])[:3]
@@ -229,6 +229,6 @@ def _groups(drawn: DrawnSequence, rng: Generator, place: int) -> tuple[str, ...]
     return (*wrong[:place], right, *wrong[place:])
 
 
-def _words(group: tuple[int, ...]) -> str:
+def _join_numbers(group: tuple[int, ...]) -> str:
     *first, last = group
     return f"{', '.join(map(str, first))} and {last}"

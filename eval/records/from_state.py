@@ -15,13 +15,13 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
 
 
-def recorded(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = "") -> Record:
+def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, error: str = "") -> Record:
     """The record of one sample at one point; messages and pictures sent are put into `blobs` first.
 
     `given` is the sample as the task gave it: marks are recorded where a stage changed them.
     """
     calls = [call for entry in state.trace for call in entry.calls]
-    sent = {kept["sha"]: kept for kept in _pictures(calls, blobs)}
+    sent = {kept["sha"]: kept for kept in _store_pictures(calls, blobs)}
     asked = state.sample
     return Record(
         point=point.id,
@@ -32,7 +32,7 @@ def recorded(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, er
         reason=state.reason,
         confidence=state.confidence,
         error=error,
-        calls=tuple(_call(call, blobs) for call in calls),
+        calls=tuple(_describe_call(call, blobs) for call in calls),
         pictures=tuple(sent),
         marks=tuple(mark.to_dict() for mark in asked.marks) if asked.marks != given.marks else None,
         notes=state.notes,
@@ -47,14 +47,14 @@ def recorded(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs, er
     )
 
 
-def failure(exc: BaseException) -> str:
+def describe_failure(exc: BaseException) -> str:
     """The traceback of a stage's own exception, its last line first, so that tables can show one line."""
     lines = traceback.format_exception(exc)
     return f"{type(exc).__name__}: {exc}\n{''.join(lines)}"
 
 
-def _call(call: Call, blobs: Blobs) -> dict[str, Any]:
-    entry: dict[str, Any] = {"messages": _kept(call, blobs), "draw": call.draw}
+def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
+    entry: dict[str, Any] = {"messages": _store_messages(call, blobs), "draw": call.draw}
     if options := call.options.given():
         entry["options"] = options
     if call.reply is not None:
@@ -67,14 +67,14 @@ def _call(call: Call, blobs: Blobs) -> dict[str, Any]:
     return entry
 
 
-def _kept(call: Call, blobs: Blobs) -> list[str]:
+def _store_messages(call: Call, blobs: Blobs) -> list[str]:
     try:
         return [blobs.put(canonical(message_json(message)).encode()) for message in call.messages]
     except PictureError:  # a picture that cannot be encoded is why this call failed; its error says so
         return []
 
 
-def _pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, Any]]:
+def _store_pictures(calls: Iterable[Call], blobs: Blobs) -> Iterable[dict[str, Any]]:
     for call in calls:
         for view in (view for message in call.messages for view in message.views):
             try:

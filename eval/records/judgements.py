@@ -119,7 +119,9 @@ def judgements(run: Path, judge: str = "") -> Judgements:
 def append(run: Path, line: Judgement) -> None:
     """Write one line behind the others; a torn last line, which a killed process leaves, is cut off first."""
     path = run / "judged.jsonl"
-    data = json.dumps(_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    data = (
+        json.dumps(_to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    )
     with path.open("ab") as file:
         whole = len(_whole(path))
         if file.tell() != whole:
@@ -133,6 +135,6 @@ def _whole(path: Path) -> bytes:
     return data[: data.rfind(b"\n") + 1]
 
 
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
+def _to_plain(data: dict[str, Any]) -> dict[str, Any]:
     """Without what is empty, so that a line stays short."""
     return {name: value for name, value in data.items() if value or name in ("draw", "v")}

@@ -68,7 +68,9 @@ class Record:
 
     def to_line(self) -> str:
         """One line of JSON; numbers that JSON does not know become null."""
-        return json.dumps(_finite(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        return (
+            json.dumps(_finite_or_null(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        )
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
@@ -112,9 +114,9 @@ class SampleRow:
         """
         data = self.sample
         said = data["choices"] if asked is None else asked
-        choices = tuple(c if isinstance(c, str) else _kept(blobs, c["picture"]) for c in said)
+        choices = tuple(c if isinstance(c, str) else _stored_picture(blobs, c["picture"]) for c in said)
         marks = tuple(mark_from_dict(mark) for mark in data["marks"])
-        images = tuple(_kept(blobs, sha) for sha in data["images"])
+        images = tuple(_stored_picture(blobs, sha) for sha in data["images"])
         return Sample(self.id, data["question"], images, choices, marks, data["meta"])
 
 
@@ -240,21 +242,21 @@ def _lines(path: Path) -> Iterator[bytes]:
                 yield line
 
 
-def _kept(blobs: Blobs, sha: str) -> Picture:
+def _stored_picture(blobs: Blobs, sha: str) -> Picture:
     return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
 
 
 def _message(data: Mapping[str, Any], blobs: Blobs) -> Message:
-    parts = tuple(p if isinstance(p, str) else View(_kept(blobs, p["picture"])) for p in data["parts"])
+    parts = tuple(p if isinstance(p, str) else View(_stored_picture(blobs, p["picture"])) for p in data["parts"])
     calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
     return Message(data["role"], parts, calls, data.get("call_id", ""))
 
 
-def _finite(value: Any) -> Any:
+def _finite_or_null(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(inner) for key, inner in value.items()}
+        return {key: _finite_or_null(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(inner) for inner in value]
+        return [_finite_or_null(inner) for inner in value]
     return value

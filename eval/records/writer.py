@@ -71,7 +71,7 @@ class RunWriter:
     def points(self, rows: Sequence[PointRow]) -> None:
         """Add points to `points.yaml`; those that are there stay, and the new description of a point counts."""
         merged = {**self.known, **{row.id: row for row in rows}}
-        self.yaml("points.yaml", [_plain(asdict(row)) for row in merged.values()])
+        self.yaml("points.yaml", [_to_plain(asdict(row)) for row in merged.values()])
 
     def yaml(self, name: str, value: Any) -> None:
         """Write a small file as a whole, or not at all."""
@@ -129,9 +129,9 @@ def _cut_torn_tail(path: Path) -> None:
             file.truncate(keep)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_to_plain(inner) for inner in value]
     return value

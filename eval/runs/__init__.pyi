@@ -1,4 +1,4 @@
 from .evaluate import evaluate as evaluate
 from .merge import merge as merge
-from .predict import Options as Options
+from .predict import RunOptions as RunOptions
 from .study import Study as Study

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from looktwice.eval.display.sample_page import page, words
-from looktwice.eval.records.from_state import failure
+from looktwice.eval.records.from_state import describe_failure
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
@@ -29,31 +29,31 @@ def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
     pages: dict[str, list[tuple[str, State, str]]] = {}
     for point in plan.points:
         item = items[point.task_id]
-        state, error = _tried(point, item)
+        state, error = _run_stages(point, item)
         pages.setdefault(point.task_id, []).append((_label(point), state, error))
         yield f"{_label(point)} on {point.task_name}, sample {item.sample.id}"
         yield from words(state)
-        yield from (f"  warning: {line}" for line in [*_late(state), *_draws(point)])
+        yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(point)])
         if error:
             yield f"  FAILED: {error.splitlines()[0]}"
     if out is not None:
-        yield from _written(out, items, pages)
+        yield from _write_pages(out, items, pages)
 
 
-def _tried(point: Arm, item: Item) -> tuple[State, str]:
-    door = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
+def _run_stages(point: Arm, item: Item) -> tuple[State, str]:
+    recording = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
     state = State.start(item.sample, point.seed)
     for slot, stage in point.stages.items():
         if state.ended:
             break
         try:
-            state = step(slot, stage, state, door)
+            state = step(slot, stage, state, recording)
         except StageFailed as exc:
-            return exc.state, failure(cause_of(exc))
+            return exc.state, describe_failure(cause_of(exc))
     return state, ""
 
 
-def _late(state: State) -> list[str]:
+def _late_stages(state: State) -> list[str]:
     """Stages behind the last call whose change of views or prompt no model will ever see."""
     asked = [number for number, entry in enumerate(state.trace) if entry.calls]
     if not asked:
@@ -63,7 +63,7 @@ def _late(state: State) -> list[str]:
     return [f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it" for _, b in pairs]
 
 
-def _draws(point: Arm) -> list[str]:
+def _draw_warnings(point: Arm) -> list[str]:
     temperature = (spec(point.model) or {}).get("temperature") if point.model is not None else None
     if point.draws > 1 and temperature == 0:
         return [f"{point.draws} draws at temperature 0 are separate calls that will mostly agree"]
@@ -75,7 +75,7 @@ def _label(point: Arm) -> str:
     return point.contestant + (f" [{changes}]" if changes else "")
 
 
-def _written(out: Path, items: dict[str, Item], pages: dict[str, list[tuple[str, State, str]]]) -> Iterator[str]:
+def _write_pages(out: Path, items: dict[str, Item], pages: dict[str, list[tuple[str, State, str]]]) -> Iterator[str]:
     out.mkdir(parents=True, exist_ok=True)
     for task_id, shown in pages.items():
         sample = items[task_id].sample

@@ -8,7 +8,7 @@ from typing import Any
 
 from looktwice.eval.display.table import Table, table
 from looktwice.eval.readers.stages import Robust
-from looktwice.eval.runs.predict import Options
+from looktwice.eval.runs.predict import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.config.arm import Arm
@@ -36,24 +36,24 @@ def evaluate(
     A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
     `Robust`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
     """
-    tasks = task if isinstance(task, Mapping) else {_name(task): task}
+    tasks = task if isinstance(task, Mapping) else {_task_name(task): task}
     points = tuple(
-        _point(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
+        _make_arm(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
         for task_name, one in tasks.items()
         for number, (name, contestant) in enumerate(contestants.items())
     )
     folder = Path(out)
-    study = Study(Plan(folder.name, points), folder.parent, Options(workers=workers, limit=limit))
+    study = Study(Plan(folder.name, points), folder.parent, RunOptions(workers=workers, limit=limit))
     if study().stopped:
         raise KeyboardInterrupt(f"the study was stopped; what was obtained is kept in {folder}")
     return table([folder])
 
 
-def _name(task: Task) -> str:
+def _task_name(task: Task) -> str:
     return str(getattr(task, "kind", None) or getattr(task, "name", None) or "task")
 
 
-def _point(
+def _make_arm(
     name: str, contestant: Pipeline | Stage, baseline: bool, task_name: str, task: Task,
     model: Model | None, read: Stage, draws: int, seed: int,
 ) -> Arm:  # fmt: skip

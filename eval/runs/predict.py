@@ -18,7 +18,7 @@ import cv2
 
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.walk import RunContext, Walk, tree
+from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
@@ -29,7 +29,7 @@ from looktwice.pipelines.sample import Item
 
 
 @dataclass(frozen=True)
-class Options:
+class RunOptions:
     """How to run: none of it changes an answer.
 
     `limit` takes the first samples of each task, `shard` (i, n) every n-th sample by id, `keep_failed` does not
@@ -43,7 +43,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunSummary:
     """What a run did: where it lies, how many records it wrote, how many were there, and whether it was stopped."""
 
     folder: Path
@@ -57,45 +57,45 @@ class Outcome:
 class Run:
     """Runs a plan into a folder and goes on where an earlier run was stopped.
 
-    `wrap` puts cache, retries and limits around a model; `heard` is told of every record written, `skipped`
+    `wrap` puts cache, retries and limits around a model; `on_record` is told of every record written, `on_skipped`
     how many were there already; `stop` set
     from outside ends the run at the next model call, `drain` lets what is in flight finish.
     """
 
     plan: Plan
     folder: Path
-    options: Options = Options()
+    options: RunOptions = RunOptions()
     wrap: Callable[[Any], Any] = lambda model: model
-    heard: Callable[[Arm, SampleRow, Record], None] = lambda point, row, record: None
-    skipped: Callable[[int], None] = lambda number: None
+    on_record: Callable[[Arm, SampleRow, Record], None] = lambda point, row, record: None
+    on_skipped: Callable[[int], None] = lambda number: None
     stop: threading.Event = field(default_factory=threading.Event)
     drain: threading.Event = field(default_factory=threading.Event)
     counts: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     lock: threading.Lock = field(default_factory=threading.Lock)
     models: dict[int, Any] = field(default_factory=dict)
-    trouble: list[BaseException] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
 
-    def __call__(self) -> Outcome:
+    def __call__(self) -> RunSummary:
         """Run everything that is still to do. Raises RunError and TaskError; what was obtained is kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
-        for model in self._held():
+        for model in self._all_models():
             self.models[id(model)] = self.wrap(model)
         with RunWriter(self.folder) as writer:
             there = RunFolder(self.folder)
             known, records = there.samples, there.records()
             rows = [_row(point) for point in (*self.plan.points, *self.plan.readings)]
-            self._refuse_changed(known, _answered([*rows, *writer.known.values()], records))
+            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records))
             writer.points(rows)
             writer.yaml("run.yaml", self._facts() | {"finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
-            stopped = self.stop.is_set() or self.drain.is_set() or bool(self.trouble)
+            stopped = self.stop.is_set() or self.drain.is_set() or bool(self.errors)
             writer.yaml("run.yaml", self._facts() | {"finished": not stopped})
-        if self.trouble:
-            raise self.trouble[0]
+        if self.errors:
+            raise self.errors[0]
         counts = self.counts
         stopped = self.stop.is_set() or self.drain.is_set()
-        return Outcome(self.folder, counts["written"], counts["kept"], counts["failed"], stopped)
+        return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped)
 
     def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
         """The points by (task id, seed, draw): each group is one walk over a task's items."""
@@ -115,7 +115,7 @@ class Run:
             if self.options.limit is not None and len(seen) >= self.options.limit:
                 return
             seen.add(item.sample.id)
-            if _shard(item.sample.id, shards) == number - 1:
+            if _shard_of(item.sample.id, shards) == number - 1:
                 yield item
         if not seen:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
@@ -126,7 +126,7 @@ class Run:
         sizes = {p.task_id: len(p.task) if limit is None else min(limit, len(p.task)) for p in self.plan.points}
         return sum(sizes[point.task_id] * point.draws for point in self.plan.points) // self.options.shard[1]
 
-    def _held(self) -> list[Any]:
+    def _all_models(self) -> list[Any]:
         """Every model of every point once: its own, and those among its stages' settings."""
         held: dict[int, Any] = {}
 
@@ -157,47 +157,47 @@ class Run:
 
     def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
-            ground = RunContext(self.models, writer, pool, self._check, self._heard, self.trouble)
+            context = RunContext(self.models, writer, pool, self._check, self._on_record, self.errors)
             room = threading.Semaphore(2 * self.options.workers)
             try:
                 for (_, seed, draw), points in self.groups().items():
-                    self._walk_all(points, seed, draw, ground, room, known, done)
+                    self._walk_all(points, seed, draw, context, room, known, done)
             finally:  # the pool takes no new visits once it is left, so every walk must have ended
                 for _ in range(2 * self.options.workers):
-                    _acquire(room)
+                    _wait_for_room(room)
 
     def _walk_all(
-        self, points: Sequence[Arm], seed: int, draw: int, ground: RunContext, room: threading.Semaphore,
+        self, points: Sequence[Arm], seed: int, draw: int, context: RunContext, room: threading.Semaphore,
         known: Mapping[tuple[str, str], SampleRow], done: set[Key],
     ) -> None:  # fmt: skip
         """Send every item of one task through the tree, never more at once than twice the workers."""
-        roots = tree(points)
+        roots = build_tree(points)
         for item in self.items(points[0].task):
-            if self.drain.is_set() or self.stop.is_set() or self.trouble:
+            if self.drain.is_set() or self.stop.is_set() or self.errors:
                 return
             row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
             old = known.get((row.task, row.id))
             if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
-                ground.writer.sample(row)
+                context.writer.sample(row)
             wanted = frozenset(p.id for p in points if (p.id, row.id, draw) not in done)
             if there := len(points) - len(wanted):
                 self._count("kept", there)
-                self.skipped(there)
+                self.on_skipped(there)
             if wanted:
-                _acquire(room)
-                Walk(ground, item.sample, row, draw, wanted, room.release).begin(roots, seed)
+                _wait_for_room(room)
+                Walk(context, item.sample, row, draw, wanted, room.release).begin(roots, seed)
 
-    def _heard(self, point: Arm, row: SampleRow, record: Record) -> None:
+    def _on_record(self, point: Arm, row: SampleRow, record: Record) -> None:
         self._count("failed" if record.error else "answered")
         self._count("written")
-        self.heard(point, row, record)
+        self.on_record(point, row, record)
 
     def _count(self, what: str, by: int = 1) -> None:
         with self.lock:
             self.counts[what] += by
 
     def _check(self) -> None:
-        """Called at the model's door and between stages. Raises Stopped once the run is to stop at once."""
+        """Called at each model call and between stages. Raises Stopped once the run is to stop at once."""
         if self.stop.is_set():
             raise Stopped
 
@@ -212,7 +212,7 @@ class Run:
             "kornia",
             "transformers",
         )
-        versions = {name: said for name in names if (said := _version(name))}
+        versions = {name: said for name in names if (said := _installed_version(name))}
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
@@ -232,23 +232,23 @@ def _row(point: Arm) -> PointRow:
     )  # fmt: skip
 
 
-def _answered(points: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+def _answered_samples(points: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
     """The samples, by task, of which some record did not fail."""
     tasks = {row.id: row.task_id for row in points}
     return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
 
 
-def _acquire(room: threading.Semaphore) -> None:
+def _wait_for_room(room: threading.Semaphore) -> None:
     while not room.acquire(timeout=0.2):  # a wait without end would not hear Ctrl-C on every platform
         pass
 
 
-def _version(name: str) -> str:
+def _installed_version(name: str) -> str:
     try:
         return version(name)
     except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
         return ""
 
 
-def _shard(identifier: str, shards: int) -> int:
+def _shard_of(identifier: str, shards: int) -> int:
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards

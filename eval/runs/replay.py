@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.from_state import failure, recorded
+from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
@@ -34,7 +34,7 @@ GONE = "the task's data is gone or has changed"
 
 
 @dataclass(frozen=True)
-class AsRecorded:
+class RecordedReplies:
     """Answers each request with what one record holds for it, in the recorded order: a reply, or the same ModelError.
 
     `answers` go by `request_digest`. Raises ModelError for a request that the record does not hold, or less often.
@@ -64,7 +64,7 @@ class AsRecorded:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ReplayDifference:
     """A record that did not come out the same: which, and the first field that differs (or what was raised)."""
 
     point: str
@@ -74,11 +74,11 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """How many records came out the same bit for bit, which did not, and how many were not gone through, by reason."""
 
     same: int
-    different: tuple[Difference, ...]
+    different: tuple[ReplayDifference, ...]
     left_out: Mapping[str, int]
 
     @property
@@ -87,7 +87,7 @@ class Replayed:
         return not self.different and GONE not in self.left_out
 
 
-class Hashes(Blobs):
+class HashOnlyBlobs(Blobs):
     """Blobs that are hashed and not kept: what was sent is known by its sha256."""
 
     def put(self, data: bytes, sha: str = "") -> str:
@@ -95,7 +95,7 @@ class Hashes(Blobs):
         return sha or hashlib.sha256(data).hexdigest()
 
 
-def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> Replayed:
+def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> ReplayResult:
     """Go through every record of a run again; `cache` is the folder that the run kept (None: `.cache` beside it).
 
     Raises RunError, and ConfigError where its stages cannot be built.
@@ -110,12 +110,12 @@ def replayed(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) 
             held[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
     stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
-    with as_found(folder, cache):
+    with use_recorded_findings(folder, cache):
         return _all_again(folder, stages, held, binder, left_out)
 
 
 @contextmanager
-def as_found(folder: RunFolder, cache: Path | None) -> Iterator[None]:
+def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[None]:
     """Inside, specialists give what they found in the run: in a batch of another size a network's last digits differ.
 
     `cache` is the folder that the run kept (None: `.cache` beside it).
@@ -127,18 +127,18 @@ def as_found(folder: RunFolder, cache: Path | None) -> Iterator[None]:
 
 def _all_again(
     folder: RunFolder, stages: Mapping[str, Mapping[str, Stage]], held: Any, binder: Binder, left_out: Counter[str]
-) -> Replayed:
-    same, different = 0, list[Difference]()
+) -> ReplayResult:
+    same, different = 0, list[ReplayDifference]()
     for sample, records in _samples(folder, held, binder, left_out):
         for record in records:
             point = folder.points[record.point]
-            found = _difference(folder, point, stages[point.id], sample, record)
+            found = _compare(folder, point, stages[point.id], sample, record)
             same += found is None
             different += [found] if found is not None else []
-    return Replayed(same, tuple(different), left_out)
+    return ReplayResult(same, tuple(different), left_out)
 
 
-def replay_lines(found: Replayed) -> Iterator[str]:
+def describe_replay(found: ReplayResult) -> Iterator[str]:
     """What a replay found, in lines for a terminal; the last one says whether all came out the same."""
     for each in found.different[:SHOWN]:
         yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
@@ -150,7 +150,7 @@ def replay_lines(found: Replayed) -> Iterator[str]:
     yield f"replayed without a model: {found.same} records {verdict}"
 
 
-def models_of(folder: RunFolder, record: Record) -> dict[str, AsRecorded]:
+def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedReplies]:
     """The models of a record by name, that of the point under ""; they give the recorded replies, seconds included."""
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
     timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
@@ -162,7 +162,7 @@ def models_of(folder: RunFolder, record: Record) -> dict[str, AsRecorded]:
             took = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
             answer = replace(Reply.from_dict(call["reply"]), seconds=took)
         answers.setdefault(call.get("model", ""), defaultdict(list))[digest].append(answer)
-    return {name: AsRecorded(by_digest, name or "as recorded") for name, by_digest in answers.items()}
+    return {name: RecordedReplies(by_digest, name or "as recorded") for name, by_digest in answers.items()}
 
 
 def _stages(run: Path, point: PointRow, binder: Binder) -> dict[str, Stage]:
@@ -196,9 +196,9 @@ def _unchanged(row: SampleRow | None, sample: Sample) -> bool:
     return row is not None and row.sha == sample.sha
 
 
-def _difference(
+def _compare(
     folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
-) -> Difference | None:
+) -> ReplayDifference | None:
     """The first field of the record that comes out otherwise, or None."""
     again = _again(folder, point, stages, sample, record)
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
@@ -206,25 +206,25 @@ def _difference(
         return None
     what = next((name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields")
     why = f" ({again.error.splitlines()[0]})" if again.error else ""
-    return Difference(point.id, record.sample, record.draw, f"{what} differ{why}")
+    return ReplayDifference(point.id, record.sample, record.draw, f"{what} differ{why}")
 
 
 def _again(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record) -> Record:
     """The record that the stages make now, with the recorded replies."""
-    models = models_of(folder, record)
+    models = recorded_models(folder, record)
 
     def second(model: Model) -> Model:
-        return models.get(model.identity) or AsRecorded({}, model.identity)
+        return models.get(model.identity) or RecordedReplies({}, model.identity)
 
     state, error = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw), ""
     try:
-        door = RecordingModel(models[""], sample.id, around=second)
+        recording = RecordingModel(models[""], sample.id, around=second)
         state = State.start(sample, point.seed, record.draw)
         for slot, stage in stages.items():
-            state = state if state.ended else step(slot, stage, state, door)
+            state = state if state.ended else step(slot, stage, state, recording)
     except StageFailed as exc:
-        state, error = exc.state, failure(cause_of(exc))
+        state, error = exc.state, describe_failure(cause_of(exc))
     except PictureError as exc:
-        error = failure(exc)
+        error = describe_failure(exc)
     kind: Any = point  # of a point, only its id goes into the record
-    return recorded(kind, sample, record.sample_sha, state, Hashes(folder.blobs.folder), error)
+    return make_record(kind, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)

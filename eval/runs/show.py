@@ -7,7 +7,7 @@ from pathlib import Path
 
 from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
-from looktwice.eval.runs.replay import AsRecorded, as_found, models_of
+from looktwice.eval.runs.replay import RecordedReplies, recorded_models, use_recorded_findings
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.plan import Plan
@@ -17,7 +17,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
 
-def shown(
+def show_sample(
     run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
 ) -> Iterator[str]:
     """Write the page of one sample and say the same in lines. Raises RunError.
@@ -34,7 +34,7 @@ def shown(
     records = [record for key, record in folder.records().items() if key[1] == sample]
     for row in rows:
         pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
-        with as_found(folder, cache):
+        with use_recorded_findings(folder, cache):
             labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def shown(
         yield f"page: {path}"
 
 
-def images_of(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
+def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
     """A function (task id, sample id) -> the sample's own images, as long as the task's data is there."""
     tasks = {point.task_id: point.task for point in plan.points}
     found: dict[str, dict[str, Sample]] = {}
@@ -70,9 +70,9 @@ def _again(
     stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
     if None in stages.values():
         raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
-    models = models_of(folder, record)
-    door = RecordingModel(
-        models[""], sample.id, around=lambda model: models.get(model.identity) or AsRecorded({}, model.identity)
+    models = recorded_models(folder, record)
+    recording = RecordingModel(
+        models[""], sample.id, around=lambda model: models.get(model.identity) or RecordedReplies({}, model.identity)
     )
     state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
     try:
@@ -83,7 +83,7 @@ def _again(
         if state.ended:
             break
         try:
-            state = step(slot, stage, state, door)
+            state = step(slot, stage, state, recording)
         except StageFailed as exc:
             return exc.state, record.error or f"{type(exc.__cause__).__name__}: {exc.__cause__}"
     return state, record.error

@@ -16,7 +16,7 @@ from rich.console import Console
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.predict import Options, Outcome, Run
+from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.benchmark import scorer_of
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.pipelines.config.arm import Arm
@@ -39,7 +39,7 @@ class Study:
 
     plan: Plan
     out: Path = Path("runs")
-    options: Options = field(default_factory=Options)
+    options: RunOptions = field(default_factory=RunOptions)
     cache: Path | None = None
     fresh: bool = False
     only_cached: bool = False
@@ -50,7 +50,7 @@ class Study:
         """Where the run lies."""
         return self.out / self.plan.name
 
-    def __call__(self) -> Outcome:
+    def __call__(self) -> RunSummary:
         """Run what is still to do, and close every model."""
         if self.fresh and self.folder.exists():
             with RunWriter(self.folder):  # its lock: a run that is going on must not be moved from under its writer
@@ -60,12 +60,12 @@ class Study:
         run = Run(self.plan, self.folder, self.options)
         models: list[Any] = []
         run = replace(run, wrap=lambda model: self._wrap(model, run, models))
-        display = Display(self.console, run.total(), lambda: _tokens(models))
-        run.heard = _telling(display, RunFolder(self.folder))
-        run.skipped = display.skip
+        display = Display(self.console, run.total(), lambda: _count_tokens(models))
+        run.on_record = _score_for_display(display, RunFolder(self.folder))
+        run.on_skipped = display.skip
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
-            with results, display, _interrupts(run, self.console):
+            with results, display, _handle_interrupts(run, self.console):
                 return run()
         finally:
             for model in models:
@@ -74,7 +74,7 @@ class Study:
 
     def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
         if getattr(model, "remote", False):
-            _check(model)
+            _check_model(model)
             store = Store(self.cache or self.out / ".cache", "--cache")
             len(store)  # a store that cannot be read must be one sentence before the run
             model = wrap(model, store, run.stop, only_cached=self.only_cached)
@@ -82,7 +82,7 @@ class Study:
         return model
 
 
-def _check(model: Any) -> None:
+def _check_model(model: Any) -> None:
     """A bad URL or a missing key must be one sentence before the run, not one for every sample."""
     try:
         model.check()
@@ -90,7 +90,7 @@ def _check(model: Any) -> None:
         raise RunError(str(exc)) from exc
 
 
-def _telling(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, Record], None]:
+def _score_for_display(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, Record], None]:
     judges: dict[str, RecordScorer] = {}
 
     def tell(point: Arm, row: SampleRow, record: Record) -> None:
@@ -101,13 +101,13 @@ def _telling(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, R
     return tell
 
 
-def _tokens(models: list[Any]) -> tuple[int, int]:
+def _count_tokens(models: list[Any]) -> tuple[int, int]:
     counts = [model.snapshot().paid for model in models if isinstance(model, Metered)]
     return sum(count.tokens_in for count in counts), sum(count.tokens_out for count in counts)
 
 
 @contextmanager
-def _interrupts(run: Run, console: Console) -> Iterator[None]:
+def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
     """The first Ctrl-C lets what is in flight finish, the second stops at the next call, the third leaves at once."""
     before: Any = None
 

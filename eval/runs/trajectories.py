@@ -25,7 +25,7 @@ from looktwice.prompting.agent.record import ended_in, looks_in
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 
 
-def trajectory_lines(
+def write_trajectories(
     run: Path, out: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
 ) -> Iterator[str]:
     """Write the file and its images; says how many. `only` keeps verdicts ("right"), `whole` leaves out refused calls.
@@ -43,7 +43,7 @@ def trajectory_lines(
             written += 1
     if not written:
         raise RunError(f"{run} has no such conversation; leave out --only, or ask with a stage that calls a model")
-    yield f"{written} conversations: {out} (images beside it in {_folder(out).name})"
+    yield f"{written} conversations: {out} (images beside it in {_image_folder(out).name})"
 
 
 def trajectories(
@@ -61,16 +61,16 @@ def trajectories(
         found = scores.scored.get(record.sample, {}).get(record.draw)
         if found is None or record.error or not record.replies or (only and found.verdict not in only):
             continue
-        if not (whole and _refused(record)):
-            call = _answering(judges[record.point], record, scores.samples[record.sample], found)
+        if not (whole and _count_refused(record)):
+            call = _answering_call(judges[record.point], record, scores.samples[record.sample], found)
             yield _line(scored.folder, scores, record, found, call, out)
 
 
-def _refused(record: Record) -> int:
+def _count_refused(record: Record) -> int:
     return sum(look.outcome == "refused" for look in looks_in(record.notes))
 
 
-def _answering(judge: RecordScorer, record: Record, row: SampleRow, scored: Scored) -> int:
+def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored: Scored) -> int:
     """The last call of the conversation that led to the answer: of the draws of a vote, the first that says the same.
 
     A stage's second model counts where the point's own was never asked.
@@ -89,7 +89,7 @@ def _line(
     folder: RunFolder, scores: PointScores, record: Record, scored: Scored, call: int, out: Path
 ) -> dict[str, Any]:
     messages, looks, ended = folder.messages(record, call), looks_in(record.notes), ended_in(record.notes)
-    images = [_kept(view, out) for message in messages for view in message.views]
+    images = [_save_image(view, out) for message in messages for view in message.views]
     usage = [reply.usage for reply in record.replies]
     row = scores.samples[record.sample]
     return {
@@ -102,12 +102,12 @@ def _line(
         "answer": scored.answer,
         "key": row.answer,
         "looks": len(looks),
-        "refused": _refused(record),
+        "refused": _count_refused(record),
         "ended": ended.by if ended is not None else "",
         "tokens": sum(each.tokens_in + each.tokens_out for each in usage),
         "messages": _turns(messages),
         "images": images,
-        "tools": _offered(record),
+        "tools": _offered_tools(record),
     }
 
 
@@ -119,13 +119,13 @@ def _turn(message: Message) -> dict[str, Any]:
     content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
     turn: dict[str, Any] = {"role": message.role, "content": content}
     if message.tool_calls:
-        turn["tool_calls"] = [_call(call) for call in message.tool_calls]
+        turn["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
     if message.call_id:
         turn["tool_call_id"] = message.call_id
     return turn
 
 
-def _call(call: ToolCall) -> dict[str, Any]:
+def _tool_call(call: ToolCall) -> dict[str, Any]:
     """Arguments as an object where they are one, as templates want them, else the text as it was."""
     try:
         arguments = json.loads(call.arguments)
@@ -134,7 +134,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
-def _offered(record: Record) -> list[Mapping[str, Any]]:
+def _offered_tools(record: Record) -> list[Mapping[str, Any]]:
     """The tools of the first call that offered any, with their schemas."""
     for call in record.calls:
         if tools := (call.get("options") or {}).get("tools"):
@@ -142,15 +142,15 @@ def _offered(record: Record) -> list[Mapping[str, Any]]:
     return []
 
 
-def _kept(view: View, out: Path) -> str:
+def _save_image(view: View, out: Path) -> str:
     """The path of the picture's own bytes, written once."""
     payload = view.picture.payload
-    path = _folder(out) / f"{payload.sha}.{ENDINGS.get(payload.media_type, 'bin')}"
+    path = _image_folder(out) / f"{payload.sha}.{ENDINGS.get(payload.media_type, 'bin')}"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(payload.data)
     return str(path.relative_to(out.parent))
 
 
-def _folder(out: Path) -> Path:
+def _image_folder(out: Path) -> Path:
     return out.with_name(f"{out.stem}_images")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from looktwice.eval.records.from_state import failure, recorded
+from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.config.arm import Arm
@@ -42,7 +42,7 @@ class TreeNode:
             yield from child.points()
 
 
-def tree(points: Sequence[Arm]) -> list[TreeNode]:
+def build_tree(points: Sequence[Arm]) -> list[TreeNode]:
     """The roots for points of one task and seed."""
     roots: dict[tuple[str, str, int], TreeNode] = {}
     for point in points:
@@ -70,8 +70,8 @@ class RunContext:
     writer: RunWriter
     pool: ThreadPoolExecutor
     check: Callable[[], None]
-    heard: Callable[[Arm, SampleRow, Record], None]
-    trouble: list[BaseException]
+    on_record: Callable[[Arm, SampleRow, Record], None]
+    errors: list[BaseException]
 
 
 @dataclass(eq=False)
@@ -81,7 +81,7 @@ class Walk:
     A visit runs one stage, hands its children to the pool and returns. The last one calls `finished`.
     """
 
-    ground: RunContext
+    context: RunContext
     sample: Sample
     row: SampleRow
     draw: int
@@ -98,7 +98,7 @@ class Walk:
         with self.lock:
             self.under_way += len(visits)
         for visit in visits:
-            self.ground.pool.submit(self._run, visit)
+            self.context.pool.submit(self._run, visit)
 
     def _run(self, visit: Callable[[], None]) -> None:
         try:
@@ -106,7 +106,7 @@ class Walk:
         except Stopped:
             pass
         except BaseException as exc:
-            self.ground.trouble.append(exc)
+            self.context.errors.append(exc)
         finally:
             with self.lock:
                 self.under_way -= 1
@@ -128,12 +128,12 @@ class Walk:
         self._send([partial(self._visit, node, state) for node in wanted])
 
     def _visit(self, node: TreeNode, state: State) -> None:
-        model = self.ground.models[id(node.model)] if node.model is not None else QUIET
+        model = self.context.models[id(node.model)] if node.model is not None else QUIET
         try:
-            door = RecordingModel(
-                model, self.sample.id, self.ground.check, lambda second: self.ground.models[id(second)]
+            recording = RecordingModel(
+                model, self.sample.id, self.context.check, lambda second: self.context.models[id(second)]
             )
-            state = step(node.slot, node.stage, state, door)
+            state = step(node.slot, node.stage, state, recording)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):
@@ -148,10 +148,10 @@ class Walk:
 
     def _fail(self, points: Sequence[Arm], state: State, exc: BaseException) -> None:
         for point in points:
-            self._write(point, state, failure(exc))
+            self._write(point, state, describe_failure(exc))
 
     def _write(self, point: Arm, state: State, error: str = "") -> None:
         if point.id in self.wanted:
-            record = recorded(point, self.sample, self.row.sha, state, self.ground.writer.blobs, error)
-            self.ground.writer.record(record)
-            self.ground.heard(point, self.row, record)
+            record = make_record(point, self.sample, self.row.sha, state, self.context.writer.blobs, error)
+            self.context.writer.record(record)
+            self.context.on_record(point, self.row, record)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from looktwice.eval.readers.stages import Robust, reader_name
-from looktwice.eval.records.from_state import failure
+from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.records.judgements import Judgement, judgements, words_of
 from looktwice.eval.records.records import Key, PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.scoring.benchmark import Scorer, scorer_of
@@ -154,7 +154,7 @@ class RecordScorer:
             state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
             after = step("read", self.reader, state, RecordingModel(self.model, record.sample))
         except StageFailed as exc:
-            return ReadResult(Verdict.FAILED, detail=failure(exc.__cause__ or exc))
+            return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
             return ReadResult(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
         if after.answer is not None:

@@ -148,7 +148,7 @@ class Blink:
     def _words(self) -> list[dict[str, Any]]:
         """Every row without its images, the key read; checked."""
         place = self._files[0] if len(self._files) == 1 else self._files[0].parent
-        rows = _checked([row for file in self._files for row in _read(file)], Faults(place))
+        rows = _check_rows([row for file in self._files for row in _read(file)], Faults(place))
         if not rows:
             raise TaskError(f"{place} has no rows; fetch it again")
         return rows
@@ -208,16 +208,16 @@ def _read(file: Path) -> list[dict[str, Any]]:
         return [row for batch in _batches(source, columns=list(WORDS)) for row in batch]
 
 
-def _checked(rows: list[dict[str, Any]], faults: Faults) -> list[dict[str, Any]]:
+def _check_rows(rows: list[dict[str, Any]], faults: Faults) -> list[dict[str, Any]]:
     for number, row in enumerate(rows):
         faults.seen(number, str(row["idx"]))
-        if problem := _problem(row):
+        if problem := _find_problem(row):
             faults.add(number, problem)
     faults.check()
     return [{**row, "answer": None if row["answer"] == "hidden" else row["answer"][1]} for row in rows]
 
 
-def _problem(row: Mapping[str, Any]) -> str:
+def _find_problem(row: Mapping[str, Any]) -> str:
     if empty := [name for name in ("idx", "question", "sub_task", "prompt") if not row[name]]:
         return f"{', '.join(empty)}: empty, but every question needs them"
     choices = row["choices"]
@@ -239,21 +239,21 @@ def _images(source: ParquetFile, start: int, wanted: set[int]) -> Iterator[tuple
             batches = _batches(source, batch_size=BATCH, row_groups=[group], columns=columns)
             for number, row in enumerate((row for batch in batches for row in batch), first):
                 if number in wanted:
-                    yield number, tuple(_picture(row, name) for name in _shown(row))
+                    yield number, tuple(_picture(row, name) for name in _image_columns(row))
         first = end
 
 
-def _shown(row: Mapping[str, Any]) -> tuple[str, ...]:
+def _image_columns(row: Mapping[str, Any]) -> tuple[str, ...]:
     """The columns up to the last image, at least the first: an image that is missing before another must fail."""
     return IMAGES[: max((end for end, name in enumerate(IMAGES, 1) if row[name] is not None), default=1)]
 
 
 def _picture(row: Mapping[str, Any], column: str) -> Picture:
     name, data = f"{row['idx']} {column}", (row[column] or {}).get("bytes")
-    return Picture.encoded(data, name) if data else Picture.lazy(_absent(name), name)
+    return Picture.encoded(data, name) if data else Picture.lazy(_no_bytes(name), name)
 
 
-def _absent(name: str) -> Callable[[], bytes]:
+def _no_bytes(name: str) -> Callable[[], bytes]:
     def fetch() -> bytes:
         raise PictureError(f"{name}: the parquet file holds no bytes for it; fetch a file with embedded images")
 

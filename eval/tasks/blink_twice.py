@@ -16,10 +16,10 @@ from looktwice.eval.scoring.groups import figure, grouped, keyed
 from looktwice.eval.scoring.metrics import comparable
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import HIDDEN, image_cells, many, one_picture, text
-from looktwice.eval.tasks.files import Files, Place, located, opened
+from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, picture_from_cell
+from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
 from looktwice.eval.tasks.row_errors import LeftOut, nearest
-from looktwice.eval.tasks.table_files import Source, source
+from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
 
@@ -168,25 +168,25 @@ class BlinkTwice:
         for place in self._chosen:
             wanted.setdefault(self._rows[place]["number"], []).append(self._rows[place])
         column = self._map["image"]
-        for number, cells in self._source.some(sorted(wanted), [column]):
+        for number, cells in self._source.rows_at(sorted(wanted), [column]):
             found = image_cells(cells, [column]) or [None]
             for row in wanted[number]:
-                images = tuple(one_picture(cell, f"{row['id']} image", self._files) for cell in found)
+                images = tuple(picture_from_cell(cell, f"{row['id']} image", self._files) for cell in found)
                 yield Item(Sample(row["id"], row["question"], images, CHOICES, meta=row["meta"]), row["answer"])
 
     @cached_property
-    def _place(self) -> Place:
-        return located(self.path, self.hub, self.revision, ["**"])
+    def _place(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, ["**"])
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> TableFile:
         place, _ = self._place
-        return source(place / self.file if self.file else place)
+        return open_table(place / self.file if self.file else place)
 
     @cached_property
     def _files(self) -> Files:
         place, _ = self._place
-        return opened(self.images if self.images is not None else place if place.is_dir() else place.parent)
+        return open_files(self.images if self.images is not None else place if place.is_dir() else place.parent)
 
     @cached_property
     def _left_out(self) -> LeftOut:
@@ -223,7 +223,7 @@ class BlinkTwice:
             total += 1
             row = {name: cells[column] for name, column in words.items()}
             try:
-                found = _questions(number, row, slots)
+                found = _row_questions(number, row, slots)
             except ValueError as exc:
                 self._left_out.add(number, str(exc))
                 continue
@@ -235,7 +235,7 @@ class BlinkTwice:
     @property
     def _image_is_text(self) -> bool:
         """Whether images are paths, which then also tell one image from another."""
-        first = next(iter(self._source.some([0], [self._map["image"]])), (0, {}))[1].get(self._map["image"])
+        first = next(iter(self._source.rows_at([0], [self._map["image"]])), (0, {}))[1].get(self._map["image"])
         return isinstance(first, str) and len(first) < 512
 
     @cached_property
@@ -244,24 +244,26 @@ class BlinkTwice:
         return self.subset.choose(rows)
 
 
-def _questions(number: int, row: Mapping[str, Any], slots: Counter[str]) -> list[dict[str, Any]]:
+def _row_questions(number: int, row: Mapping[str, Any], slots: Counter[str]) -> list[dict[str, Any]]:
     """The one question of a row, or all of a row that lists several with as many answers."""
-    questions, answers = many(row["question"]), many(row["answer"])
+    questions, answers = as_list(row["question"]), as_list(row["answer"])
     if not questions or len(questions) != len(answers):
         raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
-    image = text(row.get("image_id")) or (f"row {number}" if len(questions) > 1 else "")
-    base = text(row.get("id")) or f"row {number}"
+    image = as_text(row.get("image_id")) or (f"row {number}" if len(questions) > 1 else "")
+    base = as_text(row.get("id")) or f"row {number}"
     found = []
     for place, (question, answer) in enumerate(zip(questions, answers, strict=True), 1):
-        if not text(question).strip():
+        if not as_text(question).strip():
             raise ValueError("the question is empty")
         slots[image] += 1
-        meta: dict[str, Any] = {name: text(row[name]) for name in ("group", "category", "kind") if text(row.get(name))}
-        meta |= {"row": number, "slot": text(row.get("slot")) or str(slots[image])} | (
+        meta: dict[str, Any] = {
+            name: as_text(row[name]) for name in ("group", "category", "kind") if as_text(row.get(name))
+        }
+        meta |= {"row": number, "slot": as_text(row.get("slot")) or str(slots[image])} | (
             {"image": image} if image else {}
         )
         identifier = base if len(questions) == 1 else f"{base}_q{place}"
-        words = text(question).strip()
+        words = as_text(question).strip()
         found.append(
             {"number": number, "id": identifier, "question": words, "answer": _key(answer), "meta": meta}
         )  # fmt: skip
@@ -270,7 +272,7 @@ def _questions(number: int, row: Mapping[str, Any], slots: Counter[str]) -> list
 
 def _key(found: Any) -> str | None:
     """A for yes, B for no. Raises ValueError for anything else."""
-    said = text(found).strip().casefold()
+    said = as_text(found).strip().casefold()
     if isinstance(found, bool):
         return "A" if found else "B"
     if said in HIDDEN:
@@ -280,4 +282,4 @@ def _key(found: Any) -> str | None:
         return "A"
     if words in (["b"], ["no"], ["b", "no"]):
         return "B"
-    raise ValueError(f"the answer {text(found)!r} is neither A) Yes nor B) No")
+    raise ValueError(f"the answer {as_text(found)!r} is neither A) Yes nor B) No")

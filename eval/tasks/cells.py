@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.eval.tasks.files import Files, picture
+from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.picture import Picture, PictureError
 
 HIDDEN = ("hidden", "nan", "none", "")
@@ -26,14 +26,14 @@ def is_empty(cell: Any) -> bool:
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
-def text(cell: Any) -> str:
+def as_text(cell: Any) -> str:
     """A cell as text; whole numbers that came as floats lose their point."""
     if is_empty(cell):
         return ""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
 
 
-def many(cell: Any) -> list[Any]:
+def as_list(cell: Any) -> list[Any]:
     """A cell that may hold a list: a list itself, a list written as text (JSON or Python), or one value."""
     if is_empty(cell):
         return []
@@ -51,27 +51,31 @@ def many(cell: Any) -> list[Any]:
 
 def image_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
     """Every image of a row, column by column."""
-    return [cell for name in columns for cell in many(row.get(name)) if not is_empty(cell)]
+    return [cell for name in columns for cell in as_list(row.get(name)) if not is_empty(cell)]
 
 
-def one_picture(cell: Any, name: str, files: Files | None) -> Picture:
+def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
 
     What is none of these fails its own sample when it is looked at; `name` stands in the message.
     """
     if isinstance(cell, Mapping):
         inner = cell.get("bytes")
-        return one_picture(inner if inner else cell.get("path"), name, files)
+        return picture_from_cell(inner if inner else cell.get("path"), name, files)
     if isinstance(cell, bytes):
         return Picture.encoded(cell, name)
     if not isinstance(cell, str) or not cell:
-        return broken(name, f"no image in the cell, found {type(cell).__name__}")
+        return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
     if cell.lower().endswith(SUFFIXES) and len(cell) < 1024:
-        return picture(files, cell) if files is not None else broken(name, f"{cell!r} is a path; say `images`")
-    return Picture.lazy(lambda: _decoded(cell, name), name)
+        return (
+            open_picture(files, cell)
+            if files is not None
+            else broken_picture(name, f"{cell!r} is a path; say `images`")
+        )
+    return Picture.lazy(lambda: _decode_base64(cell, name), name)
 
 
-def broken(name: str, why: str) -> Picture:
+def broken_picture(name: str, why: str) -> Picture:
     """A picture that says why it is none as soon as somebody looks at it."""
 
     def fetch() -> bytes:
@@ -80,7 +84,7 @@ def broken(name: str, why: str) -> Picture:
     return Picture.lazy(fetch, name)
 
 
-def _decoded(cell: str, name: str) -> bytes:
+def _decode_base64(cell: str, name: str) -> bytes:
     data = cell.partition(",")[2] if cell.startswith("data:") else cell
     try:
         return base64.b64decode("".join(data.split()), validate=True)
@@ -90,19 +94,19 @@ def _decoded(cell: str, name: str) -> bytes:
 
 def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
     """The choices of a row, from one column with a list or from one column each; empty cells at the end are none."""
-    found = [text(cell) for name in columns for cell in (many(row.get(name)) or [""])]
+    found = [as_text(cell) for name in columns for cell in (as_list(row.get(name)) or [""])]
     while found and not found[-1]:
         found.pop()
     return tuple(found)
 
 
-def key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
+def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
     """The answer of a row: a letter where there are choices, else its text; None where it is hidden.
 
     With choices it may be written as a letter ("B", "(b)", "B."), as the choice's text, or, where `first` says
     whether they count from 0 or 1, as a number. Raises ValueError for anything else.
     """
-    said = text(cell).strip()
+    said = as_text(cell).strip()
     if said.casefold() in HIDDEN and said not in choices:
         return None
     if not choices:

@@ -11,10 +11,10 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import choice_texts, image_cells, key, one_picture, text
-from looktwice.eval.tasks.files import Files, Place, located, opened
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts, image_cells, picture_from_cell
+from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
 from looktwice.eval.tasks.row_errors import LeftOut, nearest
-from looktwice.eval.tasks.table_files import Source, source
+from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -90,7 +90,7 @@ class Columns:
     def __iter__(self) -> Iterator[Item]:
         """The items in their order; the images of a few rows are in memory at a time, encoded."""
         rows = {row["number"]: row for row in (self._rows[place] for place in self._chosen)}
-        for number, cells in self._source.some(sorted(rows), self._map["images"]):
+        for number, cells in self._source.rows_at(sorted(rows), self._map["images"]):
             row = rows[number]
             images = self._pictures(row["id"], cells)
             sample = Sample(row["id"], row["question"], images, row["choices"], meta=row["meta"])
@@ -99,21 +99,23 @@ class Columns:
     def _pictures(self, identifier: str, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
         found = image_cells(cells, self._map["images"]) or [None]  # without one it must fail, and not be asked blindly
         names = [f"{identifier} image {number}" for number in range(1, len(found) + 1)]
-        return tuple(one_picture(cell, name, self._files) for cell, name in zip(found, names, strict=True))
+        return tuple(picture_from_cell(cell, name, self._files) for cell, name in zip(found, names, strict=True))
 
     @cached_property
-    def _place(self) -> Place:
-        return located(self.path, self.hub, self.revision, [self.file] if self.file else ["*.parquet", "**/*.parquet"])
+    def _place(self) -> DataLocation:
+        return locate_data(
+            self.path, self.hub, self.revision, [self.file] if self.file else ["*.parquet", "**/*.parquet"]
+        )
 
     @cached_property
-    def _source(self) -> Source:
+    def _source(self) -> TableFile:
         place, _ = self._place
-        return source(place / self.file if self.file else place)
+        return open_table(place / self.file if self.file else place)
 
     @cached_property
     def _files(self) -> Files | None:
         place, _ = self._place
-        return opened(self.images if self.images is not None else place if place.is_dir() else place.parent)
+        return open_files(self.images if self.images is not None else place if place.is_dir() else place.parent)
 
     @cached_property
     def _left_out(self) -> LeftOut:
@@ -152,7 +154,7 @@ class Columns:
         words = [c for name, columns in self._map.items() if name != "images" for c in columns]
         rows, total = [], 0
         for number, cells in enumerate(self._source.rows([*dict.fromkeys((*words, *self.meta, *self.where))])):
-            if any(text(cells[column]) != value for column, value in self.where.items()):
+            if any(as_text(cells[column]) != value for column, value in self.where.items()):
                 continue
             total += 1
             try:
@@ -169,17 +171,17 @@ class Columns:
         def first(name: str) -> Any:
             return cells[self._map[name][0]] if self._map[name] else None
 
-        question = text(first("question"))
+        question = as_text(first("question"))
         if not question.strip():
             raise ValueError("the question is empty")
         choices = choice_texts(cells, self._map["choices"])
         if len(choices) == 1 or len(set(choices)) < len(choices) or "" in choices:
             raise ValueError(f"choices are two different texts or more, found {list(choices)}")
-        answer = key(first("answer"), choices, self.answers_from)
+        answer = answer_key(first("answer"), choices, self.answers_from)
         meta = {name: _plain(cells[name]) for name in self.meta} | {"row": number}
-        if prompt := text(first("prompt")):
+        if prompt := as_text(first("prompt")):
             meta["prompt"] = prompt
-        identifier = text(first("id")) or f"row {number}"
+        identifier = as_text(first("id")) or f"row {number}"
         return {
             "number": number, "id": identifier, "question": question, "choices": choices, "answer": answer, "meta": meta
         }  # fmt: skip
@@ -191,4 +193,4 @@ class Columns:
 
 
 def _plain(cell: Any) -> Any:
-    return cell if isinstance(cell, str | int | float | bool | None) else text(cell)
+    return cell if isinstance(cell, str | int | float | bool | None) else as_text(cell)

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.folder import inside
+from looktwice.eval.tasks.folder import file_inside
 from looktwice.pipelines.picture import Picture, PictureError
 
 LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
@@ -40,7 +40,7 @@ class Files(Protocol):
         ...
 
 
-def opened(path: Path) -> Files:
+def open_files(path: Path) -> Files:
     """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that cannot be trusted."""
     path = Path(path)
     if path.is_dir():
@@ -52,7 +52,7 @@ def opened(path: Path) -> Files:
     raise TaskError(f"there is no folder and no .zip at {path}; `path` is where the data set lies")
 
 
-def picture(files: Files, name: str) -> Picture:
+def open_picture(files: Files, name: str) -> Picture:
     """An image of the set, read when it is looked at; one that cannot be read fails its own sample alone."""
 
     def fetch() -> bytes:
@@ -77,12 +77,12 @@ class FolderFiles:
 
     def has(self, name: str) -> bool:
         """Whether there is such a file. Raises TaskError for a name that leads out of the folder."""
-        return inside(self.root, name).is_file()
+        return file_inside(self.root, name).is_file()
 
     def read(self, name: str) -> bytes:
         """Its bytes. Raises TaskError."""
         try:
-            return inside(self.root, name).read_bytes()
+            return file_inside(self.root, name).read_bytes()
         except OSError as exc:
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror})") from exc
 
@@ -102,7 +102,7 @@ class ZipFiles:
     def names(self) -> dict[str, zipfile.ZipInfo]:
         """The entries by name. Raises TaskError for a damaged zip, and for one with names that climb out of it."""
         entries = [entry for entry in self._zip.infolist() if not entry.is_dir()]
-        wrong = [entry.filename for entry in entries if _climbs(entry.filename)]
+        wrong = [entry.filename for entry in entries if _leads_outside(entry.filename)]
         if wrong:
             raise TaskError(
                 f"{self.root}: {len(wrong)} entries lead out of the folder, such as {wrong[0]!r}; no data set needs "
@@ -112,7 +112,7 @@ class ZipFiles:
 
     def has(self, name: str) -> bool:
         """Whether there is such an entry. Raises TaskError for a name that leads out of the zip."""
-        if _climbs(name):
+        if _leads_outside(name):
             raise TaskError(f"the path {name!r} leads out of {self.root}; name a file in it")
         return str(PurePosixPath(name)) in self.names
 
@@ -142,16 +142,16 @@ class ZipFiles:
             ) from exc
 
 
-def _climbs(name: str) -> bool:
+def _leads_outside(name: str) -> bool:
     plain = PurePosixPath(name.replace("\\", "/"))
     return plain.is_absolute() or ".." in plain.parts or ":" in (plain.parts[0] if plain.parts else "")
 
 
-Place = tuple[Path, str]
+DataLocation = tuple[Path, str]
 """Where the files lie, and the revision that names them (empty for local files)."""
 
 
-def located(path: Path | None, hub: str, revision: str, patterns: Sequence[str]) -> Place:
+def locate_data(path: Path | None, hub: str, revision: str, patterns: Sequence[str]) -> DataLocation:
     """The folder of a data set: the local `path`, or the files of the hub id that match `patterns`, fetched once.
 
     The revision of the hub is its commit. Raises TaskError where both or neither is given, and where the hub

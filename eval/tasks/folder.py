@@ -89,10 +89,10 @@ def _images(row: dict[str, Any], root: Path) -> tuple[Path, ...]:
     found = row.get("images", [row["image"]] if row.get("image") is not None else []) or []
     if not isinstance(found, list) or not all(isinstance(name, str) and name for name in found):
         raise ValueError(f"`image` is a path and `images` a list of paths, found {found!r}")
-    return tuple(inside(root, name) for name in found)
+    return tuple(file_inside(root, name) for name in found)
 
 
-def inside(root: Path, name: str) -> Path:
+def file_inside(root: Path, name: str) -> Path:
     """The file `name` of the folder; a link or `..` that leads out of it raises TaskError."""
     try:
         file = (root / name).resolve()
@@ -117,7 +117,7 @@ def _choices(found: Any, root: Path) -> tuple[str | Path, ...]:
 
 def _choice(found: Any, root: Path) -> str | Path:
     if isinstance(found, dict) and found.keys() == {"image"} and isinstance(found["image"], str):
-        return inside(root, found["image"])
+        return file_inside(root, found["image"])
     if isinstance(found, bool) or not isinstance(found, str | int | float) or found == "":
         raise ValueError(f'a choice is a text, a number or {{"image": path}}, found {found!r}')
     return str(found)
@@ -128,10 +128,10 @@ def _answer(found: Any, choices: tuple[str | Path, ...]) -> str | None:
         return None
     if isinstance(found, bool) or not isinstance(found, str | int | float) or not str(found).strip():
         raise ValueError(f"`answer` must be a text or a number, or null where it is hidden, found {found!r}")
-    return _letter(str(found).strip(), choices) if choices else str(found).strip()
+    return _answer_letter(str(found).strip(), choices) if choices else str(found).strip()
 
 
-def _letter(text: str, choices: tuple[str | Path, ...]) -> str:
+def _answer_letter(text: str, choices: tuple[str | Path, ...]) -> str:
     letters = ascii_uppercase[: len(choices)]
     bare = text[1:-1] if text.startswith("(") and text.endswith(")") else text
     meant = {bare} if len(bare) == 1 and bare in letters else set()
@@ -199,7 +199,7 @@ class Folder:
     @cached_property
     def _data(self) -> bytes:
         try:
-            return inside(Path(self.path), self.file).read_bytes()
+            return file_inside(Path(self.path), self.file).read_bytes()
         except OSError as exc:
             raise TaskError(
                 f"{Path(self.path) / self.file} cannot be read ({exc.strerror}); `path` is the folder and `file` the "
@@ -236,12 +236,12 @@ class Folder:
             raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
         faults = Faults(Path(self.path) / self.file, "line")
         for row in self._chosen:
-            for problem in _misplaced(row):
+            for problem in _marks_outside(row):
                 faults.add(row.line, problem)
         faults.check()
 
 
-def _misplaced(row: FolderRow) -> Iterator[str]:
+def _marks_outside(row: FolderRow) -> Iterator[str]:
     for number, file in enumerate(row.images):
         marks = [mark for mark in row.marks if mark.image == number]
         try:

@@ -14,7 +14,7 @@ from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -85,19 +85,19 @@ class LettersAndShapes:
         return self.subset.choose([(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)])
 
     def _item(self, number: int) -> Item:
-        rng = dice("letters and shapes", self.seed, number)
-        kind, color = _kind(number), dealt(number // 2, tuple(COLORS), "color", self.seed)
-        rank = dealt(number // 2, range(8), "size", self.seed)
+        rng = seeded_rng("letters and shapes", self.seed, number)
+        kind, color = _kind(number), deal_evenly(number // 2, tuple(COLORS), "color", self.seed)
+        rank = deal_evenly(number // 2, range(8), "size", self.seed)
         span = math.log(self.largest / self.smallest)
         high = round(self.smallest * math.exp(span * (rank + rng.random()) / 8))
         colors = [color, *rng.permutation([name for name in COLORS if name != color])[:3]]
         image = Image.new("RGB", (self.width, self.height), tuple(int(v) for v in rng.integers(235, 250, 1).repeat(3)))
         thing = _letter(rng, number) if kind == "letter" else _shapes(rng, number)
-        taken = [_put(image, rng, thing, high, str(color), [])]
+        taken = [_paste(image, rng, thing, high, str(color), [])]
         for other in colors[1:]:
             other_high = round(self.smallest * math.exp(span * rng.random()))
             another = _letter(rng) if rng.random() < 0.5 else _shapes(rng)
-            taken.append(_put(image, rng, another, other_high, str(other), taken))
+            taken.append(_paste(image, rng, another, other_high, str(other), taken))
         question = (
             f"Which letter is {color}?" if kind == "letter" else f"How many of the {color} shapes are {SHAPES[0]}?"
         )
@@ -118,16 +118,16 @@ def _letter(rng: Generator, number: int | None = None) -> list[str]:
 
 def _shapes(rng: Generator, number: int | None = None) -> list[str]:
     """Six shapes, one to five of them triangles."""
-    triangles = int(rng.integers(1, 6)) if number is None else dealt(number // 2, range(1, 6), "triangles")
+    triangles = int(rng.integers(1, 6)) if number is None else deal_evenly(number // 2, range(1, 6), "triangles")
     others = [str(rng.choice(SHAPES[1:])) for _ in range(COLUMNS * ROWS - triangles)]
     return [str(shape) for shape in rng.permutation([SHAPES[0]] * triangles + others)]
 
 
-def _put(
+def _paste(
     image: Image.Image, rng: Generator, thing: Sequence[str], high: int, color: str, taken: Sequence[Area]
 ) -> Area:
     """Draw a thing where there is room; gives the box around it."""
-    shape = _drawn_letter(thing[0], high) if len(thing) == 1 else _drawn_shapes(thing, high)
+    shape = _letter_mask(thing[0], high) if len(thing) == 1 else _shapes_mask(thing, high)
     width, height = shape.size
     for _ in range(TRIES):
         left = int(rng.integers(APART, image.size[0] - width - APART))
@@ -144,7 +144,7 @@ def _apart(one: Area, two: Area) -> bool:
     return across or one[1] - APART >= two[3] or two[1] - APART >= one[3]
 
 
-def _drawn_letter(letter: str, high: int) -> Image.Image:
+def _letter_mask(letter: str, high: int) -> Image.Image:
     """How much of each pixel a capital of this height covers, tight around the ink."""
     size = high / CAPITAL
     for _ in range(8):
@@ -158,7 +158,7 @@ def _drawn_letter(letter: str, high: int) -> Image.Image:
     return image.crop(box)
 
 
-def _drawn_shapes(shapes: Sequence[str], high: int, times: int = 4) -> Image.Image:
+def _shapes_mask(shapes: Sequence[str], high: int, times: int = 4) -> Image.Image:
     """The same for shapes in rows, drawn larger and averaged."""
     step = round(high * (1 + GAP))
     size = (COLUMNS - 1) * step + high, (ROWS - 1) * step + high

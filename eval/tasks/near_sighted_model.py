@@ -42,7 +42,7 @@ NO_MORE = re.compile(r"cannot look any further")
 
 
 @dataclass(frozen=True)
-class Sight:
+class Sighting:
     """What is seen of one colour in an image: `cover` (0..1) within `box` (left, top, right, bottom) of its pixels.
 
     `height` is that of a letter or of the middle one of several shapes; `whole` is false where the rim cuts it off.
@@ -102,7 +102,7 @@ class NearSighted:
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
         color, several = asked[-1][1], asked[-1].re is COUNT
-        images = [_seen(number, view, color, several) for number, view in _images(messages)]
+        images = [_see(number, view, color, several) for number, view in _images(messages)]
         seen = [sight for sight in images if sight is not None]
         if not seen:
             return f"I see nothing {color}.", ()
@@ -130,7 +130,7 @@ class NearSighted:
                 return f"{small}\nCALL {self.tool} {arguments}", ()
         return f"{small} I cannot tell.", ()
 
-    def _around(self, sight: Sight, window: float) -> list[float]:
+    def _around(self, sight: Sighting, window: float) -> list[float]:
         """The part of the image around what is seen, not smaller than that itself with a rim, pushed into the image."""
         edges: list[float] = [0, 0, 0, 0]
         for axis, side in enumerate(sight.size):
@@ -155,7 +155,7 @@ def _images(messages: Messages) -> Iterator[tuple[int, View]]:
         yield number, part
 
 
-def _seen(number: int, view: View, color: str, several: bool) -> Sight | None:
+def _see(number: int, view: View, color: str, several: bool) -> Sighting | None:
     """What is seen of a colour, or None; the bytes are decoded as any server would do it."""
     pixels = decode(view.picture.payload.data, f"image {number}")
     hsv = cv2.cvtColor(pixels, cv2.COLOR_RGB2HSV).astype(np.int16)
@@ -170,7 +170,7 @@ def _seen(number: int, view: View, color: str, several: bool) -> Sight | None:
     whole = left > 0 and top > 0 and right < width and bottom < height
     inside = cover[top:bottom, left:right]
     high = float(np.median(_heights(inside))) if several else bottom - top
-    return Sight(number, (width, height), (left, top, right, bottom), inside, high, whole)
+    return Sighting(number, (width, height), (left, top, right, bottom), inside, high, whole)
 
 
 def _parts(cover: Mask) -> NDArray[np.int32]:
@@ -184,15 +184,15 @@ def _heights(cover: Mask) -> NDArray[np.int32]:
     return _parts(cover)[:, 3]
 
 
-def _count(sight: Sight, kind: str) -> int:
+def _count(sight: Sighting, kind: str) -> int:
     """How many of the parts fill as much of their box as this kind of shape does."""
     low, high = EXTENTS.get(kind, (2.0, 2.0))
     return sum(low <= area / (width * height) < high for _, _, width, height, area in _parts(sight.cover).tolist())
 
 
-def _read(sight: Sight) -> str:
+def _read(sight: Sighting) -> str:
     """The letter whose drawing is most like what is seen, in form and in proportion."""
-    shape = _squared(sight.cover)
+    shape = _to_square(sight.cover)
     height, width = sight.cover.shape
 
     def unlike(letter: str) -> float:
@@ -211,11 +211,11 @@ def _letters() -> dict[str, tuple[Mask, float]]:
         ImageDraw.Draw(image).text((16, 8), letter, fill=255, font=font)
         left, top, right, bottom = image.getbbox() or (0, 0, 1, 1)
         cover = np.asarray(image, np.float32)[top:bottom, left:right] / np.float32(255)
-        drawn[letter] = _squared(cover), (right - left) / (bottom - top)
+        drawn[letter] = _to_square(cover), (right - left) / (bottom - top)
     return drawn
 
 
-def _squared(cover: Mask) -> Mask:
+def _to_square(cover: Mask) -> Mask:
     return np.asarray(cv2.resize(cover, (SIDE, SIDE), interpolation=cv2.INTER_AREA), np.float32)
 
 

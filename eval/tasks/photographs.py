@@ -42,7 +42,7 @@ DISPARITY = "motorcycle_disp.npz"
 
 
 @dataclass(frozen=True, eq=False)
-class Drawn:
+class QuestionImages:
     """The pictures of a question, its marks on them in pixels, and what documents how they were made."""
 
     images: tuple[Pixels, ...]
@@ -89,7 +89,7 @@ class Light:
 @cache
 def photograph(name: str) -> Pixels:
     """HxWx3 RGB uint8, read-only; halved where a side is over a thousand pixels. Raises TaskError."""
-    pixels = decode(_shipped(FILES[name]), FILES[name])
+    pixels = decode(_read_shipped(FILES[name]), FILES[name])
     if max(pixels.shape) > LARGEST:
         size = (pixels.shape[1] // 2, pixels.shape[0] // 2)
         pixels = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
@@ -106,13 +106,13 @@ def stereo_pair() -> tuple[Pixels, Pixels, NDArray[np.float64]]:
     """
     import io
 
-    with np.load(io.BytesIO(_shipped(DISPARITY)), allow_pickle=False) as data:
+    with np.load(io.BytesIO(_read_shipped(DISPARITY)), allow_pickle=False) as data:
         disparity = data["arr_0"].astype(np.float64)
     disparity.flags.writeable = False
     return photograph("motorcycle"), photograph("motorcycle_right"), disparity
 
 
-def _shipped(file: str) -> bytes:
+def _read_shipped(file: str) -> bytes:
     """The bytes of a file in the wheel; scikit-image's own loaders would fetch what is missing from a server."""
     from importlib.resources import files
 
@@ -122,24 +122,24 @@ def _shipped(file: str) -> bytes:
         raise TaskError(f"scikit-image's {file} is not there ({exc}); type: pip install 'scikit-image>=0.25'") from exc
 
 
-def dice(*words: str | int) -> Generator:
+def seeded_rng(*words: str | int) -> Generator:
     """A generator that depends on these words alone, the same on every machine."""
     digest = hashlib.sha256("\n".join(str(word) for word in words).encode()).digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest[:16])))
 
 
-def dealt(number: int, cards: Sequence[Any], *words: str | int) -> Any:
+def deal_evenly(number: int, cards: Sequence[Any], *words: str | int) -> Any:
     """The card of item `number`: every run of len(cards) items has each card once, in a shuffled order."""
     hand, place = divmod(number, len(cards))
-    return cards[int(dice("deal", hand, *words).permutation(len(cards))[place])]
+    return cards[int(seeded_rng("deal", hand, *words).permutation(len(cards))[place])]
 
 
-def cropped(rng: Generator, size: tuple[int, int], window: tuple[int, int]) -> tuple[int, int]:
+def random_corner(rng: Generator, size: tuple[int, int], window: tuple[int, int]) -> tuple[int, int]:
     """The left and top edge of a random window (width, height) inside a frame of `size` (width, height)."""
     return int(rng.integers(size[0] - window[0] + 1)), int(rng.integers(size[1] - window[1] + 1))
 
 
-def window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]) -> Pixels:
+def cut_window(pixels: Pixels, corner: Sequence[float] | NDArray[np.float64], size: tuple[int, int]) -> Pixels:
     """The part of a picture with this upper left `corner` (left, top) and `size` (width, height)."""
     left, top = (int(edge) for edge in corner)
     return pixels[top : top + size[1], left : left + size[0]]

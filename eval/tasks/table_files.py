@@ -26,7 +26,7 @@ WORDS_BATCH = 1024
 BUFFER = 1 << 20
 
 
-class Source(Protocol):
+class TableFile(Protocol):
     """A table: its columns, the cells of some columns of all rows, and whole rows one after the other."""
 
     @property
@@ -43,12 +43,12 @@ class Source(Protocol):
         """These cells of every row."""
         ...
 
-    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """These cells of the rows of these rising numbers, counted from 0."""
         ...
 
 
-def source(path: Path) -> Source:
+def open_table(path: Path) -> TableFile:
     """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there instead."""
     path = Path(path)
     if path.is_dir():
@@ -56,12 +56,12 @@ def source(path: Path) -> Source:
         if not found:
             names = sorted(entry.name for entry in path.iterdir())[:12]
             raise TaskError(f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file itself")
-        return ParquetSource(tuple(found))
-    kinds: dict[str, Callable[[Path], Source]] = {
-        ".parquet": lambda p: ParquetSource((p,)),
-        ".jsonl": lambda p: LineSource(p, "jsonl"),
-        ".tsv": lambda p: LineSource(p, "tsv"),
-        ".csv": lambda p: LineSource(p, "csv"),
+        return ParquetTable(tuple(found))
+    kinds: dict[str, Callable[[Path], TableFile]] = {
+        ".parquet": lambda p: ParquetTable((p,)),
+        ".jsonl": lambda p: TextTable(p, "jsonl"),
+        ".tsv": lambda p: TextTable(p, "tsv"),
+        ".csv": lambda p: TextTable(p, "csv"),
     }
     if not path.is_file() or path.suffix.lower() not in kinds:
         what = f"is no {', '.join(kinds)}" if path.is_file() else "does not exist"
@@ -70,7 +70,7 @@ def source(path: Path) -> Source:
 
 
 @dataclass(frozen=True)
-class ParquetSource:
+class ParquetTable:
     """Parquet files as one table, streamed: pages are read through a small buffer and dropped again."""
 
     files: tuple[Path, ...]
@@ -80,7 +80,7 @@ class ParquetSource:
         """The names of the columns. Raises TaskError where two files differ."""
         found: tuple[str, ...] | None = None
         for file in self.files:
-            with _open(file) as held:
+            with _open_parquet(file) as held:
                 names = tuple(held.schema_arrow.names)
             if found is not None and names != found:
                 raise TaskError(f"{file} has the columns {', '.join(names)}; {self.files[0]} has {', '.join(found)}")
@@ -90,35 +90,35 @@ class ParquetSource:
     @property
     def sha(self) -> str:
         """The sha256 of the files, of several that of their hashes."""
-        return _sha(self.files)
+        return _sha256(self.files)
 
     @cached_property
     def heavy(self) -> frozenset[str]:
         """The columns of images and other bytes."""
-        with _open(self.files[0]) as held:
+        with _open_parquet(self.files[0]) as held:
             return frozenset(column.name for column in held.schema_arrow if _is_heavy(column.type))
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row. Raises TaskError for a damaged file."""
         for file in self.files:
-            with _open(file) as held:
+            with _open_parquet(file) as held:
                 size = BATCH if self.heavy & set(columns) else WORDS_BATCH
-                yield from _batches(held, file, batch_size=size, columns=list(columns))
+                yield from _read_batches(held, file, batch_size=size, columns=list(columns))
 
-    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
         first, wanted = 0, set(numbers)
         for file in self.files:
-            with _open(file) as held:
+            with _open_parquet(file) as held:
                 for group in range(held.metadata.num_row_groups):
                     end = first + held.metadata.row_group(group).num_rows
                     if not wanted.isdisjoint(range(first, end)):
-                        rows = _batches(held, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
+                        rows = _read_batches(held, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
                         yield from ((n, row) for n, row in enumerate(rows, first) if n in wanted)
                     first = end
 
 
-def _open(file: Path) -> ParquetFile:
+def _open_parquet(file: Path) -> ParquetFile:
     import pyarrow
     from pyarrow.parquet import ParquetFile
 
@@ -128,7 +128,7 @@ def _open(file: Path) -> ParquetFile:
         raise TaskError(f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again") from exc
 
 
-def _batches(held: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
+def _read_batches(held: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
     import pyarrow
 
     try:
@@ -149,7 +149,7 @@ def _is_heavy(kind: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class LineSource:
+class TextTable:
     """A text table: it is read through once to find its rows; then any row is read from its place alone."""
 
     file: Path
@@ -168,20 +168,20 @@ class LineSource:
     @property
     def sha(self) -> str:
         """The sha256 of the file."""
-        return _sha((self.file,))
+        return _sha256((self.file,))
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row, None where a row lacks one. Raises TaskError with the line that is no row."""
         for row in self._read(0):
             yield {name: row.get(name) for name in columns}
 
-    def some(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
+    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """These cells of the wanted rows. Raises TaskError."""
         for number in numbers:
-            row = self.at(number)
+            row = self.row_at(number)
             yield number, {name: row.get(name) for name in columns}
 
-    def at(self, number: int) -> Row:
+    def row_at(self, number: int) -> Row:
         """One row, read from its place."""
         return next(self._read(self._places[number]))
 
@@ -280,7 +280,7 @@ class _Lines:
         return dict(row)
 
 
-def _sha(files: Sequence[Path]) -> str:
+def _sha256(files: Sequence[Path]) -> str:
     hashes = []
     for file in files:
         with file.open("rb") as held:

@@ -12,10 +12,10 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import choice_texts, image_cells, key, one_picture, text
-from looktwice.eval.tasks.files import Files, opened
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts, image_cells, picture_from_cell
+from looktwice.eval.tasks.files import Files, open_files
 from looktwice.eval.tasks.row_errors import LeftOut
-from looktwice.eval.tasks.table_files import LineSource
+from looktwice.eval.tasks.table_files import TextTable
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -69,21 +69,21 @@ class Tsv:
             yield Item(sample, row["answer"])
 
     def _pictures(self, row: Mapping[str, Any]) -> tuple[Picture, ...]:
-        cells = self._source.at(row["number"])
-        shared = text(cells.get("image")).strip()
+        cells = self._source.row_at(row["number"])
+        shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
-            cells = self._source.at(self._by_index[shared])
-        names = [name for name in IMAGES if name in cells and text(cells[name])][:1]
+            cells = self._source.row_at(self._by_index[shared])
+        names = [name for name in IMAGES if name in cells and as_text(cells[name])][:1]
         found = image_cells(cells, names) or [None]
         labels = [f"{Path(self.path).name} row {row['number']} image {number}" for number in range(1, len(found) + 1)]
-        return tuple(one_picture(cell, label, self._files) for cell, label in zip(found, labels, strict=True))
+        return tuple(picture_from_cell(cell, label, self._files) for cell, label in zip(found, labels, strict=True))
 
     @cached_property
-    def _source(self) -> LineSource:
+    def _source(self) -> TextTable:
         path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
-        found = LineSource(path, "tsv")
+        found = TextTable(path, "tsv")
         missing = [name for name in NEEDED if name not in found.columns]
         if not set(IMAGES) & set(found.columns):
             missing.append("image (or image_path)")
@@ -95,7 +95,7 @@ class Tsv:
 
     @cached_property
     def _files(self) -> Files:
-        return opened(self.images or Path(self.path).parent)
+        return open_files(self.images or Path(self.path).parent)
 
     @cached_property
     def _left_out(self) -> LeftOut:
@@ -103,7 +103,7 @@ class Tsv:
 
     @cached_property
     def _by_index(self) -> dict[str, int]:
-        return {text(row["index"]): number for number, row in enumerate(self._source.rows(["index"]))}
+        return {as_text(row["index"]): number for number, row in enumerate(self._source.rows(["index"]))}
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
@@ -111,7 +111,7 @@ class Tsv:
         words = [name for name in self._source.columns if name not in IMAGES]
         rows, total = [], 0
         for number, cells in enumerate(self._source.rows(words)):
-            if any(text(cells[column]) != value for column, value in self.where.items()):
+            if any(as_text(cells[column]) != value for column, value in self.where.items()):
                 continue
             total += 1
             try:
@@ -131,16 +131,16 @@ class Tsv:
 
 
 def _row(number: int, cells: Mapping[str, Any]) -> dict[str, Any]:
-    identifier, question = text(cells["index"]), text(cells["question"])
+    identifier, question = as_text(cells["index"]), as_text(cells["question"])
     if not identifier or not question.strip():
         raise ValueError("index and question must not be empty")
     choices = choice_texts(cells, [letter for letter in ascii_uppercase if letter in cells])
     if len(choices) == 1 or "" in choices:
         raise ValueError(f"{identifier}: choices are two or more without a gap, found {list(choices)}")
-    answer = key(cells.get("answer"), choices)
-    meta: dict[str, Any] = {name: text(cell) for name, cell in cells.items() if name not in OWN and text(cell)}
+    answer = answer_key(cells.get("answer"), choices)
+    meta: dict[str, Any] = {name: as_text(cell) for name, cell in cells.items() if name not in OWN and as_text(cell)}
     meta |= {"row": number, "circle": _circle(identifier, cells)}
-    if hint := text(cells.get("hint")):
+    if hint := as_text(cells.get("hint")):
         meta["hint"] = hint
     return {
         "number": number, "id": identifier, "question": question, "choices": choices, "answer": answer, "meta": meta
@@ -149,6 +149,6 @@ def _row(number: int, cells: Mapping[str, Any]) -> dict[str, Any]:
 
 def _circle(identifier: str, cells: Mapping[str, Any]) -> str:
     """The question of which this row is a rotation."""
-    if stated := text(cells.get("g_index")):
+    if stated := as_text(cells.get("g_index")):
         return stated
     return str(int(identifier) % CIRCLE) if re.fullmatch(r"\d+", identifier) else identifier

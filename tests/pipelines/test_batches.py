@@ -18,7 +18,7 @@ import pytest
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record, RunFolder
-from looktwice.eval.runs import Options, Study
+from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.arm import Arm
@@ -300,7 +300,7 @@ def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Recor
     """A study of one point, run whole as the command line runs it; its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
     plan = Plan("study", (named(made),))
-    Study(plan, folder, Options(workers=workers), cache=folder / "cache")()
+    Study(plan, folder, RunOptions(workers=workers), cache=folder / "cache")()
     return {record.sample: record for record in RunFolder(folder / "study").records().values()}
 
 

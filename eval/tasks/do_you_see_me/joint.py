@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import choice_texts, image_cells, key, one_picture, text
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts, image_cells, picture_from_cell
 from looktwice.eval.tasks.do_you_see_me.metrics import JointScorer
-from looktwice.eval.tasks.files import opened
+from looktwice.eval.tasks.files import open_files
 from looktwice.eval.tasks.row_errors import LeftOut
-from looktwice.eval.tasks.table_files import Source, source
+from looktwice.eval.tasks.table_files import TableFile, open_table
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
 
@@ -52,20 +52,20 @@ class JointQuestions:
 
     def __iter__(self) -> Iterator[Item]:
         """Both questions of an image, one after the other."""
-        files = opened(self.images or Path(self.path).parent)
+        files = open_files(self.images or Path(self.path).parent)
         rows = {row["number"]: [] for row in self._rows}  # type: dict[int, list[dict[str, Any]]]
         for place in self._chosen:
             rows[self._rows[place]["number"]].append(self._rows[place])
         wanted = sorted(number for number, held in rows.items() if held)
-        for number, cells in self._source.some(wanted, [self._named["image"]]):
+        for number, cells in self._source.rows_at(wanted, [self._named["image"]]):
             found = image_cells(cells, [self._named["image"]]) or [None]
             for row in rows[number]:
-                images = tuple(one_picture(cell, f"{row['id']} image", files) for cell in found)
+                images = tuple(picture_from_cell(cell, f"{row['id']} image", files) for cell in found)
                 yield Item(Sample(row["id"], row["question"], images, row["choices"], meta=row["meta"]), row["answer"])
 
     @cached_property
-    def _source(self) -> Source:
-        return source(self.path)
+    def _source(self) -> TableFile:
+        return open_table(self.path)
 
     @cached_property
     def _left_out(self) -> LeftOut:
@@ -104,12 +104,12 @@ class JointQuestions:
         return kept
 
     def _row(self, number: int, cells: Mapping[str, Any], role: str) -> dict[str, Any]:
-        identifier, question = (text(cells[self._named[name]]) for name in ("id", f"{role}_question"))
+        identifier, question = (as_text(cells[self._named[name]]) for name in ("id", f"{role}_question"))
         if not identifier or not question.strip():
             raise ValueError(f"id and {role}_question must not be empty")
         column = self._named.get(f"{role}_choices")
         choices = choice_texts(cells, [column] if column else [])
-        answer = key(cells[self._named[f"{role}_answer"]], choices)
+        answer = answer_key(cells[self._named[f"{role}_answer"]], choices)
         meta = {"image": identifier, "role": role, "row": number}
         return {
             "number": number, "id": f"{identifier}/{role}", "question": question, "choices": choices, "answer": answer,

@@ -28,7 +28,7 @@ TOTALS = (
 )
 
 
-def standard(answer: str, form: Form) -> str | None:
+def standard_answer(answer: str, form: Form) -> str | None:
     """An answer in the form in which answers are compared; None where it is not of that form.
 
     Integers lose leading zeros, options become their digit, letters are capitals without spaces, yes and no are
@@ -81,7 +81,7 @@ class SweepScorer(Scorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact match of the standard forms; what has not the form is no answer."""
-        found, wanted = standard(answer, self.form), standard(row.answer or "", self.form)
+        found, wanted = standard_answer(answer, self.form), standard_answer(row.answer or "", self.form)
         if found is None:
             return Score(Verdict.UNREADABLE)
         right = found == wanted
@@ -97,7 +97,7 @@ class SweepScorer(Scorer):
                 if control in row.meta:
                     levels[row.meta[control]][name] = values[name]
             if len(levels) > 1:
-                found += _along(control, levels)
+                found += _accuracy_along(control, levels)
         return found
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
@@ -107,7 +107,7 @@ class SweepScorer(Scorer):
         return {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]} if self.form != "integer" else {}
 
 
-def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Figure]:
+def _accuracy_along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Figure]:
     ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
     effect, p = kruskal([list(levels[level].values()) for level in ordered])
     units = {name: value for level in ordered for name, value in levels[level].items()}

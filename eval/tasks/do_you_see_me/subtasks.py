@@ -148,7 +148,7 @@ SUBTASKS: Mapping[str, Mapping[str, Subtask]] = {
 CLOSURE_SHAPES = ("capsule", "star", "hexagon", "circle", "pentagon", "rectangle", "triangle")
 
 
-def controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]:
+def read_controls(subtask: Subtask, sweep: str, filename: str) -> dict[str, Any]:
     """The control parameters by name from the text of a tuple or list.
 
     Closure's shape is not in its sweep: it follows from the image's number, 24 images to a shape. Raises ValueError.

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer, standard
-from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, controls
-from looktwice.eval.tasks.files import Files, opened, picture, sha256
+from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer, standard_answer
+from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
+from looktwice.eval.tasks.files import Files, open_files, open_picture, sha256
 from looktwice.eval.tasks.row_errors import LeftOut, among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
@@ -85,19 +85,19 @@ class DoYouSeeMe:
         """The items in their order; images are read when they are looked at."""
         for place in self._chosen:
             row = self._rows[place]
-            images = () if self.blind else (picture(self._files, row["image"]),)
+            images = () if self.blind else (open_picture(self._files, row["image"]),)
             yield Item(Sample(row["id"], row["question"], images, meta=row["meta"]), row["answer"])
 
     @cached_property
     def _files(self) -> Files:
-        return opened(self.path)
+        return open_files(self.path)
 
     @cached_property
     def _folder(self) -> str:
         """The subtask's folder within the files; empty where `path` is that folder."""
         for name in self.subtask.folders:
             found = [PurePosixPath(entry).parent.as_posix() for entry in self._files.ending(f"{name}/{FILE}")]
-            found = [folder for folder in found if not _is_other_half(folder, self.kind)]
+            found = [folder for folder in found if not _in_other_half(folder, self.kind)]
             if found:
                 return f"{found[0]}/"
         if Path(self.path).name in self.subtask.folders and self._files.has(FILE):
@@ -152,7 +152,7 @@ class DoYouSeeMe:
 
     def _row(self, cells: Mapping[str, str], times: Counter[str]) -> dict[str, Any]:
         filename, said = (cells["filename"] or "").strip(), (cells["answer"] or "").strip()
-        answer = standard(said, self.subtask.form)
+        answer = standard_answer(said, self.subtask.form)
         if not filename or "/" in filename or "\\" in filename:
             raise ValueError(f"filename is a file of this folder, found {filename!r}")
         if answer is None:
@@ -165,7 +165,7 @@ class DoYouSeeMe:
             question = f"{question} {COUNTED}"
         stem = PurePosixPath(filename).stem
         times[stem] += 1
-        meta: dict[str, Any] = {"image": stem, **controls(self.subtask, cells["sweep"] or "", filename)}
+        meta: dict[str, Any] = {"image": stem, **read_controls(self.subtask, cells["sweep"] or "", filename)}
         meta |= {"sweep": cells["sweep"] or "", "subtask": self.name, "kind": self.kind, "prompt": question}
         meta |= {"coordinates": "from 0" if zero_based else "from 1"} if self.name == "visual_spatial" else {}
         image = f"{self._folder}{stem}.png" if filename.endswith(".svg") else f"{self._folder}{filename}"
@@ -183,6 +183,6 @@ class DoYouSeeMe:
         return self.subset.choose(rows)
 
 
-def _is_other_half(folder: str, kind: str) -> bool:
+def _in_other_half(folder: str, kind: str) -> bool:
     """Whether a folder of the same name is the other dimension's, as zips that hold both have it."""
     return f"{'3D' if kind == '2D' else '2D'}_DoYouSeeMe" in PurePosixPath(folder).parts

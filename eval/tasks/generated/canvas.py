@@ -27,7 +27,7 @@ LARGEST = 3000  # pixels of a window whose shares are kept
 ROWS = 4  # scan lines a pixel; along each of them shares are exact
 
 
-def paper(width: int, height: int) -> Pixels:
+def blank(width: int, height: int) -> Pixels:
     """An empty, white picture."""
     return np.full((height, width, 3), 255, np.uint8)
 
@@ -58,14 +58,14 @@ def stroke(pixels: Pixels, points: XY, width: float, color: RGB = BLACK, closed:
 
 def write(pixels: Pixels, text: str, center: float, baseline: float, size: float) -> None:
     """Black text in Pillow's own sans serif, centred on x; `size` is the em in pixels. The picture must hold it."""
-    left, top, ink = _typed(text, size)
+    left, top, ink = _render_text(text, size)
     height, width = ink.shape
     there = pixels[round(baseline) + top :, round(center) + left :][:height, :width]
     there[:] = np.rint(there * (1 - ink[..., None]))
 
 
 @lru_cache(maxsize=64)
-def _typed(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
+def _render_text(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
     """Where the text's box begins, from the middle of its base line, and the share of its pixels."""
     font = ImageFont.load_default(size)
     if not isinstance(font, ImageFont.FreeTypeFont):
@@ -78,10 +78,10 @@ def _typed(text: str, size: float) -> tuple[int, int, NDArray[np.float64]]:
 
 def circle(radius: float, x: float = 0.0, y: float = 0.0) -> XY:
     """A circle, as corners about 2 px apart."""
-    return shifted(regular(max(24, round(math.pi * radius)), radius), x, y)
+    return translate(regular_polygon(max(24, round(math.pi * radius)), radius), x, y)
 
 
-def regular(corners: int, radius: float, first: float = -90.0) -> XY:
+def regular_polygon(corners: int, radius: float, first: float = -90.0) -> XY:
     """A regular polygon around the origin; `first` is the angle of its first corner in degrees, down from the right."""
     angles = np.radians(first) + 2 * np.pi * np.arange(corners) / corners
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -90,26 +90,26 @@ def regular(corners: int, radius: float, first: float = -90.0) -> XY:
 def star(tips: int, outer: float, inner: float, first: float = -90.0) -> XY:
     """A star around the origin."""
     radii = np.where(np.arange(2 * tips) % 2 == 0, outer, inner)
-    return regular(2 * tips, 1.0, first) * radii[:, None]
+    return regular_polygon(2 * tips, 1.0, first) * radii[:, None]
 
 
-def rounded(x: float, y: float, side: float, radius: float) -> XY:
+def rounded_square(x: float, y: float, side: float, radius: float) -> XY:
     """A square with its upper left corner at (x, y) and quarter circles for corners."""
     arc = np.radians(np.linspace(0, 90, 7))
     quarter = radius * np.stack([np.cos(arc), np.sin(arc)], axis=1)
     far = side - radius
     places = ((far, far), (radius, far), (radius, radius), (far, radius))
-    corners = [turned(quarter, 90 * turn) + place for turn, place in enumerate(places)]
-    return shifted(np.concatenate(corners), x, y)
+    corners = [rotate(quarter, 90 * turn) + place for turn, place in enumerate(places)]
+    return translate(np.concatenate(corners), x, y)
 
 
-def turned(points: XY, degrees: float, center: Sequence[float] | XY = (0.0, 0.0)) -> XY:
+def rotate(points: XY, degrees: float, center: Sequence[float] | XY = (0.0, 0.0)) -> XY:
     """Turned clockwise, as seen, around a point."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return np.asarray((points - center) @ np.array([[cos, sin], [-sin, cos]]) + center, np.float64)
 
 
-def shifted(points: XY, x: float, y: float) -> XY:
+def translate(points: XY, x: float, y: float) -> XY:
     """Moved right and down."""
     return np.asarray(points + np.array([x, y]), np.float64)
 
@@ -139,7 +139,7 @@ def _paint(pixels: Pixels, contours: Sequence[XY], color: RGB) -> None:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if left < right and top < bottom:
         inside = tuple(np.round(contour - (left, top), 6).tobytes() for contour in contours)
-        found = _kept if (right - left) * (bottom - top) <= LARGEST else _coverage
+        found = _cached_coverage if (right - left) * (bottom - top) <= LARGEST else _coverage
         share = found(inside, right - left, bottom - top)
         there = pixels[top:bottom, left:right]
         there[:] = np.rint(there * (1 - share) + np.array(color) * share)
@@ -165,4 +165,4 @@ def _coverage(outlines: tuple[bytes, ...], width: int, height: int) -> NDArray[n
     return np.asarray(shares.reshape(height, ROWS, width, 1).mean(axis=1), np.float64)
 
 
-_kept = lru_cache(maxsize=1024)(_coverage)  # dots, cells and small noise recur
+_cached_coverage = lru_cache(maxsize=1024)(_coverage)  # dots, cells and small noise recur

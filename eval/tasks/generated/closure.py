@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import CLOSURE_SHAPES, SUBTASKS
-from looktwice.eval.tasks.generated.canvas import XY, paper, regular, star, stroke, write
+from looktwice.eval.tasks.generated.canvas import XY, blank, regular_polygon, star, stroke, write
 from looktwice.eval.tasks.generated.patterns import CORNERS
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -33,13 +33,13 @@ def outline(shape: str, official: bool = False) -> XY:
     if shape == "capsule":
         return _capsule(official)
     if shape == "circle":
-        return regular(64, 1, 0)
+        return regular_polygon(64, 1, 0)
     corners, parts = {
         "star": (star(10, 1, 0.5, 0), 2),
-        "hexagon": (regular(6, 1, 0), 4),
-        "pentagon": (regular(5, 1, 0), 4),
-        "rectangle": (regular(4, 1, 0), 2),
-        "triangle": (regular(3, 1, 0), 4),
+        "hexagon": (regular_polygon(6, 1, 0), 4),
+        "pentagon": (regular_polygon(5, 1, 0), 4),
+        "rectangle": (regular_polygon(4, 1, 0), 2),
+        "triangle": (regular_polygon(3, 1, 0), 4),
     }[shape]
     shares = np.arange(parts)[None, :, None] / parts
     points = (corners[:, None] * (1 - shares) + np.roll(corners, -1, axis=0)[:, None] * shares).reshape(-1, 2)
@@ -55,7 +55,7 @@ def _capsule(official: bool) -> XY:
     return np.concatenate([right, left[::-1]])
 
 
-def draw_closure(draw: Draw) -> Scene:
+def draw_closure(params: SceneParameters) -> Scene:
     """A sheet. Official: the target is the plain shape and the only option without bent corners; every panel is scaled
     to its own height.
 
@@ -63,61 +63,64 @@ def draw_closure(draw: Draw) -> Scene:
     no gap hides another, and each option strays visibly from every other, so that it cannot be completed to it.
     """
     for _ in range(TRIES):
-        shape = str(draw.levels["shape"])
-        points = outline(shape, draw.official)
-        gaps = _gaps(draw, len(points))
-        bent = _official(draw, points, gaps) if draw.official else _combined(draw, points, gaps)
+        shape = str(params.levels["shape"])
+        points = outline(shape, params.official)
+        gaps = _choose_gaps(params, len(points))
+        bent = _official_options(params, points, gaps) if params.official else _balanced_options(params, points, gaps)
         if bent is None:
             continue
-        order = [int(place) for place in draw.rng.permutation(4)]
+        order = [int(place) for place in params.rng.permutation(4)]
         choices = [bent[place] for place in order]
-        place = order.index(0) if draw.official else draw.deal(range(4))
-        if draw.official or _apart(choices, gaps, shape):
-            return _scene(draw, choices, place, gaps)
-    raise no_room(NAME, draw)
+        place = order.index(0) if params.official else params.deal(range(4))
+        if params.official or _all_differ(choices, gaps, shape):
+            return _make_scene(params, choices, place, gaps)
+    raise no_room_error(NAME, params)
 
 
 Gaps = tuple[tuple[int, ...], tuple[int, ...]]
 """The edges that are missing, and those whose second half is; an edge has the number of the corner where it begins."""
 
 
-def _gaps(draw: Draw, count: int) -> Gaps:
-    removed, halved = int(draw.levels["edges_removed"]), int(draw.levels["edges_halved"])
-    if draw.official:  # two draws, so that an edge may be in both, and never the last two
+def _choose_gaps(params: SceneParameters, count: int) -> Gaps:
+    removed, halved = int(params.levels["edges_removed"]), int(params.levels["edges_halved"])
+    if params.official:  # two draws, so that an edge may be in both, and never the last two
         most = count - 2
-        first, second = draw.rng.permutation(most)[:halved], draw.rng.permutation(most)[:removed]
+        first, second = params.rng.permutation(most)[:halved], params.rng.permutation(most)[:removed]
         return tuple(map(int, second)), tuple(map(int, first))
-    order = [int(edge) for edge in draw.rng.permutation(count)]
+    order = [int(edge) for edge in params.rng.permutation(count)]
     return tuple(order[:removed]), tuple(order[removed : removed + halved])
 
 
-def _bends(draw: Draw, count: int, corners: Sequence[int]) -> XY:
+def _bend_corners(params: SceneParameters, count: int, corners: Sequence[int]) -> XY:
     """How far each corner is moved: by the offset to either side in x and in y, or not at all."""
     moves = np.zeros((count, 2))
-    moves[list(corners)] = draw.levels["offset"] * draw.rng.choice([-1, 1], (len(corners), 2))
+    moves[list(corners)] = params.levels["offset"] * params.rng.choice([-1, 1], (len(corners), 2))
     return moves
 
 
-def _official(draw: Draw, points: XY, gaps: Gaps) -> list[XY] | None:
+def _official_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY] | None:
     cut = {*gaps[0], *gaps[1]}
     edges = [edge for edge in range(len(points) - 1) if edge not in cut]
     seen = sorted({corner for edge in edges for corner in (edge, edge + 1)})
-    number = int(draw.levels["edges_distorted"])
+    number = int(params.levels["edges_distorted"])
     if len(seen) < number:
         return None
-    wrong = [points + _bends(draw, len(points), [*draw.rng.permutation(seen)[:number]]) for _ in range(3)]
+    wrong = [points + _bend_corners(params, len(points), [*params.rng.permutation(seen)[:number]]) for _ in range(3)]
     return [points, *wrong]
 
 
-def _combined(draw: Draw, points: XY, gaps: Gaps) -> list[XY] | None:
+def _balanced_options(params: SceneParameters, points: XY, gaps: Gaps) -> list[XY] | None:
     """The shape with neither, one, the other and both of two sets of bent corners, all of them at a drawn edge."""
-    number, count = int(draw.levels["edges_distorted"]), len(points)
+    number, count = int(params.levels["edges_distorted"]), len(points)
     cut, short = set(gaps[0]), set(gaps[1])
     seen = [n for n in range(count) if n not in cut or (n - 1) % count not in cut | short]
     if len(seen) < 2 * number:
         return None
-    chosen = [int(corner) for corner in draw.rng.permutation(seen)]
-    first, second = _bends(draw, count, chosen[:number]), _bends(draw, count, chosen[number : 2 * number])
+    chosen = [int(corner) for corner in params.rng.permutation(seen)]
+    first, second = (
+        _bend_corners(params, count, chosen[:number]),
+        _bend_corners(params, count, chosen[number : 2 * number]),
+    )
     return [points + one * first + two * second for one, two in CORNERS]
 
 
@@ -128,7 +131,9 @@ def _segments(points: XY, gaps: Gaps | None = None) -> Iterator[XY]:
             yield np.array([start, (start + end) / 2 if number in halved else end])
 
 
-def _drawn(pixels: Pixels, segments: Sequence[XY], frame: tuple[XY, float], center: tuple[float, float]) -> None:
+def _draw_segments(
+    pixels: Pixels, segments: Sequence[XY], frame: tuple[XY, float], center: tuple[float, float]
+) -> None:
     """Segments, y up, so that the middle of the frame lies at the centre; the frame's number is pixels a unit."""
     middle, scale = frame
     for segment in segments:
@@ -140,7 +145,7 @@ def _frame(points: XY) -> tuple[XY, float]:
     return np.asarray((low + high) / 2), float(HEIGHT / (high - low)[1])
 
 
-def _apart(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
+def _all_differ(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
     """Whether what is drawn of each option strays from every other one complete: gaps hide no bend."""
     frame = _frame(outline(shape))
     drawn, whole = ([_ink(_segments(points, cut), frame) for points in choices] for cut in (gaps, None))
@@ -149,13 +154,13 @@ def _apart(choices: Sequence[XY], gaps: Gaps, shape: str) -> bool:
 
 
 def _ink(segments: Iterator[XY], frame: tuple[XY, float]) -> XY:
-    pixels = paper(300, 160)
-    _drawn(pixels, list(segments), frame, (150, 80))
+    pixels = blank(300, 160)
+    _draw_segments(pixels, list(segments), frame, (150, 80))
     return np.asarray(1 - pixels[:, :, 0] / 255, np.float64)
 
 
-def _scene(draw: Draw, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
-    shape, official = str(draw.levels["shape"]), draw.official
+def _make_scene(params: SceneParameters, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
+    shape, official = str(params.levels["shape"]), params.official
     truth: dict[str, Any] = {
         "target": choices[place].round(4).tolist(),
         "options": [points.round(4).tolist() for points in choices],
@@ -169,19 +174,19 @@ def _scene(draw: Draw, choices: Sequence[XY], place: int, gaps: Gaps) -> Scene:
         for name, (x, y) in zip(names, panels, strict=True)
     )
 
-    def painted() -> Pixels:
-        pixels = paper(*SIZE)
+    def paint() -> Pixels:
+        pixels = blank(*SIZE)
         drawings = [list(_segments(choices[place])), *(list(_segments(points, gaps)) for points in choices)]
         for number, (center, name, segments) in enumerate(zip(panels, names, drawings, strict=True)):
             write(pixels, name, center[0], TITLES[number > 0], FONT)
             frame = _frame(np.concatenate(segments)) if official else _frame(outline(shape))
-            _drawn(pixels, segments, frame, center)
+            _draw_segments(pixels, segments, frame, center)
         return pixels
 
-    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, painted, marks)
+    return Scene(SUBTASKS["2D"][NAME].question, str(place + 1), truth, paint, marks)
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "option",
     (

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.generated.canvas import RGB, XY, extent, fill, paper, shifted, stroke, turned
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.eval.tasks.generated.canvas import RGB, XY, blank, extent, fill, rotate, stroke, translate
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -49,7 +49,7 @@ FIGURES: dict[str, XY] = {
 
 
 @dataclass(frozen=True)
-class Figure:
+class ColoredShape:
     """A filled shape; at scale 1 its corners span about 60 px."""
 
     shape: str
@@ -62,7 +62,7 @@ class Figure:
     @property
     def points(self) -> XY:
         """Its corners."""
-        return shifted(turned(FIGURES[self.shape] * self.scale, self.rotation), self.x, self.y)
+        return translate(rotate(FIGURES[self.shape] * self.scale, self.rotation), self.x, self.y)
 
     @property
     def room(self) -> tuple[float, float, float, float]:
@@ -79,88 +79,92 @@ class Figure:
         return {"shape": self.shape, "color": self.color, **numbers, "box": box}
 
 
-def draw_colors(draw: Draw) -> Scene:
+def draw_colors(params: SceneParameters) -> Scene:
     """A scene. Official: whatever found room, and a question about a pair that is there. Otherwise the answer is dealt.
 
     Dealt means that every number from 0 to `max_instances` is the answer equally often, whatever is drawn.
     """
-    if draw.official:
-        return _official(draw)
-    kinds = _kinds(draw)
-    count = draw.deal(range(draw.levels["max_instances"] + 1))
+    if params.official:
+        return _draw_official(params)
+    kinds = _choose_kinds(params)
+    count = params.deal(range(params.levels["max_instances"] + 1))
     for number in range(TRIES):
-        times = draw.rng.integers(1, draw.levels["max_instances"], len(kinds), endpoint=True)
+        times = params.rng.integers(1, params.levels["max_instances"], len(kinds), endpoint=True)
         times[0] = max(times[0], count)
         order = [kind for kind, much in zip(kinds, times, strict=True) for _ in range(much)]
-        palette = [str(color) for color in draw.rng.permutation(list(COLORS))[: draw.levels["num_colors"]]]
-        colors = _colored(draw, order, palette, count)
-        figures = _placed(draw, order, colors, len(order), 0.99**number)
+        palette = [str(color) for color in params.rng.permutation(list(COLORS))[: params.levels["num_colors"]]]
+        colors = _assign_colors(params, order, palette, count)
+        figures = _place_figures(params, order, colors, len(order), 0.99**number)
         if len(figures) == len(order):
-            return _asked(figures, kinds[0], palette[0])
-    raise no_room(NAME, draw)
+            return _make_scene(figures, kinds[0], palette[0])
+    raise no_room_error(NAME, params)
 
 
-def _kinds(draw: Draw) -> list[str]:
-    return [str(kind) for kind in draw.rng.permutation(list(FIGURES))[: draw.levels["num_shapes"]]]
+def _choose_kinds(params: SceneParameters) -> list[str]:
+    return [str(kind) for kind in params.rng.permutation(list(FIGURES))[: params.levels["num_shapes"]]]
 
 
-def _colored(draw: Draw, order: Sequence[str], palette: Sequence[str], count: int) -> list[str]:
+def _assign_colors(params: SceneParameters, order: Sequence[str], palette: Sequence[str], count: int) -> list[str]:
     """The first colour `count` times for the first kind, which comes first, and any for the other kinds."""
     others = palette[1:]
     first = order.count(order[0])
-    rest = [draw.pick(others) for _ in range(first - count)]
-    return [palette[0]] * count + rest + [draw.pick(palette) for _ in order[first:]]
+    rest = [params.pick(others) for _ in range(first - count)]
+    return [palette[0]] * count + rest + [params.pick(palette) for _ in order[first:]]
 
 
-def _official(draw: Draw) -> Scene:
+def _draw_official(params: SceneParameters) -> Scene:
     """As the authors draw: sizes come from a count of figures that is drawn apart from the figures themselves."""
-    most, kinds = draw.levels["max_instances"], _kinds(draw)
-    palette = list(COLORS)[: draw.levels["num_colors"]]
+    most, kinds = params.levels["max_instances"], _choose_kinds(params)
+    palette = list(COLORS)[: params.levels["num_colors"]]
     for _ in range(TRIES):
-        supposed = int(draw.rng.integers(1, most, len(kinds), endpoint=True).sum())
-        order = [kind for kind in kinds for _ in range(int(draw.rng.integers(1, most, endpoint=True)))]
-        figures = _placed(draw, order, [draw.pick(palette) for _ in order], supposed)
+        supposed = int(params.rng.integers(1, most, len(kinds), endpoint=True).sum())
+        order = [kind for kind in kinds for _ in range(int(params.rng.integers(1, most, endpoint=True)))]
+        figures = _place_figures(params, order, [params.pick(palette) for _ in order], supposed)
         if figures:
             pairs = sorted({(figure.shape, figure.color) for figure in figures})
-            return _asked(figures, *draw.pick(pairs))
-    raise no_room(NAME, draw)
+            return _make_scene(figures, *params.pick(pairs))
+    raise no_room_error(NAME, params)
 
 
-def _placed(draw: Draw, order: Sequence[str], colors: Sequence[str], count: int, size: float = 1) -> list[Figure]:
+def _place_figures(
+    params: SceneParameters, order: Sequence[str], colors: Sequence[str], count: int, size: float = 1
+) -> list[ColoredShape]:
     """Figures where there was room; `count` is how many share the picture's area."""
     scale = size * math.sqrt(SIDE * SIDE / (SPACE * count)) / 100
-    found: list[Figure] = []
+    found: list[ColoredShape] = []
     for kind, color in zip(order, colors, strict=True):
-        own = draw.rng.uniform(0.5, 1.5) * scale
+        own = params.rng.uniform(0.5, 1.5) * scale
         for smaller in (1.0, 0.8):
-            if figure := _fitting(draw, kind, color, own * smaller, found):
+            if figure := _fit_figure(params, kind, color, own * smaller, found):
                 found.append(figure)
                 break
     return found
 
 
-def _fitting(draw: Draw, kind: str, color: str, scale: float, others: Sequence[Figure]) -> Figure | None:
+def _fit_figure(
+    params: SceneParameters, kind: str, color: str, scale: float, others: Sequence[ColoredShape]
+) -> ColoredShape | None:
     width, height = np.ptp(FIGURES[kind], axis=0) * scale
     padding = max(10.0, width / 20, height / 20)
     low = padding + np.array([width, height]) / 2
     if (low >= SIDE - low).any():
         return None
-    apart = 0 if draw.official else APART
+    apart = 0 if params.official else APART
     for _ in range(PLACES):
-        x, y = draw.rng.uniform(low, SIDE - low)
-        figure = Figure(kind, color, float(x), float(y), scale, draw.rng.uniform(0, 360))
+        x, y = params.rng.uniform(low, SIDE - low)
+        figure = ColoredShape(kind, color, float(x), float(y), scale, params.rng.uniform(0, 360))
         if not any(_touch(figure, other, apart) for other in others):
             return figure
     return None
 
 
-def _touch(one: Figure, other: Figure, apart: float) -> bool:
+def _touch(one: ColoredShape, other: ColoredShape, apart: float) -> bool:
     """Whether less than `apart` lies between the rooms of two figures in both directions."""
     (a0, b0, a1, b1), (c0, d0, c1, d1) = one.room, other.room
     return a0 <= c1 + apart and c0 <= a1 + apart and b0 <= d1 + apart and d0 <= b1 + apart
 
 
-def _asked(figures: Sequence[Figure], shape: str, color: str) -> Scene:
+def _make_scene(figures: Sequence[ColoredShape], shape: str, color: str) -> Scene:
     counts = Counter((figure.shape, figure.color) for figure in figures)
     numbers: Counter[tuple[str, str]] = Counter()
     marks = []
@@ -174,18 +178,18 @@ def _asked(figures: Sequence[Figure], shape: str, color: str) -> Scene:
         "asked": [shape, color],
     }
     question = f"Count the number of {shape}'s that are {color}."
-    return Scene(question, str(counts[shape, color]), truth, lambda: _painted(figures), tuple(marks))
+    return Scene(question, str(counts[shape, color]), truth, lambda: _paint(figures), tuple(marks))
 
 
-def _painted(figures: Sequence[Figure]) -> Pixels:
-    pixels = paper(SIDE, SIDE)
+def _paint(figures: Sequence[ColoredShape]) -> Pixels:
+    pixels = blank(SIDE, SIDE)
     for figure in figures:
         fill(pixels, figure.points, COLORS[figure.color])
         stroke(pixels, figure.points, 2)
     return pixels
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "integer",
     (

@@ -12,12 +12,12 @@ from looktwice.eval.tasks.generated.patterns import (
     ELEMENTS,
     Element,
     Pattern,
-    apart,
-    pattern,
-    sheet,
+    all_differ,
+    draw_sheet,
+    random_pattern,
     sheet_marks,
 )
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
 
 NAME = "form_constancy"
 TITLE = "Visual Discrimination Test"
@@ -27,66 +27,66 @@ Change = Callable[[Pattern, int], Pattern]
 """A pattern changed so many times over."""
 
 
-def draw_constancy(draw: Draw) -> Scene:
+def draw_constancy(params: SceneParameters) -> Scene:
     """A sheet. Official: the target itself and three copies with all changes, which only the jitter tells apart.
 
     Otherwise the changes that the levels ask for are parted into two, the options are the four combinations of these,
     and the target is any of them; where there is one change alone, it is made none to three times over. So each
     option resembles the others as much as the target does.
     """
-    if not draw.official and all(draw.levels[name] == same for name, same in SAME.items()):
-        raise no_room(NAME, draw)
+    if not params.official and all(params.levels[name] == same for name, same in SAME.items()):
+        raise no_room_error(NAME, params)
     for _ in range(TRIES):
-        base = pattern(draw.rng, int(draw.rng.integers(2, 10, endpoint=True)))
-        choices, place = _official(draw, base) if draw.official else _level(draw, base)
-        if draw.official or apart(choices):
-            return _scene(choices, place)
-    raise no_room(NAME, draw)
+        base = random_pattern(params.rng, int(params.rng.integers(2, 10, endpoint=True)))
+        choices, place = _official_options(params, base) if params.official else _balanced_options(params, base)
+        if params.official or all_differ(choices):
+            return _make_scene(choices, place)
+    raise no_room_error(NAME, params)
 
 
-def _official(draw: Draw, base: Pattern) -> tuple[list[Pattern], int]:
-    wrong = [tuple(_all_changed(draw, element) for element in base) for _ in range(3)]
-    order = [int(place) for place in draw.rng.permutation(4)]
+def _official_options(params: SceneParameters, base: Pattern) -> tuple[list[Pattern], int]:
+    wrong = [tuple(_change_all(params, element) for element in base) for _ in range(3)]
+    order = [int(place) for place in params.rng.permutation(4)]
     return [(base, *wrong)[place] for place in order], order.index(0)
 
 
-def _all_changed(draw: Draw, element: Element) -> Element:
-    levels = draw.levels
-    turn = levels["rotation"] + int(draw.rng.integers(-JITTER, JITTER, endpoint=True))
-    kind = draw.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
+def _change_all(params: SceneParameters, element: Element) -> Element:
+    levels = params.levels
+    turn = levels["rotation"] + int(params.rng.integers(-JITTER, JITTER, endpoint=True))
+    kind = params.pick(ELEMENTS[1:]) if levels["shape_change"] else element.kind
     size, aspect = element.size * levels["size"], levels["aspect_ratio"]
     return replace(element, kind=kind, rotation=element.rotation + turn, size=size, aspect=aspect)
 
 
-def _level(draw: Draw, base: Pattern) -> tuple[list[Pattern], int]:
-    first, second = _parted(draw, base)
+def _balanced_options(params: SceneParameters, base: Pattern) -> tuple[list[Pattern], int]:
+    first, second = _split_changes(params, base)
     corners = CORNERS if second else tuple((times, 0) for times in range(4))
-    made = [_applied(_applied(base, first, one), second, two) for one, two in corners]
-    order = [int(place) for place in draw.rng.permutation(4)]
-    return [made[place] for place in order], draw.deal(range(4))
+    made = [_apply(_apply(base, first, one), second, two) for one, two in corners]
+    order = [int(place) for place in params.rng.permutation(4)]
+    return [made[place] for place in order], params.deal(range(4))
 
 
-def _applied(elements: Pattern, changes: Sequence[Change], times: int) -> Pattern:
+def _apply(elements: Pattern, changes: Sequence[Change], times: int) -> Pattern:
     for change in changes:
         elements = change(elements, times)
     return elements
 
 
-def _parted(draw: Draw, base: Pattern) -> tuple[list[Change], list[Change]]:
+def _split_changes(params: SceneParameters, base: Pattern) -> tuple[list[Change], list[Change]]:
     """Two groups of changes: turning and other kinds, sizes and proportions, or one each where there are but two."""
-    levels = draw.levels
-    form: list[Change] = [_turned(draw, base)] if levels["rotation"] else []
-    form += [_other_kinds(draw, base)] if levels["shape_change"] else []
-    scale: list[Change] = [_scaled(levels["size"])] if levels["size"] != 1 else []
-    scale += [_squeezed(levels["aspect_ratio"])] if levels["aspect_ratio"] != 1 else []
+    levels = params.levels
+    form: list[Change] = [_rotation_change(params, base)] if levels["rotation"] else []
+    form += [_kind_change(params, base)] if levels["shape_change"] else []
+    scale: list[Change] = [_size_change(levels["size"])] if levels["size"] != 1 else []
+    scale += [_aspect_change(levels["aspect_ratio"])] if levels["aspect_ratio"] != 1 else []
     if form and scale:
         return form, scale
     alone = form or scale
     return alone[:1], alone[1:]
 
 
-def _turned(draw: Draw, base: Pattern) -> Change:
-    turns = [draw.levels["rotation"] + int(draw.rng.integers(-JITTER, JITTER, endpoint=True)) for _ in base]
+def _rotation_change(params: SceneParameters, base: Pattern) -> Change:
+    turns = [params.levels["rotation"] + int(params.rng.integers(-JITTER, JITTER, endpoint=True)) for _ in base]
 
     def change(elements: Pattern, times: int) -> Pattern:
         pairs = zip(elements, turns, strict=True)
@@ -95,12 +95,12 @@ def _turned(draw: Draw, base: Pattern) -> Change:
     return change
 
 
-def _other_kinds(draw: Draw, base: Pattern) -> Change:
+def _kind_change(params: SceneParameters, base: Pattern) -> Change:
     """Every element becomes one of another kind; a second and third time it becomes one of the kinds that are left."""
     cycles = []
     for element in base:
         others = [kind for kind in ELEMENTS if kind != element.kind]
-        cycles.append([element.kind, *(str(kind) for kind in draw.rng.permutation(others))])
+        cycles.append([element.kind, *(str(kind) for kind in params.rng.permutation(others))])
 
     def change(elements: Pattern, times: int) -> Pattern:
         return tuple(replace(element, kind=cycle[times]) for element, cycle in zip(elements, cycles, strict=True))
@@ -108,25 +108,25 @@ def _other_kinds(draw: Draw, base: Pattern) -> Change:
     return change
 
 
-def _scaled(factor: float) -> Change:
+def _size_change(factor: float) -> Change:
     return lambda elements, times: tuple(replace(e, size=e.size * factor**times) for e in elements)
 
 
-def _squeezed(factor: float) -> Change:
+def _aspect_change(factor: float) -> Change:
     return lambda elements, times: tuple(replace(e, aspect=e.aspect * factor**times) for e in elements)
 
 
-def _scene(choices: list[Pattern], place: int) -> Scene:
+def _make_scene(choices: list[Pattern], place: int) -> Scene:
     truth: dict[str, Any] = {
         "target": [element.to_dict() for element in choices[place]],
         "options": [[element.to_dict() for element in choice] for choice in choices],
     }
     question, target = SUBTASKS["2D"][NAME].question, choices[place]
     meta = {"num_shapes": len(target)}
-    return Scene(question, str(place + 1), truth, lambda: sheet(TITLE, target, choices), sheet_marks(), meta)
+    return Scene(question, str(place + 1), truth, lambda: draw_sheet(TITLE, target, choices), sheet_marks(), meta)
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "option",
     (

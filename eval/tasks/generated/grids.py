@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.tasks.generated.canvas import BLACK, WHITE, circle, fill, paper, stroke
-from looktwice.eval.tasks.generated.scene import Control, Draw, Kind, Scene
+from looktwice.eval.tasks.generated.canvas import BLACK, WHITE, blank, circle, fill, stroke
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -23,17 +23,17 @@ Grid = Mapping[Place, tuple[str, str]]
 """(row, column) from 0 -> (shape, fill)."""
 
 
-def draw_grids(draw: Draw) -> Scene:
+def draw_grids(params: SceneParameters) -> Scene:
     """A scene. Official: any question by lot, of which two in five have the answer 0.
 
     Otherwise first the answer is drawn, among those that these grids allow, and then a question that has it.
     """
-    rows, columns, number = (draw.levels[name] for name in ("rows", "columns", "grids"))
+    rows, columns, number = (params.levels[name] for name in ("rows", "columns", "grids"))
     places = [(row, column) for row in range(rows) for column in range(columns)]
-    grids: list[Grid] = [{place: (draw.pick(SHAPES), draw.pick(FILLS)) for place in places} for _ in range(number)]
-    asked = _by_lot(draw, grids) if draw.official else _level(draw, grids)
+    grids: list[Grid] = [{place: (params.pick(SHAPES), params.pick(FILLS)) for place in places} for _ in range(number)]
+    asked = _random_question(params, grids) if params.official else _balanced_question(params, grids)
     chosen, place, direction, kind, color, count = asked
-    question = _question(grids[chosen][place], *asked[:-1])
+    question = _question_text(grids[chosen][place], *asked[:-1])
     truth = {
         "grids": [[[list(grid[row, column]) for column in range(columns)] for row in range(rows)] for grid in grids],
         "asked": {"grid": chosen, "place": list(place), "direction": direction, "shape": kind, "fill": color},
@@ -45,39 +45,41 @@ def draw_grids(draw: Draw) -> Scene:
         for x, y in [_corner(n, row, column, columns)]
     ]
     meta = {"direction": direction, "coordinates": "from 1"}
-    return Scene(question, str(count), truth, lambda: _painted(grids, rows, columns), tuple(marks), meta)
+    return Scene(question, str(count), truth, lambda: _paint(grids, rows, columns), tuple(marks), meta)
 
 
 Asked = tuple[int, Place, str, str | None, str | None, int]
 """Grid, place of the reference, direction, shape and fill of what is counted (None for any), and the count."""
 
 
-def _by_lot(draw: Draw, grids: Sequence[Grid]) -> Asked:
-    number = int(draw.rng.integers(len(grids)))
-    direction = draw.pick([step for step in STEPS if any(True for _ in _starts(grids[number], step))])
-    place = draw.pick(list(_starts(grids[number], direction)))
-    return number, place, direction, *_target(draw, grids[number], place, direction)
+def _random_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+    number = int(params.rng.integers(len(grids)))
+    direction = params.pick([step for step in STEPS if any(True for _ in _starts(grids[number], step))])
+    place = params.pick(list(_starts(grids[number], direction)))
+    return number, place, direction, *_random_target(params, grids[number], place, direction)
 
 
-def _target(draw: Draw, grid: Grid, place: Place, direction: str) -> tuple[str | None, str | None, int]:
-    sort = draw.pick(("fill", "shape", "both"))
-    shape = draw.pick(SHAPES) if sort != "fill" else None
-    color = draw.pick(FILLS) if sort != "shape" else None
+def _random_target(
+    params: SceneParameters, grid: Grid, place: Place, direction: str
+) -> tuple[str | None, str | None, int]:
+    sort = params.pick(("fill", "shape", "both"))
+    shape = params.pick(SHAPES) if sort != "fill" else None
+    color = params.pick(FILLS) if sort != "shape" else None
     return shape, color, _count(grid, place, direction, shape, color)
 
 
-def _level(draw: Draw, grids: Sequence[Grid]) -> Asked:
-    direction = draw.deal([step for step in STEPS if any(True for _ in _starts(grids[0], step))])
+def _balanced_question(params: SceneParameters, grids: Sequence[Grid]) -> Asked:
+    direction = params.deal([step for step in STEPS if any(True for _ in _starts(grids[0], step))])
     held: dict[int, list[Asked]] = defaultdict(list)
     for number, grid in enumerate(grids):
         for place in _starts(grid, direction):
-            for shape, color in _targets():
+            for shape, color in _all_targets():
                 count = _count(grid, place, direction, shape, color)
                 held[count].append((number, place, direction, shape, color, count))
-    return draw.pick(held[draw.pick(sorted(held))])  # type: ignore[no-any-return]
+    return params.pick(held[params.pick(sorted(held))])  # type: ignore[no-any-return]
 
 
-def _targets() -> Iterator[tuple[str | None, str | None]]:
+def _all_targets() -> Iterator[tuple[str | None, str | None]]:
     for shape in (None, *SHAPES):
         for color in (None, *FILLS):
             if shape or color:
@@ -97,7 +99,7 @@ def _count(grid: Grid, place: Place, direction: str, shape: str | None, color: s
     return count
 
 
-def _question(
+def _question_text(
     base: tuple[str, str], number: int, place: Place, direction: str, shape: str | None, color: str | None
 ) -> str:
     target = " ".join(word for word in (color, f"{shape}s" if shape else "objects") if word)
@@ -112,9 +114,9 @@ def _corner(number: int, row: int, column: int, columns: int) -> tuple[int, int]
     return SIDE + number * (columns * PITCH + BETWEEN) + column * PITCH, row * PITCH
 
 
-def _painted(grids: Sequence[Grid], rows: int, columns: int) -> Pixels:
+def _paint(grids: Sequence[Grid], rows: int, columns: int) -> Pixels:
     wide, high = columns * PITCH, rows * PITCH
-    pixels = paper(len(grids) * wide + (len(grids) - 1) * BETWEEN + 2 * SIDE, high)
+    pixels = blank(len(grids) * wide + (len(grids) - 1) * BETWEEN + 2 * SIDE, high)
     outlines: dict[str, Any] = {
         "square": np.array([[0, 0], [CELL, 0], [CELL, CELL], [0, CELL]], np.float64),
         "circle": circle(CELL / 2, CELL / 2, CELL / 2),
@@ -130,7 +132,7 @@ def _painted(grids: Sequence[Grid], rows: int, columns: int) -> Pixels:
     return pixels
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "integer",
     (

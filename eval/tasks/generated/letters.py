@@ -10,8 +10,8 @@ from string import ascii_uppercase
 import numpy as np
 
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
-from looktwice.eval.tasks.generated.canvas import BLACK, RGB, WHITE, fill, paper, rounded
-from looktwice.eval.tasks.generated.scene import Control, Draw, Kind, Scene
+from looktwice.eval.tasks.generated.canvas import BLACK, RGB, WHITE, blank, fill, rounded_square
+from looktwice.eval.tasks.generated.scene import Control, Scene, SceneParameters, SceneType
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -79,12 +79,12 @@ def _rgb(parts: Sequence[float]) -> RGB:
     return red, green, blue
 
 
-def draw_letters(draw: Draw) -> Scene:
+def draw_letters(params: SceneParameters) -> Scene:
     """Random letters, which may repeat, on one of five grounds."""
-    letters = [draw.pick(tuple(DOTS)) for _ in range(draw.levels["num_letters"])]
-    ground = draw.pick(GROUNDS)
-    color = foreground(ground, draw.levels["contrast"], draw.official)
-    gap = SIZE * draw.levels["spacing"]
+    letters = [params.pick(tuple(DOTS)) for _ in range(params.levels["num_letters"])]
+    ground = params.pick(GROUNDS)
+    color = foreground(ground, params.levels["contrast"], params.official)
+    gap = SIZE * params.levels["spacing"]
     dot = _dot(gap)
     width, height = 5 * dot + 4 * gap, 7 * dot + 6 * gap
     starts = [(number * (SIZE + APART) + (SIZE - width) / 2, (SIZE - height) / 2) for number in range(len(letters))]
@@ -92,10 +92,10 @@ def draw_letters(draw: Draw) -> Scene:
     truth = {"letters": letters, "ground": list(ground), "color": list(color)}
     meta = {"dot": round(dot, 2), "contrast_ratio": round(contrast(color, ground), 3)}
 
-    def painted() -> Pixels:
-        return _painted(letters, starts, dot, gap, ground, color)
+    def paint() -> Pixels:
+        return _paint(letters, starts, dot, gap, ground, color)
 
-    return Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, painted, tuple(marks), meta)
+    return Scene(SUBTASKS["2D"][NAME].question, "".join(letters), truth, paint, tuple(marks), meta)
 
 
 def _dot(gap: float) -> float:
@@ -103,23 +103,23 @@ def _dot(gap: float) -> float:
     return 0.8 * SIZE / 7 - gap
 
 
-def _painted(
+def _paint(
     letters: Sequence[str], starts: Sequence[tuple[float, float]], dot: float, gap: float, ground: RGB, color: RGB
 ) -> Pixels:
     width = len(letters) * SIZE + (len(letters) - 1) * APART
-    pixels = paper(width, SIZE)
-    left, right = rounded(0, 0, SIZE, SIZE / 10), rounded(width - SIZE, 0, SIZE, SIZE / 10)
+    pixels = blank(width, SIZE)
+    left, right = rounded_square(0, 0, SIZE, SIZE / 10), rounded_square(width - SIZE, 0, SIZE, SIZE / 10)
     for ends in (left, right):
         fill(pixels, ends, ground)
     pixels[:, SIZE // 2 : width - SIZE // 2] = ground
     for letter, (x, y) in zip(letters, starts, strict=True):
         for row, bits in enumerate(DOTS[letter]):
             for column in (place for place in range(5) if bits >> (4 - place) & 1):
-                fill(pixels, rounded(x + column * (dot + gap), y + row * (dot + gap), dot, dot / 10), color)
+                fill(pixels, rounded_square(x + column * (dot + gap), y + row * (dot + gap), dot, dot / 10), color)
     return pixels
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "letters",
     (

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.generated.canvas import XY, circle, paper, shifted, stroke, turned, write
+from looktwice.eval.tasks.generated.canvas import XY, blank, circle, rotate, stroke, translate, write
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.picture import Pixels
 
@@ -36,9 +36,9 @@ class Element:
     rotation: float
     aspect: float = 1.0
 
-    def drawn(self, pixels: Pixels, left: float, top: float) -> None:
+    def draw(self, pixels: Pixels, left: float, top: float) -> None:
         """Draw it in a frame that begins at (left, top)."""
-        stroke(pixels, shifted(self.points, left, top), 2, closed=self.kind != "line")
+        stroke(pixels, translate(self.points, left, top), 2, closed=self.kind != "line")
 
     @property
     def points(self) -> XY:
@@ -52,7 +52,7 @@ class Element:
             "line": ((0, 0), (1, 1)),
         }[self.kind]
         box = np.array([width, height])
-        return shifted(turned(np.array(shares) * box, self.rotation, box / 2), self.x, self.y)
+        return translate(rotate(np.array(shares) * box, self.rotation, box / 2), self.x, self.y)
 
     def to_dict(self) -> dict[str, Any]:
         """As truths hold it."""
@@ -62,7 +62,7 @@ class Element:
 Pattern = tuple[Element, ...]
 
 
-def pattern(rng: Generator, count: int) -> Pattern:
+def random_pattern(rng: Generator, count: int) -> Pattern:
     """Elements at whole pixels, of sizes 30 to 50, at any angle of 10 to 360 degrees."""
     found = []
     for _ in range(count):
@@ -72,7 +72,7 @@ def pattern(rng: Generator, count: int) -> Pattern:
     return tuple(found)
 
 
-def apart(patterns: Sequence[Pattern]) -> bool:
+def all_differ(patterns: Sequence[Pattern]) -> bool:
     """Whether every two of them look different."""
     inks = [_ink(elements) for elements in patterns]
     pairs = ((one, other) for place, one in enumerate(inks) for other in inks[:place])
@@ -80,20 +80,20 @@ def apart(patterns: Sequence[Pattern]) -> bool:
 
 
 def _ink(elements: Pattern) -> Any:
-    pixels = paper(320, 320)
+    pixels = blank(320, 320)
     for element in elements:
-        element.drawn(pixels, 60, 60)
+        element.draw(pixels, 60, 60)
     return pixels[:, :, 0].astype(np.float64)
 
 
-def sheet(
+def draw_sheet(
     title: str,
     target: Pattern,
     choices: Sequence[Pattern],
     under: Callable[[Pixels, int, tuple[int, int]], None] = lambda pixels, number, corner: None,
 ) -> Pixels:
     """The sheet; `under` draws beneath each pattern, of which the target is number 0, into the frame at its corner."""
-    pixels = paper(*SIZE)
+    pixels = blank(*SIZE)
     write(pixels, title, 300, 40, 24)
     write(pixels, "Target Pattern", 300, 80, 18)
     write(pixels, "Options", 300, 350, 18)
@@ -103,7 +103,7 @@ def sheet(
     for number, (corner, elements) in enumerate(frames):
         under(pixels, number, corner)
         for element in elements:
-            element.drawn(pixels, *corner)
+            element.draw(pixels, *corner)
     return pixels
 
 

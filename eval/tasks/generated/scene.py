@@ -34,7 +34,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Draw:
+class SceneParameters:
     """What a scene is drawn from: dice, one level of each control, and whether the authors' flaws are wanted.
 
     `deal` gives one of its cards so that all of them come equally often over the questions of a task.
@@ -75,7 +75,7 @@ class Control:
 
 
 @dataclass(frozen=True)
-class Kind:
+class SceneType:
     """A subtask: how a scene is drawn, its controls in the official order, and the form of its answers.
 
     `flaws` are what is wrong with the authors' own images, which `official: true` draws in the same way.
@@ -84,12 +84,12 @@ class Kind:
     name: str
     form: Literal["integer", "option", "letters", "yes_no"]
     controls: tuple[Control, ...]
-    draw: Callable[[Draw], Scene]
+    draw: Callable[[SceneParameters], Scene]
     flaws: tuple[str, ...] = ()
     group: str = "2D"
 
 
-def no_room(name: str, draw: Draw) -> TaskError:
+def no_room_error(name: str, params: SceneParameters) -> TaskError:
     """The error of a scene that could not be drawn."""
-    said = ", ".join(f"{control}={value}" for control, value in draw.levels.items())
+    said = ", ".join(f"{control}={value}" for control, value in params.levels.items())
     return TaskError(f"{name}: no scene with {said} was found in {TRIES} tries; choose milder levels in `controls`")

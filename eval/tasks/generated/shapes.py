@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from looktwice.eval.tasks.generated.canvas import XY, circle, extent, paper, regular, star, stroke, turned
-from looktwice.eval.tasks.generated.scene import TRIES, Control, Draw, Kind, Scene, no_room
+from looktwice.eval.tasks.generated.canvas import XY, blank, circle, extent, regular_polygon, rotate, star, stroke
+from looktwice.eval.tasks.generated.scene import TRIES, Control, Scene, SceneParameters, SceneType, no_room_error
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Pixels
 
@@ -25,10 +25,10 @@ OUTLINES: dict[str, XY] = {
     "circle": circle(HALF),
     "rectangle": np.array([[-30, -20], [30, -20], [30, 20], [-30, 20]], np.float64),
     "triangle": np.array([[0, -30], [30, 30], [-30, 30]], np.float64),
-    "hexagon": regular(6, HALF, 0),
+    "hexagon": regular_polygon(6, HALF, 0),
     "star": star(5, HALF, HALF / 2),
-    "pentagon": regular(5, HALF),
-    "octagon": regular(8, HALF, -22.5),
+    "pentagon": regular_polygon(5, HALF),
+    "octagon": regular_polygon(8, HALF, -22.5),
 }
 QUESTION = (
     "Count the total number of {0}s in the image, including each concentric {0} separately. For example, if there is "
@@ -37,7 +37,7 @@ QUESTION = (
 
 
 @dataclass(frozen=True)
-class Outline:
+class ConcentricShape:
     """A shape with its rings: the first is the shape itself, the others are smaller; the line shrinks with them."""
 
     shape: str
@@ -50,7 +50,7 @@ class Outline:
     @property
     def contours(self) -> list[XY]:
         """The corners of every ring."""
-        whole = turned(OUTLINES[self.shape] * self.scale, self.rotation)
+        whole = rotate(OUTLINES[self.shape] * self.scale, self.rotation)
         return [whole * ring + (self.x, self.y) for ring in RINGS[: self.rings]]
 
     @property
@@ -64,7 +64,7 @@ class Outline:
         return {"shape": self.shape, **numbers, "rings": self.rings, "box": list(self.box)}
 
 
-def separated(one: Outline, other: Outline, distance: float) -> bool:
+def are_apart(one: ConcentricShape, other: ConcentricShape, distance: float) -> bool:
     """Whether more than `distance` lies between the turned squares around two shapes; less than 0 lets them overlap.
 
     Squares are apart where their shadows on one of the four directions of their sides are (separating axes).
@@ -77,72 +77,72 @@ def separated(one: Outline, other: Outline, distance: float) -> bool:
     return False
 
 
-def _shadow(shape: Outline, axis: float) -> float:
+def _shadow(shape: ConcentricShape, axis: float) -> float:
     turn = math.radians(shape.rotation - axis)
     return HALF * shape.scale * (abs(math.cos(turn)) + abs(math.sin(turn)))
 
 
-def draw_shapes(draw: Draw) -> Scene:
+def draw_shapes(params: SceneParameters) -> Scene:
     """A scene; whose shape is asked for is drawn by lot among those that are there."""
     for _ in range(TRIES):
-        outlines = _composed(draw)
+        outlines = _place_all(params)
         kinds = {outline.shape for outline in outlines}
-        if (draw.official and kinds) or len(kinds) == draw.levels["num_shapes"]:
-            return _asked(draw, outlines)
-    raise no_room(NAME, draw)
+        if (params.official and kinds) or len(kinds) == params.levels["num_shapes"]:
+            return _make_scene(params, outlines)
+    raise no_room_error(NAME, params)
 
 
-def _composed(draw: Draw) -> list[Outline]:
+def _place_all(params: SceneParameters) -> list[ConcentricShape]:
     """Shapes where there was room. The first of every kind come first, so that no kind is crowded out by another."""
-    rng, levels = draw.rng, draw.levels
+    rng, levels = params.rng, params.levels
     kinds = [str(kind) for kind in rng.permutation(list(OUTLINES))[: levels["num_shapes"]]]
     times = rng.integers(1, levels["max_instances"], len(kinds), endpoint=True)
     order = [(number, kind) for kind, count in zip(kinds, times, strict=True) for number in range(count)]
-    order = order if draw.official else sorted(order, key=lambda pair: pair[0] > 0)
-    found: list[Outline] = []
+    order = order if params.official else sorted(order, key=lambda pair: pair[0] > 0)
+    found: list[ConcentricShape] = []
     for number, kind in order:
-        placed = _placed(rng, kind, found, levels["min_distance"])
-        if placed is None and number == 0 and not draw.official:
+        placed = _place(rng, kind, found, levels["min_distance"])
+        if placed is None and number == 0 and not params.official:
             return []
         found += [placed] if placed else []
     return found
 
 
-def _placed(rng: Generator, kind: str, others: list[Outline], distance: float) -> Outline | None:
+def _place(rng: Generator, kind: str, others: list[ConcentricShape], distance: float) -> ConcentricShape | None:
     for _ in range(PLACES):
         scale, rotation = rng.uniform(0.8, 2.0), rng.uniform(0, 360)
         rim = 1.2 * 2 * HALF * scale
         x, y = rng.uniform(rim, SIDE - rim, 2)
-        outline = Outline(kind, float(x), float(y), scale, rotation)
-        if all(separated(outline, other, distance) for other in others):
+        outline = ConcentricShape(kind, float(x), float(y), scale, rotation)
+        if all(are_apart(outline, other, distance) for other in others):
             rings = int(rng.integers(2, 3, endpoint=True)) if rng.random() < CONCENTRIC else 1
-            return Outline(kind, float(x), float(y), scale, rotation, rings)
+            return ConcentricShape(kind, float(x), float(y), scale, rotation, rings)
     return None
 
 
-def _asked(draw: Draw, outlines: list[Outline]) -> Scene:
+def _make_scene(params: SceneParameters, outlines: list[ConcentricShape]) -> Scene:
     counts: Counter[str] = Counter()
     for outline in outlines:
         counts[outline.shape] += outline.rings
-    asked = draw.pick(sorted(counts))
+    asked = params.pick(sorted(counts))
     numbers: Counter[str] = Counter()
     marks = []
     for outline in outlines:
         numbers[outline.shape] += 1
         marks.append(Box(f"{outline.shape} {numbers[outline.shape]}", *outline.box))
     truth = {"objects": [outline.to_dict() for outline in outlines], "counts": dict(counts), "asked": asked}
-    return Scene(QUESTION.format(asked), str(counts[asked]), truth, lambda: _painted(outlines), tuple(marks))
+    return Scene(QUESTION.format(asked), str(counts[asked]), truth, lambda: _paint(outlines), tuple(marks))
 
 
-def _painted(outlines: list[Outline]) -> Pixels:
-    pixels = paper(SIDE, SIDE)
+def _paint(outlines: list[ConcentricShape]) -> Pixels:
+    pixels = blank(SIDE, SIDE)
     for outline in outlines:
         for ring, contour in zip(RINGS, outline.contours, strict=False):
             stroke(pixels, contour, outline.scale * ring)
     return pixels
 
 
-KIND = Kind(
+KIND = SceneType(
     NAME,
     "integer",
     (

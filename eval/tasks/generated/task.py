@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
 from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
-from looktwice.eval.tasks.generated.scene import Draw, Kind, Level, Scene
-from looktwice.eval.tasks.photographs import dealt, dice
+from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import among, nearest
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, SceneType] = {
     kind.name: kind
     for kind in (
         ground.KIND,
@@ -78,7 +78,7 @@ class GeneratedDoYouSeeMe:
             raise TaskError(f"official: the code of {self.name} was not published, so there is nothing to reproduce")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> SceneType:
         """What is known of the subtask."""
         return KINDS[self.name]
 
@@ -86,7 +86,7 @@ class GeneratedDoYouSeeMe:
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The levels of every control."""
         return {
-            control.name: _listed(self.controls.get(control.name, control.levels)) for control in self.kind.controls
+            control.name: _as_tuple(self.controls.get(control.name, control.levels)) for control in self.kind.controls
         }
 
     @property
@@ -121,15 +121,15 @@ class GeneratedDoYouSeeMe:
         words = (self.name, self.seed, "official" if self.official else "ours")
 
         def deal(cards: Sequence[Any]) -> Any:
-            return dealt(number, cards, "answer", len(cards), *words)
+            return deal_evenly(number, cards, "answer", len(cards), *words)
 
         plan = self._plan(number)
-        rng = dice("scene", number, *words, *(f"{name}={level}" for name, level in plan.items()))
-        return self.kind.draw(Draw(rng, plan, deal, self.official))
+        rng = seeded_rng("scene", number, *words, *(f"{name}={level}" for name, level in plan.items()))
+        return self.kind.draw(SceneParameters(rng, plan, deal, self.official))
 
     def _plan(self, number: int) -> dict[str, Level]:
         """The levels of question `number`."""
-        levels = dealt(number, self._combinations, "levels", self.name, self.seed)
+        levels = deal_evenly(number, self._combinations, "levels", self.name, self.seed)
         return dict(zip(self.levels, levels, strict=True))
 
     @cached_property
@@ -163,6 +163,6 @@ class GeneratedDoYouSeeMe:
         return {**plan, **scene.meta, "answer": scene.answer}
 
 
-def _listed(levels: Any) -> tuple[Level, ...]:
+def _as_tuple(levels: Any) -> tuple[Level, ...]:
     """One level or several, as several."""
     return tuple(levels) if isinstance(levels, list | tuple) else (levels,)

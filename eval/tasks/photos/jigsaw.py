@@ -7,7 +7,7 @@ import numpy as np
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import Drawn, Light, cropped, photograph
+from looktwice.eval.tasks.photographs import Light, QuestionImages, photograph, random_corner
 from looktwice.pipelines.picture import Pixels
 
 SCENES = (
@@ -34,7 +34,7 @@ PLAIN = 8.0  # standard deviation in grey levels: a flatter piece has nothing to
 ALIKE = 12.0  # mean absolute difference in grey levels: below, the two pieces show the same
 
 
-def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Drawn:
+def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> QuestionImages:
     """The upper left 2x2 of a 3x3 grid with its last piece black, then the two pieces to choose from.
 
     The missing piece is the centre of the grid, the other one is drawn from the five that are not shown (BLINK,
@@ -46,10 +46,10 @@ def draw_jigsaw(rng: Generator, scene: str, letter: str, strength: float) -> Dra
 
 def cut_jigsaw(
     rng: Generator, photo: Pixels, name: str, letter: str, strength: float = 0.0, whole: bool = False
-) -> Drawn:
+) -> QuestionImages:
     """The same from any photograph, HxWx3; `whole` cuts all of it, at its own aspect, instead of a random crop."""
     for _ in range(200):
-        grid, crop = _whole(photo) if whole else _grid(rng, photo)
+        grid, crop = _whole_grid(photo) if whole else _random_grid(rng, photo)
         row, column = OTHERS[int(rng.integers(len(OTHERS)))]
         missing, other = _piece(grid, 1, 1), _piece(grid, row, column)
         if min(missing.std(), other.std()) >= PLAIN and _difference(missing, other) >= ALIKE:
@@ -59,27 +59,27 @@ def cut_jigsaw(
     light = Light.draw(rng, strength)
     pieces = [light(piece, rng) for piece in (missing, other)]
     images = (_board(grid), *(pieces if letter == "A" else pieces[::-1]))
-    return Drawn(images, meta={"crop": crop, "distractor": [row, column], **light.settings})
+    return QuestionImages(images, meta={"crop": crop, "distractor": [row, column], **light.settings})
 
 
-def _grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
+def _random_grid(rng: Generator, photo: Pixels) -> tuple[Pixels, list[int]]:
     """A crop of the photograph as 3x3 pieces, and where it was cut out: left, top, right and bottom edge."""
     tall, wide = photo.shape[:2]
     height = int(rng.integers(*HEIGHTS, endpoint=True))
     widest = min(wide, tall * PIECE // height)
     width = round(widest * rng.uniform(*WIDTHS))
     window = (width, width * height // PIECE)
-    left, top = cropped(rng, (wide, tall), window)
+    left, top = random_corner(rng, (wide, tall), window)
     crop = photo[top : top + window[1], left : left + window[0]]
-    return _resized(crop, height), [left, top, left + window[0], top + window[1]]
+    return _resize(crop, height), [left, top, left + window[0], top + window[1]]
 
 
-def _whole(photo: Pixels) -> tuple[Pixels, list[int]]:
+def _whole_grid(photo: Pixels) -> tuple[Pixels, list[int]]:
     tall, wide = photo.shape[:2]
-    return _resized(photo, max(8, round(PIECE * tall / wide))), [0, 0, wide, tall]
+    return _resize(photo, max(8, round(PIECE * tall / wide))), [0, 0, wide, tall]
 
 
-def _resized(crop: Pixels, height: int) -> Pixels:
+def _resize(crop: Pixels, height: int) -> Pixels:
     kind = cv2.INTER_AREA if crop.shape[1] > 3 * PIECE else cv2.INTER_CUBIC
     return np.asarray(cv2.resize(crop, (3 * PIECE, 3 * height), interpolation=kind), np.uint8)
 

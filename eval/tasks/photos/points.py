@@ -35,14 +35,14 @@ def two_windows(rng: Generator, frame: tuple[int, int]) -> tuple[XY, XY, tuple[i
     return first.astype(np.float64), (first + shift).astype(np.float64), size
 
 
-def corners(pixels: Pixels, most: int = 400) -> XY:
+def find_corners(pixels: Pixels, most: int = 400) -> XY:
     """Well textured pixels (n, 2), 8 px apart or more (Shi and Tomasi, CVPR 1994)."""
     gray = cv2.GaussianBlur(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), (0, 0), 1)
     found = cv2.goodFeaturesToTrack(gray, most, 0.01, 8, blockSize=7)
     return np.zeros((0, 2)) if found is None else found.reshape(-1, 2).astype(np.float64)
 
 
-def choose(rng: Generator, places: list[XY], size: tuple[int, int], rank: int) -> list[int] | None:
+def choose_points(rng: Generator, places: list[XY], size: tuple[int, int], rank: int) -> list[int] | None:
     """Numbers of the true point and three others; `places` are theirs in the first view and in second views.
 
     They are inside all views and apart in all of them, and in every second view `rank` of the three are nearer than
@@ -57,13 +57,13 @@ def choose(rng: Generator, places: list[XY], size: tuple[int, int], rank: int) -
             numbers[(lead[:, numbers] > 0).all(0)] for lead in (away[:, [true]] - away, away - away[:, [true]])
         )
         for others, count in ((nearer, rank), (farther, 3 - rank)):
-            picked += _apart(picked, others.tolist(), places, count)
+            picked += _keep_apart(picked, others.tolist(), places, count)
         if len(picked) == 4:
             return picked
     return None
 
 
-def _apart(picked: list[int], others: list[int], places: list[XY], count: int) -> list[int]:
+def _keep_apart(picked: list[int], others: list[int], places: list[XY], count: int) -> list[int]:
     """The first `count` others that are far enough, in all views, from those picked and from each other."""
     found: list[int] = []
     for other in others:
@@ -79,7 +79,7 @@ def _inside(place: XY, size: tuple[int, int]) -> NDArray[np.bool_]:
     return np.asarray(((place >= MARGIN) & (place <= np.array(size) - 1 - MARGIN)).all(1))
 
 
-def marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:
+def make_marks(reference: XY, candidates: XY, letter: str) -> tuple[Mark, ...]:
     """REF on image 0, and on image 1 the candidates, of which the first is the true one and gets `letter`."""
     labels = [letter, *(other for other in LETTERS if other != letter)]
     named = sorted(zip(labels, candidates.round(2).tolist(), strict=True))

@@ -10,8 +10,8 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import Drawn, Light, cropped, stereo_pair, window
-from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose, corners, marks, two_windows
+from looktwice.eval.tasks.photographs import Light, QuestionImages, cut_window, random_corner, stereo_pair
+from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks, two_windows
 from looktwice.pipelines.marks import Point
 
 RATIO = 1.25  # the nearer point's disparity is at least this many times the other's
@@ -20,7 +20,7 @@ DEPTH_APART = 48.0  # pixels between the two points of a depth question
 TILT = 0.25  # the two points differ in height by at least this share of their distance
 
 
-def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Drawn:
+def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> QuestionImages:
     """Windows of the left and the right view of a stereo pair, at different places; the truth is the disparity.
 
     Points are corners whose disparity is known and smooth around them, and that nothing hides in the right view.
@@ -33,17 +33,17 @@ def draw_stereo(rng: Generator, letter: str, rank: int, strength: float) -> Draw
     for _ in range(100):
         first, second, size = two_windows(rng, (left_view.shape[1], left_view.shape[0]))
         there = points - np.stack([depth, np.zeros_like(depth)], 1) - second
-        chosen = choose(rng, [points - first, there], size, rank)
+        chosen = choose_points(rng, [points - first, there], size, rank)
         if chosen is not None:
             break
     else:
         raise TaskError(f"no two windows on the stereo pair share four points that are {APART:g} px apart")
     light = Light.draw(rng, strength)
-    images = (window(left_view, first, size), light(window(right_view, second, size), rng))
-    return Drawn(images, marks(points[chosen[0]] - first, there[chosen], letter), light.settings)
+    images = (cut_window(left_view, first, size), light(cut_window(right_view, second, size), rng))
+    return QuestionImages(images, make_marks(points[chosen[0]] - first, there[chosen], letter), light.settings)
 
 
-def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: float, pair: bool) -> Drawn:
+def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: float, pair: bool) -> QuestionImages:
     """Two points A and B on a window of the left view, and with `pair` the same window of the right view.
 
     The disparity of the nearer point, which gets `letter`, is at least 1.25 times the other's; depth is inversely
@@ -53,7 +53,7 @@ def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: 
     """
     left_view, right_view, disparity = stereo_pair()
     for _ in range(100):
-        corner = cropped(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
+        corner = random_corner(rng, (left_view.shape[1], left_view.shape[0]), DEPTH_WINDOW)
         left, top = corner
         part = (slice(top, top + DEPTH_WINDOW[1]), slice(left, left + DEPTH_WINDOW[0]))
         found = _near_and_far(rng, disparity[part], known_surface()[part], lower, outer)
@@ -66,8 +66,8 @@ def draw_depth(rng: Generator, letter: str, lower: bool, outer: bool, strength: 
     named = sorted(zip(labels, points, strict=True))
     views = [left_view, right_view] if pair else [left_view]
     light = Light.draw(rng, strength)
-    images = tuple(light(window(view, corner, DEPTH_WINDOW), rng) for view in views)
-    return Drawn(
+    images = tuple(light(cut_window(view, corner, DEPTH_WINDOW), rng) for view in views)
+    return QuestionImages(
         images,
         tuple(Point(label, x, y) for label, (x, y) in named),
         {"ratio": round(ratio, 3), "window": [left, top], **light.settings},
@@ -146,6 +146,6 @@ def _visible(disparity: XY) -> NDArray[np.bool_]:
 
 @cache
 def _stereo_points() -> XY:
-    points = corners(stereo_pair()[0], most=1500)
+    points = find_corners(stereo_pair()[0], most=1500)
     columns, rows = points.astype(int).T
     return np.asarray(points[known_surface()[rows, columns]])

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import cv2
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS, Drawn, dealt, dice
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, QuestionImages, deal_evenly, seeded_rng
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
@@ -109,11 +109,11 @@ class Photos:
         source, scenes = self._source(number)
         return {
             "kind": self.kind,
-            "photo": dealt(number, scenes, "photo", self.kind, self.seed),
+            "photo": deal_evenly(number, scenes, "photo", self.kind, self.seed),
             "source": source,
             "strength": STRENGTH[self.kind] if self.strength is None else float(self.strength),
             "quality": self.quality,
-            "answer": dealt(number, "ABCD"[: len(CHOICES[self.kind])], "letter", self.kind, self.seed),
+            "answer": deal_evenly(number, "ABCD"[: len(CHOICES[self.kind])], "letter", self.kind, self.seed),
         }
 
     def _source(self, number: int) -> tuple[str, tuple[str, ...]]:
@@ -130,18 +130,18 @@ class Photos:
         answer = plan.pop("answer")
         drawn = self._draw(number, plan, answer)
         names = [f"{self._id(number)} image {place}" for place in range(len(drawn.images))]
-        images = tuple(_coded(pixels, self.quality, name) for pixels, name in zip(drawn.images, names, strict=True))
+        images = tuple(_encode(pixels, self.quality, name) for pixels, name in zip(drawn.images, names, strict=True))
         question = QUESTIONS[self.kind] + (SECOND_VIEW if self.kind == "depth" and self.pair else "")
         meta = {**plan, **drawn.meta}
         return Item(Sample(self._id(number), question, images, CHOICES[self.kind], drawn.marks, meta), answer)
 
-    def _draw(self, number: int, plan: dict[str, Any], answer: str) -> Drawn:
+    def _draw(self, number: int, plan: dict[str, Any], answer: str) -> QuestionImages:
         from looktwice.eval.tasks.photos.jigsaw import draw_jigsaw
         from looktwice.eval.tasks.photos.stereo import draw_depth, draw_stereo
         from looktwice.eval.tasks.photos.viewpoints import draw_correspondence
 
-        rng = dice("draw", self.kind, plan["source"], self.seed, number)
-        rank = dealt(number, range(4), "rank", self.kind, self.seed)
+        rng = seeded_rng("draw", self.kind, plan["source"], self.seed, number)
+        rank = deal_evenly(number, range(4), "rank", self.kind, self.seed)
         if self.kind == "jigsaw":
             return draw_jigsaw(rng, plan["photo"], answer, plan["strength"])
         if self.kind == "depth":
@@ -151,7 +151,7 @@ class Photos:
         return draw_correspondence(rng, plan["photo"], answer, rank, plan["strength"], self.turn)
 
 
-def _coded(pixels: Pixels, quality: int | None, name: str) -> Picture:
+def _encode(pixels: Pixels, quality: int | None, name: str) -> Picture:
     if quality is None:
         return Picture(pixels, name)
     _, data = cv2.imencode(".jpg", pixels[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.photographs import Drawn, Light, cropped, photograph, window
-from looktwice.eval.tasks.photos.points import APART, XY, choose, corners, marks, two_windows
+from looktwice.eval.tasks.photographs import Light, QuestionImages, cut_window, photograph, random_corner
+from looktwice.eval.tasks.photos.points import APART, XY, choose_points, find_corners, make_marks, two_windows
 from looktwice.pipelines.picture import Pixels
 
 LARGEST = (640, 480)  # width and height of what is seen of a photograph
@@ -65,7 +65,7 @@ class Viewpoint:
 
 def draw_correspondence(
     rng: Generator, scene: str, letter: str, rank: int, strength: float, turn: float = 40.0
-) -> Drawn:
+) -> QuestionImages:
     """Two views of one photograph; REF on the first, A to D on the second, all visible in both.
 
     The first view is a window on the photograph, untouched; the second is seen from a `Viewpoint` and under another
@@ -75,13 +75,13 @@ def draw_correspondence(
     point. Raises TaskError.
     """
     for _ in range(100):
-        base = _base(rng, photograph(scene))
+        base = _random_window(rng, photograph(scene))
         frame = (base.shape[1], base.shape[0])
         first, second, size = two_windows(rng, frame)
         view = Viewpoint.draw(rng, frame, second, size, turn)
-        points = corners(base)
-        places = [points - first, *(_mapped(view.homography(step), points) for step in STEPS)]
-        chosen = choose(rng, places, size, rank)
+        points = find_corners(base)
+        places = [points - first, *(_project(view.homography(step), points) for step in STEPS)]
+        chosen = choose_points(rng, places, size, rank)
         if chosen is not None:
             break
     else:
@@ -89,16 +89,16 @@ def draw_correspondence(
     matrix = view.homography(strength)
     seen = cv2.warpPerspective(base, matrix, size, flags=cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     light = Light.draw(rng, strength)
-    images = (window(base, first, size), light(np.asarray(seen, np.uint8), rng))
+    images = (cut_window(base, first, size), light(np.asarray(seen, np.uint8), rng))
     meta = {"turn": round(strength * view.turn, 2), **light.settings}
-    return Drawn(images, marks(points[chosen[0]] - first, _mapped(matrix, points[chosen]), letter), meta)
+    return QuestionImages(images, make_marks(points[chosen[0]] - first, _project(matrix, points[chosen]), letter), meta)
 
 
-def _base(rng: Generator, photo: Pixels) -> Pixels:
+def _random_window(rng: Generator, photo: Pixels) -> Pixels:
     size = (min(LARGEST[0], photo.shape[1]), min(LARGEST[1], photo.shape[0]))
-    return window(photo, cropped(rng, (photo.shape[1], photo.shape[0]), size), size)
+    return cut_window(photo, random_corner(rng, (photo.shape[1], photo.shape[0]), size), size)
 
 
-def _mapped(matrix: XY, points: XY) -> XY:
+def _project(matrix: XY, points: XY) -> XY:
     moved = np.column_stack([points, np.ones(len(points))]) @ matrix.T
     return np.asarray(moved[:, :2] / moved[:, 2:])

@@ -12,10 +12,10 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.cells import image_cells, many, one_picture, text
-from looktwice.eval.tasks.files import opened
+from looktwice.eval.tasks.cells import as_list, as_text, image_cells, picture_from_cell
+from looktwice.eval.tasks.files import open_files
 from looktwice.eval.tasks.row_errors import LeftOut
-from looktwice.eval.tasks.table_files import LineSource
+from looktwice.eval.tasks.table_files import TextTable
 from looktwice.pipelines.picture import Picture
 
 FULL = {"AB": "1", "ABA": "2"}
@@ -35,7 +35,7 @@ class Question:
     cells: Callable[[], list[Picture]] | None = None
 
 
-def lines(data: bytes, left_out: LeftOut) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_lines(data: bytes, left_out: LeftOut) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; lines that are none are left out."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -66,7 +66,7 @@ def from_line(number: int, row: Mapping[str, Any], name: str, seen: Counter[str]
 
 def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:
     identifier, words = str(row["q_id"]), str(row["question"])
-    images = tuple(str(image) for image in many(row["images"]))
+    images = tuple(str(image) for image in as_list(row["images"]))
     if not images:
         raise ValueError(f"{identifier} has no images")
     answer = _key(row["gt_answer"], name)
@@ -99,7 +99,7 @@ def _video(row: Mapping[str, Any]) -> Question:
 
 
 def _key(found: Any, name: str) -> str:
-    said = text(found).strip()
+    said = as_text(found).strip()
     if name.endswith("Cnt"):
         if not said.isdecimal() or int(said) < 1:
             raise ValueError(f"gt_answer of a count is a whole number above 0, found {found!r}")
@@ -151,19 +151,19 @@ def _without_choices(words: str) -> str:
 
 def from_tsv(path: Path, name: str, left_out: LeftOut) -> list[Question]:
     """The questions of one category of VLMEvalKit's TSV. Raises TaskError for wrong columns and unknown categories."""
-    table = LineSource(path, "tsv")
+    table = TextTable(path, "tsv")
     needed = ("index", "question", "answer", "category")
     if missing := [column for column in needed if column not in table.columns]:
         raise TaskError(f"{path} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}")
-    files = opened(path.parent)
+    files = open_files(path.parent)
     kept, total, seen, categories = [], 0, Counter[str](), set()
     for number, cells in enumerate(table.rows([*needed, *({"image_seq_len"} & set(table.columns))])):
-        categories.add(text(cells["category"]))
-        if text(cells["category"]).casefold() != name.casefold():
+        categories.add(as_text(cells["category"]))
+        if as_text(cells["category"]).casefold() != name.casefold():
             continue
         total += 1
         try:
-            question = _of_cells(cells, name, seen)
+            question = _tsv_question(cells, name, seen)
         except ValueError as exc:
             left_out.add(number, str(exc))
             continue
@@ -175,16 +175,16 @@ def from_tsv(path: Path, name: str, left_out: LeftOut) -> list[Question]:
 
     def cells_of(number: int, identifier: str) -> Callable[[], list[Picture]]:
         def read() -> list[Picture]:
-            found = image_cells(table.at(number), [c for c in ("image", "image_path") if c in table.columns][:1])
-            return [one_picture(cell, f"{identifier} image {i}", files) for i, cell in enumerate(found, 1)]
+            found = image_cells(table.row_at(number), [c for c in ("image", "image_path") if c in table.columns][:1])
+            return [picture_from_cell(cell, f"{identifier} image {i}", files) for i, cell in enumerate(found, 1)]
 
         return read
 
-    return [_counted(q, cells_of(number, q.id), name) for number, q in kept]
+    return [_with_pictures(q, cells_of(number, q.id), name) for number, q in kept]
 
 
-def _of_cells(cells: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:
-    index = text(cells["index"])
+def _tsv_question(cells: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:
+    index = as_text(cells["index"])
     row = {"question": cells["question"], "gt_answer": cells["answer"], "images": ["in the table"]}
     if name.startswith("GC"):
         question = _question({**row, "q_id": index}, name, Counter())
@@ -194,7 +194,7 @@ def _of_cells(cells: Mapping[str, Any], name: str, seen: Counter[str]) -> Questi
     return _question({**row, "q_id": index}, name, seen)
 
 
-def _counted(question: Question, cells: Callable[[], list[Picture]], name: str) -> Question:
+def _with_pictures(question: Question, cells: Callable[[], list[Picture]], name: str) -> Question:
     """With its pictures, and for counts with how many there are."""
     meta = dict(question.meta)
     if name.endswith("Cnt"):

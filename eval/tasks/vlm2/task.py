@@ -10,11 +10,11 @@ from pathlib import Path
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.files import Files, FolderFiles, Place, located, opened, picture, sha256
+from looktwice.eval.tasks.files import DataLocation, Files, FolderFiles, locate_data, open_files, open_picture, sha256
 from looktwice.eval.tasks.row_errors import LeftOut, among
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
-from looktwice.eval.tasks.vlm2.rows import Question, from_line, from_tsv, lines
-from looktwice.eval.tasks.vlm2.video import Frames
+from looktwice.eval.tasks.vlm2.rows import Question, from_line, from_tsv, json_lines
+from looktwice.eval.tasks.vlm2.video import VideoFrames
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -116,7 +116,7 @@ class Vlm2Bench:
     def _pictures(self, question: Question) -> tuple[Picture, ...]:
         if question.cells is not None:
             return tuple(question.cells())
-        return tuple(picture(self._files, self._found(name)) for name in question.images)
+        return tuple(open_picture(self._files, self._found(name)) for name in question.images)
 
     def _found(self, name: str) -> str:
         """Where an image lies: as its path says, in the subtask's folder, or there by its name alone."""
@@ -135,10 +135,10 @@ class Vlm2Bench:
         names = [f"{folder}/{vid}{suffix}" for suffix in VIDEOS]
         name = next((name for name in names if self._has(name)), "")
         if not name:
-            return (picture(self._files, names[0]),), []  # says which file is missing when it is looked at
+            return (open_picture(self._files, names[0]),), []  # says which file is missing when it is looked at
         files = self._files
         source = files.root / name if isinstance(files, FolderFiles) else partial(files.read, name)
-        video = Frames(source, name, self.frames, self.fps)
+        video = VideoFrames(source, name, self.frames, self.fps)
         return video.pictures, video.times
 
     @property
@@ -146,8 +146,8 @@ class Vlm2Bench:
         return f"{self.frames} frames from first to last" if self.frames else f"{self.fps:g} frames per second"
 
     @cached_property
-    def _place(self) -> Place:
-        return located(self.path, self.hub, self.revision, ["*.zip", "jsonl/**", "data/**"])
+    def _place(self) -> DataLocation:
+        return locate_data(self.path, self.hub, self.revision, ["*.zip", "jsonl/**", "data/**"])
 
     @cached_property
     def _is_tsv(self) -> bool:
@@ -157,7 +157,7 @@ class Vlm2Bench:
     def _files(self) -> Files:
         folder, _ = self._place
         zips = sorted(folder.glob("*.zip")) if folder.is_dir() and not (folder / "jsonl").exists() else []
-        return opened(zips[0] if len(zips) == 1 else folder)
+        return open_files(zips[0] if len(zips) == 1 else folder)
 
     @cached_property
     def _file(self) -> str:
@@ -181,9 +181,9 @@ class Vlm2Bench:
     @cached_property
     def _sha(self) -> str:
         if self._is_tsv:
-            from looktwice.eval.tasks.table_files import source
+            from looktwice.eval.tasks.table_files import open_table
 
-            return source(self._place[0]).sha
+            return open_table(self._place[0]).sha
         return sha256(self._data)
 
     @cached_property
@@ -196,7 +196,7 @@ class Vlm2Bench:
         if self._is_tsv:
             return from_tsv(self._place[0], self.name, self._left_out)
         kept, total, seen = [], 0, Counter[str]()
-        for number, row in lines(self._data, self._left_out):
+        for number, row in json_lines(self._data, self._left_out):
             total += 1
             question = from_line(number, row, self.name, seen, self._left_out)
             if question is not None and not self._left_out.repeats(number, question.id):

@@ -15,7 +15,7 @@ import numpy as np
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 
 
-def picks(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
+def choose_frames(count: int, rate: float, frames: int | None, fps: float | None) -> list[int]:
     """The numbers of the frames to show of `count` at `rate` per second.
 
     `frames` of them evenly from the first to the last, or one every 1/`fps` seconds from the first on; fewer where
@@ -34,7 +34,7 @@ def picks(count: int, rate: float, frames: int | None, fps: float | None) -> lis
 
 
 @dataclass(eq=False)
-class Frames:
+class VideoFrames:
     """One video: `times` of the chosen frames in seconds, `pictures` that decode it once, all together.
 
     The header says how many frames there are; where it promises more than can be decoded, the frames are chosen
@@ -51,8 +51,8 @@ class Frames:
 
     def __post_init__(self) -> None:
         with self._on_disk() as path:
-            self.count, self.rate = _header(path)
-        self.numbers = picks(self.count, self.rate, self.frames, self.fps)
+            self.count, self.rate = _read_header(path)
+        self.numbers = choose_frames(self.count, self.rate, self.frames, self.fps)
 
     @property
     def times(self) -> list[float]:
@@ -80,9 +80,9 @@ class Frames:
         if not self.numbers:
             raise PictureError(f"{self.name}: the video does not decode (no frames found); fetch it again")
         with self._on_disk() as path:
-            found, seen = _taken(path, self.numbers)
+            found, seen = _decode_frames(path, self.numbers)
             if seen and len(found) < len(self.numbers):
-                found, _ = _taken(path, picks(seen, self.rate, len(self.numbers), None))
+                found, _ = _decode_frames(path, choose_frames(seen, self.rate, len(self.numbers), None))
         if len(found) < len(self.numbers):
             raise PictureError(
                 f"{self.name}: the video ends after {seen} of {self.count} frames, too few to show {len(self.numbers)}"
@@ -100,7 +100,7 @@ class Frames:
             yield path
 
 
-def _header(path: Path) -> tuple[int, float]:
+def _read_header(path: Path) -> tuple[int, float]:
     capture = cv2.VideoCapture(str(path))
     try:
         if not capture.isOpened():
@@ -110,7 +110,7 @@ def _header(path: Path) -> tuple[int, float]:
         capture.release()
 
 
-def _taken(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
+def _decode_frames(path: Path, numbers: Sequence[int]) -> tuple[list[Pixels], int]:
     """The frames of these rising numbers, RGB, read in order (seeking is not exact), and how many there were."""
     capture, wanted, seen = cv2.VideoCapture(str(path)), set(numbers), 0
     found: list[Pixels] = []

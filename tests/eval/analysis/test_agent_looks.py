@@ -13,10 +13,10 @@ from rich.console import Console
 
 from looktwice.eval.analysis.agent_looks import PointSteps, length_grid, looks_grid, steps
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.runs import Options, Study
-from looktwice.eval.runs.replay import replay_lines, replayed
-from looktwice.eval.runs.show import shown
-from looktwice.eval.runs.trajectories import trajectories, trajectory_lines
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.replay import describe_replay, replay
+from looktwice.eval.runs.show import show_sample
+from looktwice.eval.runs.trajectories import trajectories, write_trajectories
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
@@ -146,7 +146,7 @@ def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     out = tmp_path_factory.mktemp("runs")
-    outcome = Study(plan(CONFIG, SMALL), out, Options(workers=2), console=Console(quiet=True))()
+    outcome = Study(plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True))()
     assert outcome.failed == 0
     yield outcome.folder
 
@@ -199,10 +199,10 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
     plugin = load_plugin(str(tmp_path / "kept.py"))
     for cache in (None, tmp_path / "elsewhere"):
         out = tmp_path / ("beside" if cache is None else "apart")
-        Study(plan(config, plugins=(plugin,)), out, Options(), cache=cache, console=Console(quiet=True))()
-        assert replayed(out / "kept", (plugin,), cache).same == 1
+        Study(plan(config, plugins=(plugin,)), out, RunOptions(), cache=cache, console=Console(quiet=True))()
+        assert replay(out / "kept", (plugin,), cache).same == 1
         assert f"  answer: {answer_of(out / 'kept')}" in lines_of(out / "kept", plugin, cache)
-    assert replayed(out / "kept", (plugin,)).same == 0
+    assert replay(out / "kept", (plugin,)).same == 0
     assert f"  answer: {answer_of(out / 'kept')}" not in lines_of(out / "kept", plugin)
 
 
@@ -213,18 +213,18 @@ def answer_of(run: Path) -> str | None:
 
 def lines_of(run: Path, plugin: str, cache: Path | None = None) -> list[str]:
     (key,) = RunFolder(run).records()
-    return list(shown(run, key[1], plugins=(plugin,), cache=cache))
+    return list(show_sample(run, key[1], plugins=(plugin,), cache=cache))
 
 
 def test_the_run_is_replayed_without_a_model_bit_for_bit(run: Path) -> None:
-    found = replayed(run)
+    found = replay(run)
     assert (found.same, found.different, dict(found.left_out)) == (12 * 10, (), {}) and found.done
-    assert list(replay_lines(found)) == ["replayed without a model: 120 records the same bit for bit"]
+    assert list(describe_replay(found)) == ["replayed without a model: 120 records the same bit for bit"]
 
 
 def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: Path) -> None:
     out = tmp_path / "out" / "right.jsonl"
-    (said,) = trajectory_lines(run, out, ("right",), whole=True)
+    (said,) = write_trajectories(run, out, ("right",), whole=True)
     lines = [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
     assert said.startswith(f"{len(lines)} conversations") and {line["verdict"] for line in lines} == {"right"}
     looked = next(line for line in lines if line["looks"] == 2)
@@ -239,9 +239,9 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
         f"ANSWER: {looked['key']}"
     )
     with pytest.raises(RunError, match="no such verdict"):
-        next(trajectory_lines(run, out, ("good",)))
+        next(write_trajectories(run, out, ("good",)))
     with pytest.raises(RunError, match="no such conversation"):
-        next(trajectory_lines(run, out, ("failed",)))
+        next(write_trajectories(run, out, ("failed",)))
 
 
 def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> None:
@@ -261,8 +261,8 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
         (copy / name).write_bytes((run / name).read_bytes())
     (copy / "blobs").symlink_to(run / "blobs")
     (copy / "records.jsonl").write_text("".join(r.to_line() for r in (changed, asked, failed)), encoding="utf-8")
-    found = replayed(copy)
-    lines = list(replay_lines(found))
+    found = replay(copy)
+    lines = list(describe_replay(found))
     assert not found.done
     assert len(lines) == 4 and "notes differ" in lines[0] and "0 answers to this request" in lines[1]
     assert lines[2:] == [

@@ -14,7 +14,7 @@ import yaml
 from looktwice.eval.analysis.baselines import guesses, published_grid
 from looktwice.eval.analysis.complementarity import agreement_grid, agreements, disagreements
 from looktwice.eval.records import RunFolder
-from looktwice.eval.runs import Options, Study
+from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
@@ -178,7 +178,7 @@ def test_the_configuration_of_cues_on_the_real_items(shared_data: Path, tmp_path
     others = ("haze", "saturation", "brightness", "sharpness", "texture")
     overrides = [f"task.path={shared_data / 'blink'}", *(f"contestants.{name}=null" for name in others)]
     held = plan(CONFIGS / "blink_depth_cues.yaml", overrides)
-    Study(held, tmp_path, Options(workers=2))()
+    Study(held, tmp_path, RunOptions(workers=2))()
     run = score_run(RunFolder(tmp_path / held.name))
     counts = {
         scores.contestant: [

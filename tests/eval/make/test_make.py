@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from looktwice.eval.make import Correspondence, Jigsaw, Localization, RelativeDepth, Sequences
-from looktwice.eval.make.command import made, tasks_of
+from looktwice.eval.make.command import build_tasks, make_questions
 from looktwice.eval.make.correspondence import read_homography
 from looktwice.eval.make.depth import read_map
 from looktwice.eval.make.save import save
@@ -599,7 +599,7 @@ def test_the_configurations_that_ship(
 ) -> None:
     first = settings[0].partition(".")[0]
     words = [f"tasks.{first}.path={source(tmp_path / 'source')}", *(f"tasks.{setting}" for setting in settings)]
-    lines = list(made(CONFIGS / f"{config}.yaml", words, out=tmp_path / "mine"))
+    lines = list(make_questions(CONFIGS / f"{config}.yaml", words, out=tmp_path / "mine"))
     assert len(lines) == len(settings)
     for line, setting in zip(lines, settings, strict=True):
         name = setting.partition(".")[0]
@@ -610,7 +610,9 @@ def test_the_configurations_that_ship(
 
 def test_what_was_left_out_is_told(tmp_path: Path) -> None:
     write(photos(tmp_path / "source") / "white.png", np.full((300, 400, 3), 255, np.uint8))
-    lines = list(made(CONFIGS / "make_jigsaw.yaml", [f"tasks.Jigsaw.path={tmp_path / 'source'}"], out=tmp_path))
+    lines = list(
+        make_questions(CONFIGS / "make_jigsaw.yaml", [f"tasks.Jigsaw.path={tmp_path / 'source'}"], out=tmp_path)
+    )
     assert lines[0].startswith(f"Jigsaw: 5 questions, 15 images in {tmp_path / 'Jigsaw'} ")
     assert lines[1] == "  1 images left out"
     assert lines[2].startswith("  white.png: the image white.png has no two pieces that differ")
@@ -619,9 +621,9 @@ def test_what_was_left_out_is_told(tmp_path: Path) -> None:
 def test_faults_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text("stages: {}\n")
     with pytest.raises(ConfigError, match="tasks: there is none to make"):
-        tasks_of(tmp_path / "study.yaml")
+        build_tasks(tmp_path / "study.yaml")
     (tmp_path / "study.yaml").write_text("task: {use: eval.make.Jigsaw, path: none, m: 3}\n")
     with pytest.raises(ConfigError, match="Jigsaw has no setting 'm'"):
-        tasks_of(tmp_path / "study.yaml")
+        build_tasks(tmp_path / "study.yaml")
     with pytest.raises(TaskError, match="letters and digits alone"):
-        list(made(tmp_path / "study.yaml", split="my_val"))
+        list(make_questions(tmp_path / "study.yaml", split="my_val"))

@@ -14,7 +14,7 @@ import pytest
 
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import Record, RunError, RunFolder, RunWriter
-from looktwice.eval.runs import Options
+from looktwice.eval.runs import RunOptions
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Verdict
 from looktwice.eval.scoring.score import score_run
@@ -82,7 +82,7 @@ def point(name: str, task: Any, stages: dict[str, Stage], model: Any = None, **m
 
 
 def run(points: list[Arm], folder: Path, **more: Any) -> Run:
-    options = Options(
+    options = RunOptions(
         workers=more.pop("workers", 4), **{k: more.pop(k) for k in list(more) if k in ("limit", "shard", "keep_failed")}
     )
     return Run(Plan("test", tuple(points)), folder, options, **more)

@@ -22,7 +22,7 @@ from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.benchmark import scorer_of
 from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.blink import TOTAL_NAMES
-from looktwice.eval.tasks.cells import key, many
+from looktwice.eval.tasks.cells import answer_key, as_list
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -68,22 +68,22 @@ def asked(number: int, **more: Any) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_keys(cell: Any, choices: tuple[str, ...], first: int | None, found: str | None) -> None:
-    assert key(cell, choices, first) == found
+    assert answer_key(cell, choices, first) == found
 
 
 @pytest.mark.parametrize(("cell", "first"), [("C", None), ("z", None), (2, 0), (0, 1), ("A", 0)])
 def test_keys_that_are_none_of_the_choices(cell: Any, first: int | None) -> None:
     with pytest.raises(ValueError, match="the answer"):
-        key(cell, ("x", "y"), first)
+        answer_key(cell, ("x", "y"), first)
 
 
 def test_a_key_that_is_a_letter_and_another_choice_s_text() -> None:
     with pytest.raises(ValueError, match="two of them"):
-        key("A", ("B", "A"))
+        answer_key("A", ("B", "A"))
 
 
 def test_lists_in_cells() -> None:
-    assert [many(cell) for cell in ("['a', 'b']", '["a"]', "[sic]", "a", None, ("a",))] == [
+    assert [as_list(cell) for cell in ("['a', 'b']", '["a"]', "[sic]", "a", None, ("a",))] == [
         ["a", "b"], ["a"], ["[sic]"], ["a"], [], ["a"]
     ]  # fmt: skip
 

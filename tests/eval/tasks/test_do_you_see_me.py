@@ -20,7 +20,7 @@ from scipy import stats
 from looktwice.eval.display.table import table
 from looktwice.eval.report import write_report
 from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
-from looktwice.eval.tasks.do_you_see_me.metrics import kruskal, standard
+from looktwice.eval.tasks.do_you_see_me.metrics import kruskal, standard_answer
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
@@ -276,7 +276,7 @@ def test_three_dimensional_coordinates_can_be_explained(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_standard_forms(answer: str, form: Any, found: str | None) -> None:
-    assert standard(answer, form) == found
+    assert standard_answer(answer, form) == found
 
 
 @given(st.lists(st.lists(st.integers(0, 1), min_size=2, max_size=9), min_size=2, max_size=4))

@@ -21,7 +21,7 @@ import pytest
 
 from looktwice.eval.tasks import GeneratedDoYouSeeMe, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS
-from looktwice.eval.tasks.generated.canvas import circle, fill, paper, stroke
+from looktwice.eval.tasks.generated.canvas import blank, circle, fill, stroke
 from looktwice.eval.tasks.generated.closure import outline
 from looktwice.eval.tasks.generated.letters import DOTS, GROUNDS, RATIOS, contrast, foreground
 from looktwice.eval.tasks.generated.scene import Scene
@@ -243,7 +243,7 @@ def test_other_levels_than_the_paper_s(name: str, controls: dict[str, Any]) -> N
 
 
 def test_edges_take_their_exact_share() -> None:
-    pixels = paper(10, 10)
+    pixels = blank(10, 10)
     fill(pixels, np.array([[2.25, 3.5], [6.5, 3.5], [6.5, 7.0], [2.25, 7.0]]), (0, 0, 0))
     ink = 1 - pixels[:, :, 0] / 255
     assert ink.sum() == pytest.approx(4.25 * 3.5, abs=0.05)
@@ -253,7 +253,7 @@ def test_edges_take_their_exact_share() -> None:
 
 def test_a_line_has_the_width_that_is_asked_for() -> None:
     for width in (0.5, 1, 2, 3):
-        pixels = paper(100, 100)
+        pixels = blank(100, 100)
         stroke(pixels, circle(30, 50, 50), width)
         area = (1 - pixels[:, :, 0] / 255).sum()
         assert area == pytest.approx(2 * np.pi * 30 * width, rel=0.02)

@@ -252,7 +252,7 @@ def test_an_independent_matcher_finds_the_true_point() -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 0.3, 1.0])
 def test_a_blob_lands_where_the_homography_says(strength: float) -> None:
-    rng = photographs.dice("blob", int(10 * strength))
+    rng = photographs.seeded_rng("blob", int(10 * strength))
     view = Viewpoint.draw(rng, (400, 300), np.array([30.0, 20.0]), (300, 225))
     matrix = view.homography(strength)
     ys, xs = np.mgrid[:300, :400]

@@ -27,7 +27,7 @@ from looktwice.eval.readers.vlm2 import (
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
-from looktwice.eval.tasks.vlm2.video import Frames, picks
+from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
 from tests.made_run import MadeRun
@@ -480,11 +480,11 @@ def film(path: Path, frames: int = 20, rate: float = 10.0) -> Path:
 def test_which_frames_are_shown(
     count: int, rate: float, frames: int | None, fps: float | None, numbers: list[int]
 ) -> None:
-    assert picks(count, rate, frames, fps) == numbers
+    assert choose_frames(count, rate, frames, fps) == numbers
 
 
 def test_frames_of_a_film(tmp_path: Path) -> None:
-    video = Frames(film(tmp_path / "a.avi"), "a.avi", 3)
+    video = VideoFrames(film(tmp_path / "a.avi"), "a.avi", 3)
     assert video.times == [0.0, 1.0, 1.9]
     assert [round(float(picture.pixels.mean())) for picture in video.pictures] == pytest.approx([0, 100, 190], abs=3)
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import recorded
+from looktwice.eval.records.from_state import make_record
 from looktwice.pipelines.config import build, identity, spec
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
@@ -269,7 +269,7 @@ def test_settings_that_make_no_sense(make: Callable[[], Stage]) -> None:
 
 def record(given_: State, state: State, folder: Path) -> Record:
     point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p0", "id-t")
-    return recorded(point, given_.sample, given_.sample.sha, state, Blobs(folder / "blobs"))
+    return make_record(point, given_.sample, given_.sample.sha, state, Blobs(folder / "blobs"))
 
 
 def seen_by(words: Callable[[str], str]) -> Scripted:

@@ -13,7 +13,7 @@ from PIL.JpegImagePlugin import get_sampling
 from skimage.data import astronaut
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import recorded
+from looktwice.eval.records.from_state import make_record
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture, Pixels
@@ -129,7 +129,7 @@ def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
     state = Pipeline({"encode": Encode("jpeg", 75), "ask": Ask()})(start(), Scripted(["a woman"]))
     point = Arm("c", {}, "t", None, None, {}, None, 1, 0, False, "p1", "t1")
     blobs = Blobs(tmp_path)
-    record = recorded(point, start().sample, "sha", state, blobs)
+    record = make_record(point, start().sample, "sha", state, blobs)
     (sent,) = record.sent
     data = blobs.get(sent["sha"])
     assert sent == {
@@ -141,5 +141,5 @@ def test_the_record_names_the_bytes_that_were_sent(tmp_path: Path) -> None:
     }
     assert record.pictures == (sent["sha"],)
     assert Record.from_line(record.to_line()) == record
-    raw = recorded(point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs)
+    raw = make_record(point, start().sample, "sha", Pipeline({"ask": Ask()})(start(), Scripted(["x"])), blobs)
     assert raw.sent[0]["note"] == "made or changed by a stage"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.eval.records import Record
-from looktwice.eval.records.from_state import recorded
+from looktwice.eval.records.from_state import make_record
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
 from looktwice.pipelines.config.plan import make_plan
@@ -415,7 +415,7 @@ def test_notes_reach_the_record_and_come_back(tmp_path: Path) -> None:
         "stages": {"guess": {"use": "specialists.answers.Chance"}},
     }
     (point,) = make_plan(node, Scope(), "t").points
-    record = recorded(point, after.sample, "0" * 64, after, Blobs(tmp_path))
+    record = make_record(point, after.sample, "0" * 64, after, Blobs(tmp_path))
     assert record.notes == ("view 1: no box for bird in image 0; kept as it is",)
     assert Record.from_line(record.to_line()).notes == record.notes
     old = record.to_line().replace('"notes"', '"marks"')  # a line from before there were notes
