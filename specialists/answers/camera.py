@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, with_words
+from looktwice.specialists.answers.choices import apply_rule, find_choice
 from looktwice.specialists.protocols import Matcher, NoEvidence
 from looktwice.specialists.results import Matches
 
@@ -49,11 +49,11 @@ class CameraMotion:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.side)
+        return apply_rule(state, self.side)
 
     def side(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
-        left, right = with_words(sample, r"\bleft\b"), with_words(sample, r"\bright\b")
+        left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")
         if left is None or right is None or left == right:
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:

@@ -21,7 +21,7 @@ LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 Marked = TypeVar("Marked", Point, Box)
 
 
-def answered(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State:
+def apply_rule(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State:
     """The state with the answer and the confidence that `rule` gives, or with the reason why it has no evidence."""
     try:
         answer, confidence = rule(state.sample)
@@ -30,7 +30,7 @@ def answered(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State
     return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
 
 
-def spoken(sample: Sample) -> dict[str, str]:
+def label_by_letter(sample: Sample) -> dict[str, str]:
     """Letters of choices -> labels of marks. "B is closer" speaks of B, whatever its letter; "About the same" of none.
 
     Where the choices name no two different labels (A to H), each letter stands for the label of its own name.
@@ -44,12 +44,12 @@ def spoken(sample: Sample) -> dict[str, str]:
 
 def points_by_letter(sample: Sample, image: int = 0) -> dict[str, Point]:
     """The point of one image that each choice speaks of. Raises NoEvidence where one is missing."""
-    return _marked(sample, image, Point, "point")
+    return _find_marks(sample, image, Point, "point")
 
 
 def boxes_by_letter(sample: Sample, image: int = 0) -> dict[str, Box]:
     """The box of one image that each choice speaks of. Raises NoEvidence where one is missing."""
-    return _marked(sample, image, Box, "box")
+    return _find_marks(sample, image, Box, "box")
 
 
 def images_by_letter(sample: Sample) -> dict[str, Picture]:
@@ -70,7 +70,7 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
     return {letter: sample.images[place] for letter, place in zip(sample.letters, places, strict=True)}
 
 
-def with_words(sample: Sample, pattern: str) -> str | None:
+def find_choice(sample: Sample, pattern: str) -> str | None:
     """The letter of the one choice whose text has a pattern (ignoring case); None where none or several have it."""
     found = [letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)]
     return found[0] if len(found) == 1 else None
@@ -91,7 +91,7 @@ def true_or_false(sample: Sample, holds: bool) -> str:
     raise NoEvidence(f"no choice says {words[0]}; they are {', '.join(_texts(sample).values()) or 'pictures'}")
 
 
-def clearest(scores: dict[str, float], what: str) -> tuple[str, float]:
+def best_choice(scores: dict[str, float], what: str) -> tuple[str, float]:
     """The letter of the highest score and its lead over the next. Raises NoEvidence where two share it."""
     first, second = sorted(scores, key=lambda letter: -scores[letter])[:2]
     if scores[first] == scores[second]:
@@ -99,13 +99,13 @@ def clearest(scores: dict[str, float], what: str) -> tuple[str, float]:
     return first, scores[first] - scores[second]
 
 
-def _marked(sample: Sample, image: int, kind: type[Marked], name: str) -> dict[str, Marked]:
+def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> dict[str, Marked]:
     if len(sample.images) <= image or len(sample.letters) < 2:
         raise NoEvidence(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1} and 2 are needed"
         )
     there = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
-    wanted = spoken(sample)
+    wanted = label_by_letter(sample)
     missing = [label for label in wanted.values() if label not in there]
     if missing:
         raise NoEvidence(f"no {name} {', '.join(missing)} on image {image}")

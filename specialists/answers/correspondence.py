@@ -15,9 +15,9 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, points_by_letter
+from looktwice.specialists.answers.choices import apply_rule, points_by_letter
 from looktwice.specialists.features.similarity import cosines
-from looktwice.specialists.networks.image_size import one_color
+from looktwice.specialists.networks.image_size import is_one_color
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid, Matches
 
@@ -62,11 +62,11 @@ class MatchedPoint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.nearest)
+        return apply_rule(state, self.nearest)
 
     def nearest(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
-        reference, candidates = referred(sample, self.reference)
+        reference, candidates = find_reference_and_candidates(sample, self.reference)
         x, y = self.carry(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
         away = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
         first, second = sorted(away, key=lambda letter: away[letter])[:2]
@@ -97,7 +97,7 @@ class MatchedPoint:
         return np.array([x / w, y / w])
 
     def _by_affine(self, reference: XY, matches: Matches) -> XY:
-        near = matches[_by_distance(reference, matches)[: self.neighbors]]
+        near = matches[_sort_by_distance(reference, matches)[: self.neighbors]]
         fit, agree = cv2.estimateAffine2D(near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance)
         landed: XY = self._supported(fit, agree) @ (*reference, 1.0)
         return landed
@@ -110,7 +110,7 @@ class MatchedPoint:
         return np.asarray(fit, np.float64)
 
 
-def referred(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
+def find_reference_and_candidates(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
     """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises NoEvidence."""
     if len(sample.images) < 2 or len(sample.letters) < 2:
         raise NoEvidence(
@@ -122,14 +122,14 @@ def referred(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
     return np.array(references[0].center), points_by_letter(sample, image=1)
 
 
-def _by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:
+def _sort_by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:
     """Row numbers of the matches, the one nearest to the reference in image 0 first."""
     order: NDArray[np.intp] = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
     return order
 
 
 def _by_nearest(reference: XY, matches: Matches) -> XY:
-    nearest = _by_distance(reference, matches)[0]
+    nearest = _sort_by_distance(reference, matches)[0]
     landed: XY = reference + matches.xy1[nearest] - matches.xy0[nearest]
     return landed
 
@@ -159,14 +159,14 @@ class NearestFeature:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.nearest)
+        return apply_rule(state, self.nearest)
 
     def nearest(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
-        reference, candidates = referred(sample, self.reference)
+        reference, candidates = find_reference_and_candidates(sample, self.reference)
         images = [sample.images[number].pixels for number in (0, 1)]
         for number, pixels in enumerate(images):
-            if one_color(pixels):
+            if is_one_color(pixels):
                 raise NoEvidence(f"image {number} is of one color")
         grid0, grid1 = (self.features(pixels, self.prompt) for pixels in images)
         places = np.array([point.center for point in candidates.values()])

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered
-from looktwice.specialists.answers.question_parsing import counted
+from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.answers.question_parsing import parse_count
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 NUMBER = re.compile(r"\d+")
@@ -37,23 +37,23 @@ class Count:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.count)
+        return apply_rule(state, self.count)
 
     def count(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image to count in")
-        words = counted(sample) if self.words is None else self.words
+        words = parse_count(sample) if self.words is None else self.words
         found = [self.detector(image.pixels, [words] if words else None) for image in sample.images]
         number = sum(map(len, found))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
         sure = sum(float(boxes.scores.sum()) for boxes in found) / number if number else 0.5
-        answer, off = numbered(sample, number, self.nearest)
+        answer, off = choose_number(sample, number, self.nearest)
         return answer, min(1.0, sure) / 2**off
 
 
-def numbered(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
+def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
     """The choice that says a number, or the nearest to it, and how far off it is; without choices the number itself.
 
     Raises NoEvidence where choices say no number, where none says this one, and where two are equally near.

@@ -11,7 +11,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, points_by_letter
+from looktwice.specialists.answers.choices import apply_rule, points_by_letter
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 from looktwice.specialists.results import DepthMap
 
@@ -39,7 +39,7 @@ class NearerPoint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
-        return answered(state, self.nearest)
+        return apply_rule(state, self.nearest)
 
     def nearest(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""

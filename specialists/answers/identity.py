@@ -15,10 +15,10 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, clearest, true_or_false
-from looktwice.specialists.answers.counting import numbered
-from looktwice.specialists.answers.question_parsing import counted, sameness
-from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.answers.choices import apply_rule, best_choice, true_or_false
+from looktwice.specialists.answers.counting import choose_number
+from looktwice.specialists.answers.question_parsing import parse_count, parse_sameness
+from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence
 
 Vectors = NDArray[np.float64]
@@ -59,8 +59,8 @@ class ObjectIdentity:
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(1, d). Raises NoEvidence, for an image of one colour too."""
-        several_colors(pixels)
-        grid = self.features(self._cut(pixels, words), words)
+        require_colors(pixels)
+        grid = self.features(self._full_size_mask(pixels, words), words)
         mean = grid.values.mean(axis=(0, 1))
         length = float(np.linalg.norm(mean))
         if length == 0:
@@ -68,7 +68,7 @@ class ObjectIdentity:
         vector: Vectors = mean[None] / length
         return vector
 
-    def _cut(self, pixels: Pixels, words: str) -> Pixels:
+    def _full_size_mask(self, pixels: Pixels, words: str) -> Pixels:
         if self.detector is None:
             return pixels
         found = self.detector(pixels, [words] if words else None)
@@ -94,16 +94,16 @@ class SameIdentity:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self.threshold)
+        _check_threshold(self.threshold)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.same)
+        return apply_rule(state, self.same)
 
     def same(self, sample: Sample) -> tuple[str, float]:
         """The answer and the confidence. Raises NoEvidence."""
-        claimed, words = sameness(sample)
-        far = _distances(_one_each(self.identity, sample, words)).max()
+        claimed, words = parse_sameness(sample)
+        far = _pairwise_distances(_embed_images(self.identity, sample, words)).max()
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
         return true_or_false(sample, (far < self.threshold) == claimed), abs(far / self.threshold - 1)
@@ -126,22 +126,22 @@ class CountIdentities:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self.threshold)
+        _check_threshold(self.threshold)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.count)
+        return apply_rule(state, self.count)
 
     def count(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
-        words = _named(sample) if self.words is None else self.words
+        words = _parse_name(sample) if self.words is None else self.words
         vectors = np.concatenate([self.identity(image.pixels, words) for image in sample.images])
-        joins = joined(vectors, self.linkage)
+        joins = merge_distances(vectors, self.linkage)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
-        answer, off = numbered(sample, number, nearest=False)
+        answer, off = choose_number(sample, number, nearest=False)
         return answer, sure / 2**off
 
 
@@ -163,22 +163,24 @@ class GroupIdentities:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self.threshold)
+        _check_threshold(self.threshold)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.group)
+        return apply_rule(state, self.group)
 
     def group(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         groups = {
-            letter: _numbers(str(choice), len(sample.images))
+            letter: _parse_images(str(choice), len(sample.images))
             for letter, choice in zip(sample.letters, sample.choices, strict=True)
         }
         if len(groups) < 2:
             raise NoEvidence("there are no choices of groups")
-        vectors = _one_each(self.identity, sample, _named(sample) if self.words is None else self.words)
-        letter, lead = clearest({name: self._margin(vectors, held) for name, held in groups.items()}, "the margins of")
+        vectors = _embed_images(self.identity, sample, _parse_name(sample) if self.words is None else self.words)
+        letter, lead = best_choice(
+            {name: self._margin(vectors, held) for name, held in groups.items()}, "the margins of"
+        )
         return letter, lead / self.threshold
 
     def _margin(self, vectors: Vectors, held: frozenset[int]) -> float:
@@ -192,7 +194,7 @@ class GroupIdentities:
         return min(self.threshold - max(inside), min(outside) - self.threshold)
 
 
-def joined(vectors: Vectors, linkage: Linkage) -> Vectors:
+def merge_distances(vectors: Vectors, linkage: Linkage) -> Vectors:
     """The distances (n - 1,) at which n vectors (n, d) join into one cluster, step by step."""
     from scipy.cluster.hierarchy import linkage as tree
 
@@ -202,7 +204,7 @@ def joined(vectors: Vectors, linkage: Linkage) -> Vectors:
     return heights
 
 
-def _one_each(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors:
+def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors:
     """One vector for each image (n, d). Raises NoEvidence."""
     if len(sample.images) < 2:
         raise NoEvidence(f"identities are compared between two images or more, found {len(sample.images)}")
@@ -213,9 +215,9 @@ def _one_each(identity: IdentityEmbedder, sample: Sample, words: str) -> Vectors
     return np.concatenate(found)
 
 
-def _named(sample: Sample) -> str:
+def _parse_name(sample: Sample) -> str:
     """What the question says that the images show, "" where it says nothing."""
-    for read in (counted, lambda asked: sameness(asked)[1]):
+    for read in (parse_count, lambda asked: parse_sameness(asked)[1]):
         try:
             return read(sample)
         except NoEvidence:
@@ -223,12 +225,12 @@ def _named(sample: Sample) -> str:
     return ""
 
 
-def _distances(vectors: Vectors) -> Vectors:
+def _pairwise_distances(vectors: Vectors) -> Vectors:
     pairs = combinations(vectors, 2)
     return np.array([np.linalg.norm(one - two) for one, two in pairs])
 
 
-def _numbers(choice: str, images: int) -> frozenset[int]:
+def _parse_images(choice: str, images: int) -> frozenset[int]:
     """The images, counted from 0, that a choice names. Raises NoEvidence where it names none and does not say so."""
     found: Sequence[int] = [int(number) - 1 for number in re.findall(r"\d+", choice)]
     if (not found and "none" not in choice.lower()) or any(not 0 <= number < images for number in found):
@@ -236,6 +238,6 @@ def _numbers(choice: str, images: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _positive(threshold: float) -> None:
+def _check_threshold(threshold: float) -> None:
     if not threshold > 0:
         raise ValueError(f"threshold is a distance, more than 0; found {threshold}")

@@ -8,8 +8,8 @@ from typing import ClassVar
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, clearest, images_by_letter
-from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.answers.choices import apply_rule, best_choice, images_by_letter
+from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import GeneratedImageDetector, ImageSimilarity, NoEvidence
 
 
@@ -27,12 +27,12 @@ class MostReal:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.most_real)
+        return apply_rule(state, self.most_real)
 
     def most_real(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         images = images_by_letter(sample)
-        return clearest({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
+        return best_choice({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class MostSimilar:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.most_similar)
+        return apply_rule(state, self.most_similar)
 
     def most_similar(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
@@ -61,6 +61,6 @@ class MostSimilar:
             raise NoEvidence("the first image is one of the candidates, so there is nothing to compare them with")
         first = sample.images[0].pixels
         for image in (sample.images[0], *candidates.values()):
-            several_colors(image.pixels)
+            require_colors(image.pixels)
         alike = {letter: self.similarity(first, image.pixels) for letter, image in candidates.items()}
-        return clearest(alike, "the likenesses of")
+        return best_choice(alike, "the likenesses of")

@@ -61,8 +61,8 @@ class SeamMatcher:
         board = sample.images[0].pixels
         row, column = self._missing(board)
         # Mirrored so that the gap is always at the lower right: then the seams are its left and its top edge.
-        board = _mirrored(board, row, column)
-        return [self._cost(board, _mirrored(_fitted(piece.pixels, board), row, column)) for piece in pieces]
+        board = _mirror(board, row, column)
+        return [self._cost(board, _mirror(_fit(piece.pixels, board), row, column)) for piece in pieces]
 
     def _missing(self, board: Pixels) -> tuple[int, int]:
         """Row and column, 0 or 1, of the black quadrant."""
@@ -102,11 +102,11 @@ def _candidates(sample: Sample) -> Sequence[Picture]:
     return pictures
 
 
-def _mirrored(pixels: Pixels, row: int, column: int) -> Pixels:
+def _mirror(pixels: Pixels, row: int, column: int) -> Pixels:
     return pixels[:: 1 if row else -1, :: 1 if column else -1]
 
 
-def _fitted(piece: Pixels, board: Pixels) -> Pixels:
+def _fit(piece: Pixels, board: Pixels) -> Pixels:
     """The candidate at the size of the gap. Of a board of odd size the gap may be the smaller or the larger half."""
     height, width = board.shape[:2]
     if abs(2 * piece.shape[0] - height) <= 1 and abs(2 * piece.shape[1] - width) <= 1:

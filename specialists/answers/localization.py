@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, boxes_by_letter, clearest
-from looktwice.specialists.answers.question_parsing import enclosed
+from looktwice.specialists.answers.choices import apply_rule, best_choice, boxes_by_letter
+from looktwice.specialists.answers.question_parsing import parse_enclosed
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 
@@ -35,12 +35,12 @@ class FittingBox:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.fitting)
+        return apply_rule(state, self.fitting)
 
     def fitting(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         boxes = boxes_by_letter(sample)
-        words = enclosed(sample) if self.words is None else self.words
+        words = parse_enclosed(sample) if self.words is None else self.words
         found = self.detector(sample.images[0].pixels, [words] if words else None)
         if not len(found):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
@@ -48,7 +48,7 @@ class FittingBox:
         fit = {letter: float(overlaps(np.array(box.xyxy, np.float64), finds).max()) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
             raise NoEvidence(f"what the detector finds as {words or 'thing'} overlaps none of the boxes")
-        return clearest(fit, "the overlaps of")
+        return best_choice(fit, "the overlaps of")
 
 
 def overlaps(box: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -46,17 +46,17 @@ SAME = re.compile(
 )
 
 
-def counted(sample: Sample) -> str:
+def parse_count(sample: Sample) -> str:
     """`How many blue floats are there?` -> "blue floats"; `Count the number of X.` too. Raises NoEvidence."""
-    return _found(sample, "how many there are of something", COUNTED, TOTAL)
+    return _find_windows(sample, "how many there are of something", COUNTED, TOTAL)
 
 
-def enclosed(sample: Sample) -> str:
+def parse_enclosed(sample: Sample) -> str:
     """`Which bounding box more accurately localizes and encloses the tank top?` -> "tank top". Raises NoEvidence."""
-    return _found(sample, "what a box encloses", ENCLOSED)
+    return _find_windows(sample, "what a box encloses", ENCLOSED)
 
 
-def related(sample: Sample) -> tuple[str, str, str]:
+def parse_relation(sample: Sample) -> tuple[str, str, str]:
     """`Is the cat on top of the bed?` -> ("cat", "on", "bed"), a relation of `RELATIONS`. Raises NoEvidence."""
     match = RELATED.match(" ".join(sample.question.split()))
     if match is None:
@@ -64,7 +64,7 @@ def related(sample: Sample) -> tuple[str, str, str]:
     return match["one"].lower(), KIND[match["relation"].lower()], match["two"].lower()
 
 
-def sameness(sample: Sample) -> tuple[bool, str]:
+def parse_sameness(sample: Sample) -> tuple[bool, str]:
     """`The bags in these images are not the same bag.` -> (False, "bag"): what is said, and of what.
 
     Raises NoEvidence where the question says neither that they are the same nor that they differ.
@@ -76,7 +76,7 @@ def sameness(sample: Sample) -> tuple[bool, str]:
     return same, (match["what"] or "").strip().lower()
 
 
-def _found(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
+def _find_windows(sample: Sample, what: str, *patterns: re.Pattern[str]) -> str:
     for text in (sample.question, str(sample.meta.get("prompt", ""))):
         for pattern in patterns:
             if match := pattern.search(f"{text}?"):

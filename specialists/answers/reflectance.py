@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, points_by_letter, with_words
+from looktwice.specialists.answers.choices import apply_rule, find_choice, points_by_letter
 from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
@@ -45,11 +45,11 @@ class DarkerPoint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
-        return answered(state, self.darker)
+        return apply_rule(state, self.darker)
 
     def darker(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
-        points, same = points_by_letter(sample), with_words(sample, SAME)
+        points, same = points_by_letter(sample), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
             raise NoEvidence(f"two points are compared, and the choices speak of {len(points)}")

@@ -12,8 +12,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered, true_or_false
-from looktwice.specialists.answers.question_parsing import related
+from looktwice.specialists.answers.choices import apply_rule, true_or_false
+from looktwice.specialists.answers.question_parsing import parse_relation
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -45,21 +45,21 @@ class SpatialRelation:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
-        return answered(state, self.holds)
+        return apply_rule(state, self.holds)
 
     def holds(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
-        one, kind, two = related(sample)
+        one, kind, two = parse_relation(sample)
         if not sample.images:
             raise NoEvidence("there is no image")
         if kind in ("front", "behind") and self.depth is None:
             raise NoEvidence(f"two boxes do not tell what is {kind}; it needs depth")
         pixels = sample.images[0].pixels
-        first, second = _pair(self.detector(pixels, list(dict.fromkeys((one, two)))), one, two)
+        first, second = _pick_boxes(self.detector(pixels, list(dict.fromkeys((one, two)))), one, two)
         if kind in ("front", "behind"):
             margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
         else:
-            margin = relation(kind, first, second, self.touch, self.near)
+            margin = relation_margin(kind, first, second, self.touch, self.near)
         if margin == 0:
             raise NoEvidence(f"the {one} and the {two} are on the very limit of {kind}")
         return true_or_false(sample, margin > 0), abs(margin)
@@ -69,7 +69,7 @@ class SpatialRelation:
         if self.depth is None:
             raise NoEvidence("no depth")
         near = self.depth(pixels).nearness
-        inside = [_inside(near, box) for box in (first, second)]
+        inside = [_crop_to_box(near, box) for box in (first, second)]
         if not all(np.isfinite(part).any() for part in inside):
             raise NoEvidence("no depth is known inside one of the boxes")
         low, high = np.nanpercentile(near, [5, 95])
@@ -77,21 +77,21 @@ class SpatialRelation:
         return lead / float(high - low) if high > low else float(np.sign(lead))
 
 
-def relation(kind: str, one: Corners, two: Corners, touch: float = 0.05, near: float = 0.5) -> float:
+def relation_margin(kind: str, one: Corners, two: Corners, touch: float = 0.05, near: float = 0.5) -> float:
     """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not, about -1 to 1."""
     size = (one[2:] - one[:2] + two[2:] - two[:2]) / 2
     across, down = (two[:2] + two[2:] - one[:2] - one[2:]) / 2 / np.where(size > 0, size, 1)
     apart = _gap(one, two) / max(float(np.sqrt(np.prod(size))), 1e-9)
-    over = _shared(one, two)
+    over = _horizontal_overlap(one, two)
     found = {
         "left": across,
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
         "on": min(down, over, touch - apart),
-        "inside": 2 * _covered(one, two) - 1,
-        "outside": 1 - 2 * _covered(one, two),
-        "contains": 2 * _covered(two, one) - 1,
+        "inside": 2 * _covered_share(one, two) - 1,
+        "outside": 1 - 2 * _covered_share(one, two),
+        "contains": 2 * _covered_share(two, one) - 1,
         "touching": touch - apart,
         "near": near - apart,
         "far": apart - near,
@@ -99,7 +99,7 @@ def relation(kind: str, one: Corners, two: Corners, touch: float = 0.05, near: f
     return float(found[kind])
 
 
-def _pair(found: Boxes, one: str, two: str) -> tuple[Corners, Corners]:
+def _pick_boxes(found: Boxes, one: str, two: str) -> tuple[Corners, Corners]:
     """The surest box of each; of two things of one name the two surest. Raises NoEvidence."""
     of_one, of_two = (found[found.labels == word] for word in (one, two))
     missing = [word for word, boxes in ((one, of_one), (two, of_two)) if not len(boxes)]
@@ -116,19 +116,19 @@ def _gap(one: Corners, two: Corners) -> float:
     return float(np.hypot(*np.maximum(apart, 0))) if (apart > 0).any() else float(apart.max())
 
 
-def _shared(one: Corners, two: Corners) -> float:
+def _horizontal_overlap(one: Corners, two: Corners) -> float:
     """How much of the narrower box's width lies over the other; below 0 where they stand side by side."""
     width = min(one[2] - one[0], two[2] - two[0])
     return float((min(one[2], two[2]) - max(one[0], two[0])) / max(width, 1e-9))
 
 
-def _covered(one: Corners, two: Corners) -> float:
+def _covered_share(one: Corners, two: Corners) -> float:
     """The share of the first box's area that lies in the second."""
     sides = np.maximum(np.minimum(one[2:], two[2:]) - np.maximum(one[:2], two[:2]), 0)
     return float(np.prod(sides) / max(float(np.prod(one[2:] - one[:2])), 1e-9))
 
 
-def _inside(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:
+def _crop_to_box(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:
     """The values (height, width) of the pixels under a box, at least one of them."""
     left, top = np.minimum(np.floor(box[:2]).astype(int).clip(0), (values.shape[1] - 1, values.shape[0] - 1))
     right, bottom = np.maximum(np.ceil(box[2:]).astype(int), (left + 1, top + 1))

@@ -12,7 +12,7 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_file, weights_hash
 from looktwice.specialists.networks.checkpoints import read_tensors
-from looktwice.specialists.networks.image_size import large_enough, several_colors
+from looktwice.specialists.networks.image_size import require_colors, require_size
 from looktwice.specialists.networks.network import Network
 
 LEAST = 32  # pixels; of less, enlarged to 256, there is nothing left of a generator's traces
@@ -47,8 +47,8 @@ class DIRE(Network[tuple[Pixels], Probability]):
 
     def __call__(self, pixels: Pixels, /) -> float:
         """The probability. Raises NoEvidence for pictures under 32 pixels or of one colour, WeightsError."""
-        large_enough(pixels, LEAST)
-        several_colors(pixels)
+        require_size(pixels, LEAST)
+        require_colors(pixels)
         return self.ask((pixels,)).value
 
     def open_network(self, place: Place) -> Tensors:
@@ -92,14 +92,14 @@ def _inner(pixels: Pixels) -> Any:
 def _resnet(tensors: Mapping[str, Any], images: Any) -> Any:
     """A ResNet with bottlenecks (He et al., CVPR 2016; strides at the 3 x 3 convolutions), as torchvision names it."""
     functional = import_torch().nn.functional
-    x = functional.relu(_normed(tensors, "bn1", functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)))
+    x = functional.relu(_normalize(tensors, "bn1", functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)))
     x = functional.max_pool2d(x, 3, 2, 1)
     for layer in range(1, 5):
         block = 0
         while f"layer{layer}.{block}.conv1.weight" in tensors:
             x = _bottleneck(tensors, f"layer{layer}.{block}", x, 2 if layer > 1 and block == 0 else 1)
             block += 1
-    return functional.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
+    return functional.to_linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
 
 
 def _bottleneck(tensors: Mapping[str, Any], name: str, x: Any, stride: int) -> Any:
@@ -107,14 +107,14 @@ def _bottleneck(tensors: Mapping[str, Any], name: str, x: Any, stride: int) -> A
     inner = x
     for number, (step, rim) in enumerate(((1, 0), (stride, 1), (1, 0)), 1):
         inner = functional.conv2d(inner, tensors[f"{name}.conv{number}.weight"], None, step, rim)
-        inner = _normed(tensors, f"{name}.bn{number}", inner)
+        inner = _normalize(tensors, f"{name}.bn{number}", inner)
         inner = functional.relu(inner) if number < 3 else inner
     if f"{name}.downsample.0.weight" in tensors:
         x = functional.conv2d(x, tensors[f"{name}.downsample.0.weight"], None, stride)
-        x = _normed(tensors, f"{name}.downsample.1", x)
+        x = _normalize(tensors, f"{name}.downsample.1", x)
     return functional.relu(inner + x)
 
 
-def _normed(tensors: Mapping[str, Any], name: str, x: Any) -> Any:
+def _normalize(tensors: Mapping[str, Any], name: str, x: Any) -> Any:
     parts = (tensors[f"{name}.{part}"] for part in ("running_mean", "running_var", "weight", "bias"))
     return import_torch().nn.functional.batch_norm(x, *parts)

@@ -18,7 +18,7 @@ from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_hash
 from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
-from looktwice.specialists.networks.checkpoints import packaged_file
+from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 
@@ -68,7 +68,7 @@ class DlibNetworks:
 def dlib_file(part: str, folder: Path | None) -> Path:
     """The file of one network, in `folder` or in the package face_recognition_models. Raises WeightsError."""
     if folder is None:
-        return packaged_file("face_recognition_models", "face_recognition_models", "models", FILES[part])
+        return find_package_file("face_recognition_models", "face_recognition_models", "models", FILES[part])
     path = Path(folder).expanduser() / FILES[part]
     if not path.is_file():
         raise WeightsError(f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models")
@@ -162,18 +162,18 @@ class FaceCascade:
 
     def _faces(self, pixels: Pixels) -> list[tuple[int, float, float, float]]:
         """(score, left, top, side) of each face."""
-        found = self._found(pixels)
+        found = self._find_windows(pixels)
         if not self.mirrored:
-            groups = [(len(group), group) for group in _grouped(found)]
+            groups = [(len(group), group) for group in _group_windows(found)]
         else:
-            flipped = self._found(np.ascontiguousarray(pixels[:, ::-1]))
+            flipped = self._find_windows(np.ascontiguousarray(pixels[:, ::-1]))
             flipped[:, 0] = pixels.shape[1] - flipped[:, 0] - flipped[:, 2]
             both = np.column_stack((np.concatenate((found, flipped)), np.arange(len(found) + len(flipped))))
-            groups = [(_agreed(group, len(found)), group) for group in _grouped(both)]
+            groups = [(_count_agreement(group, len(found)), group) for group in _group_windows(both)]
         means = [(n, group[:, :3].mean(0).tolist()) for n, group in groups if n >= self.windows]
         return [(n, left, top, side) for n, (left, top, side) in means]
 
-    def _found(self, pixels: Pixels) -> Windows:
+    def _find_windows(self, pixels: Pixels) -> Windows:
         """Every window that the cascade lets pass."""
         shorter = min(pixels.shape[:2])
         low, high = max(WINDOW, round(self.smallest * shorter)), round(self.largest * shorter)
@@ -242,13 +242,13 @@ def _cascade() -> Any:
     return Cascade(lbp_frontal_face_cascade_filename())  # type: ignore[no-untyped-call]
 
 
-def _agreed(group: Windows, upright: int) -> int:
+def _count_agreement(group: Windows, upright: int) -> int:
     """The lower number of windows that the picture and its mirror image have in a group."""
     mine = int((group[:, 3] < upright).sum())
     return min(mine, len(group) - mine)
 
 
-def _grouped(windows: Windows) -> list[Windows]:
+def _group_windows(windows: Windows) -> list[Windows]:
     """Windows that overlap the mean of a group join it, the largest first; else they begin one."""
     groups: list[list[Windows]] = []
     for window in sorted(windows, key=lambda w: (-w[2], *w)):

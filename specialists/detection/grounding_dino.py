@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.networks.transformers_hub import HubNetwork, images_of
+from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -52,7 +52,7 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""
-        images, words = images_of(items), [list(item[1]) for item in items]
+        images, words = first_images(items), [list(item[1]) for item in items]
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
         thresholds = {"threshold": self.threshold}

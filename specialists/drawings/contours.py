@@ -19,7 +19,7 @@ SHAPES = {
     "circle": "circle", "triangle": "triangle", "square": "rectangle", "rectangle": "rectangle",
     "pentagon": "pentagon", "hexagon": "hexagon", "octagon": "octagon", "star": "star", "cross": "cross",
 }  # fmt: skip
-"""Words for shapes -> what `shape_of` says; squares are rectangles here."""
+"""Words for shapes -> what `classify_shape` says; squares are rectangles here."""
 CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon", 7: "octagon", 8: "octagon", 9: "octagon"}
 
 
@@ -42,7 +42,7 @@ class DrawnShape:
         return float(left), float(top), float(right), float(bottom)
 
 
-def ground(pixels: Pixels) -> Floats:
+def background_color(pixels: Pixels) -> Floats:
     """The colour (3,) that most pixels have. Raises NoEvidence where all have it."""
     packed = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     colors, counts = np.unique(packed, return_counts=True)
@@ -52,14 +52,14 @@ def ground(pixels: Pixels) -> Floats:
     return np.array([most >> 16, most >> 8 & 255, most & 255], np.float64)
 
 
-def away_from_ground(pixels: Pixels) -> Floats:
+def color_distance(pixels: Pixels) -> Floats:
     """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises NoEvidence."""
-    away = np.linalg.norm(pixels - ground(pixels), axis=-1)
+    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     scaled: Floats = away / away.max()
     return scaled
 
 
-def drawn(ink: Floats, level: float) -> list[DrawnShape]:
+def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
     """What hangs together where the shares of ink (height, width) are above `level`, the largest first."""
     height, width = ink.shape
     fine = cv2.resize(np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR)
@@ -75,7 +75,7 @@ def drawn(ink: Floats, level: float) -> list[DrawnShape]:
     return sorted(found, key=lambda each: -each.area)
 
 
-def shape_of(contour: Floats) -> str | None:
+def classify_shape(contour: Floats) -> str | None:
     """The shape of a contour (n, 2), one of the values of `SHAPES`; None where it is none of them.
 
     A circle fills the smallest circle around it, an octagon nine tenths of it. What is convex is told by its corners
@@ -94,7 +94,7 @@ def shape_of(contour: Floats) -> str | None:
     return CORNERS.get(len(corners))
 
 
-def shape_named(text: str) -> str:
+def parse_shape(text: str) -> str:
     """The one shape that a question names, one of the values of `SHAPES`. Raises NoEvidence."""
     named = {shape for word, shape in SHAPES.items() if word in text.lower()}
     if len(named) != 1:

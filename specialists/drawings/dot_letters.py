@@ -14,8 +14,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered
-from looktwice.specialists.drawings.contours import ground
+from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.drawings.contours import background_color
 from looktwice.specialists.protocols import NoEvidence
 
 Grid = NDArray[np.float64]
@@ -66,7 +66,7 @@ class DotLetterReader:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the letters, or the reason why there are none."""
-        return answered(state, self.read)
+        return apply_rule(state, self.read)
 
     def read(self, sample: Sample) -> tuple[str, float]:
         """The letters and the confidence. Raises NoEvidence."""
@@ -82,7 +82,7 @@ def _ink(pixels: Pixels) -> Ink:
 
     Pale dots may differ less than rounded corners do, so what hangs together with the rim is put away first.
     """
-    away = np.linalg.norm(pixels - ground(pixels), axis=-1)
+    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
     differs = away > FAINTEST
     _, labels = cv2.connectedComponents(differs.astype(np.uint8), connectivity=8)
     rim = np.unique(np.concatenate((labels[0], labels[-1], labels[:, 0], labels[:, -1])))
@@ -100,10 +100,10 @@ def _cells(ink: Ink) -> list[Grid]:
     line = ink[top : top + height]
     columns = np.flatnonzero(line.any(0))
     parts = np.split(columns, np.flatnonzero(np.diff(columns) > APART * height) + 1)
-    return [_gridded(line[:, part[0] : part[-1] + 1]) for part in parts]
+    return [_to_grid(line[:, part[0] : part[-1] + 1]) for part in parts]
 
 
-def _gridded(ink: Ink) -> Grid:
+def _to_grid(ink: Ink) -> Grid:
     """One letter as shares of ink (7, 5 or fewer columns)."""
     height, width = ink.shape
     _, _, stats, _ = cv2.connectedComponentsWithStats(ink.astype(np.uint8), connectivity=8)

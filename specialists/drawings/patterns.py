@@ -12,8 +12,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered
-from looktwice.specialists.drawings.contours import away_from_ground
+from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.drawings.contours import color_distance
 from looktwice.specialists.protocols import NoEvidence
 
 XY = NDArray[np.float64]
@@ -54,7 +54,7 @@ class PatternMatcher:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the option's number, or the reason why there is none."""
-        return answered(state, self.match)
+        return apply_rule(state, self.match)
 
     def match(self, sample: Sample) -> tuple[str, float]:
         """The number of the option, and the confidence. Raises NoEvidence."""
@@ -68,13 +68,13 @@ class PatternMatcher:
 
     def distances(self, pixels: Pixels) -> list[float]:
         """The mean distance of each option in pixels. Raises NoEvidence."""
-        ink = away_from_ground(pixels) > 0.5
+        ink = color_distance(pixels) > 0.5
         target, *options = (_points(ink, panel) for panel in (ROW if self.kind == "closure" else SQUARE).panels)
         if self.kind == "closure":
-            return [_apart(_fitted(option, target), target) for option in options]
+            return [_chamfer_distance(_fit(option, target), target) for option in options]
         if self.kind == "figure_ground":
-            return [_apart(target, option) for option in options]
-        return [_apart(target, option) + _apart(option, target) for option in options]
+            return [_chamfer_distance(target, option) for option in options]
+        return [_chamfer_distance(target, option) + _chamfer_distance(option, target) for option in options]
 
 
 def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
@@ -87,7 +87,7 @@ def _points(ink: NDArray[np.bool_], panel: Panel) -> XY:
     return points
 
 
-def _apart(one: XY, other: XY) -> float:
+def _chamfer_distance(one: XY, other: XY) -> float:
     """The mean distance from each point to the nearest of the others, at most `FAR` each."""
     from scipy.spatial import cKDTree
 
@@ -95,7 +95,7 @@ def _apart(one: XY, other: XY) -> float:
     return float(np.minimum(away, FAR).mean())
 
 
-def _fitted(points: XY, target: XY) -> XY:
+def _fit(points: XY, target: XY) -> XY:
     """Points moved and scaled to lie on the target's, from the middle of both on (iterated closest points)."""
     from scipy.spatial import cKDTree
 

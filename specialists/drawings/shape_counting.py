@@ -14,8 +14,8 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered
-from looktwice.specialists.drawings.contours import DrawnShape, away_from_ground, drawn, shape_named, shape_of
+from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.drawings.contours import DrawnShape, classify_shape, color_distance, find_shapes, parse_shape
 from looktwice.specialists.protocols import NoEvidence
 
 COLORS: dict[str, tuple[int, int, int]] = {
@@ -43,16 +43,16 @@ class OutlineCounter:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the number, or the reason why there is none."""
-        return answered(state, self.count)
+        return apply_rule(state, self.count)
 
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
-        asked = shape_named(sample.question)
-        outlines = [each for each in drawn(away_from_ground(_picture(sample)), self.level) if each.area >= SMALLEST]
+        asked = parse_shape(sample.question)
+        outlines = [each for each in find_shapes(color_distance(_picture(sample)), self.level) if each.area >= SMALLEST]
         crossing = sum(1 for each in outlines if each.holes > 1)
         if crossing:
             raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
-        return _count([shape_of(each.contour) for each in outlines], asked)
+        return _count([classify_shape(each.contour) for each in outlines], asked)
 
 
 @dataclass(frozen=True)
@@ -72,15 +72,15 @@ class ColoredShapeCounter:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the number, or the reason why there is none."""
-        return answered(state, self.count)
+        return apply_rule(state, self.count)
 
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
-        asked, color = shape_named(sample.question), _color_named(sample.question)
+        asked, color = parse_shape(sample.question), _parse_color(sample.question)
         pixels = _picture(sample)
-        shapes = [each for each in drawn(away_from_ground(pixels), self.level) if each.area >= SMALLEST]
+        shapes = [each for each in find_shapes(color_distance(pixels), self.level) if each.area >= SMALLEST]
         alike = [each for each in shapes if _color(pixels, each) == color]
-        return _count([shape_of(each.contour) for each in alike], asked)
+        return _count([classify_shape(each.contour) for each in alike], asked)
 
 
 def _picture(sample: Sample) -> Pixels:
@@ -94,7 +94,7 @@ def _count(found: list[str | None], asked: str) -> tuple[str, float]:
     return str(found.count(asked)), known / len(found) if found else 0.0
 
 
-def _color_named(question: str) -> str:
+def _parse_color(question: str) -> str:
     said: set[str] = {
         word for word in re.findall(r"[a-z]+", question.lower().replace("grey", "gray")) if word in COLORS
     }

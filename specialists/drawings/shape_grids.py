@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import answered
+from looktwice.specialists.answers.choices import apply_rule
 from looktwice.specialists.protocols import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
@@ -42,14 +42,14 @@ class ShapeGridReader:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the number, or the reason why there is none."""
-        return answered(state, self.count)
+        return apply_rule(state, self.count)
 
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
         asked = ASKED.search(sample.question)
         if asked is None or len(sample.images) != 1:
             raise NoEvidence(f"no cell of a grid is asked about in {sample.question!r}")
-        grids = grids_of(sample.images[0].pixels)
+        grids = read_grids(sample.images[0].pixels)
         number, place = int(asked["grid"]), (int(asked["row"]), int(asked["column"]))
         seen = grids[number - 1].get(place) if 0 < number <= len(grids) else None
         said = asked["fill"].lower(), asked["shape"].lower()
@@ -58,22 +58,22 @@ class ShapeGridReader:
         words = asked["what"].lower().split()
         step, found = STEPS[asked["way"].lower()], 0
         while (place := (place[0] + step[0], place[1] + step[1])) in grids[number - 1]:
-            found += _is(grids[number - 1][place], words)
+            found += _fits_words(grids[number - 1][place], words)
         return str(found), 1.0
 
 
-def grids_of(pixels: Pixels) -> list[Grid]:
+def read_grids(pixels: Pixels) -> list[Grid]:
     """The grids of a picture from left to right. Raises NoEvidence where there is none."""
     ink = pixels.mean(-1) < DARK
-    count, _, stats, _ = cv2.connectedComponentsWithStats(_closed(ink), connectivity=8)
+    count, _, stats, _ = cv2.connectedComponentsWithStats(_fill_contours(ink), connectivity=8)
     frames = sorted((stats[n] for n in range(1, count) if min(stats[n][2:4]) >= 20), key=lambda each: each[0])
-    found = [_read(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
+    found = [_read_cells(ink[y : y + high, x : x + wide]) for x, y, wide, high, _ in frames]
     if not found or not all(found):
         raise NoEvidence("no grid of shapes within a frame is seen")
     return found
 
 
-def _closed(ink: Ink) -> NDArray[np.uint8]:
+def _fill_contours(ink: Ink) -> NDArray[np.uint8]:
     """Everything within outer contours, so that a frame is one thing with what it holds."""
     contours, _ = cv2.findContours(ink.astype(np.uint8), cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_NONE)
     whole = np.zeros(ink.shape, np.uint8)
@@ -81,26 +81,26 @@ def _closed(ink: Ink) -> NDArray[np.uint8]:
     return whole
 
 
-def _read(ink: Ink) -> Grid:
+def _read_cells(ink: Ink) -> Grid:
     """The cells of one framed grid."""
-    inner = _without_frame(ink)
+    inner = _strip_frame(ink)
     rows, columns = _runs(inner.sum(1) > 1), _runs(inner.sum(0) > 1)
     cells = {
-        (row, column): _thing(inner[top:bottom, left:right])
+        (row, column): _classify_cell(inner[top:bottom, left:right])
         for row, (top, bottom) in enumerate(rows, 1)
         for column, (left, right) in enumerate(columns, 1)
     }
     return {place: thing for place, thing in cells.items() if thing}
 
 
-def _without_frame(ink: Ink) -> Ink:
+def _strip_frame(ink: Ink) -> Ink:
     """The ink without the lines that run along its whole rim."""
-    top, bottom = _lines(ink)
-    left, right = _lines(ink.T)
+    top, bottom = _count_frame_lines(ink)
+    left, right = _count_frame_lines(ink.T)
     return ink[top : len(ink) - bottom, left : ink.shape[1] - right]
 
 
-def _lines(ink: Ink) -> tuple[int, int]:
+def _count_frame_lines(ink: Ink) -> tuple[int, int]:
     """How many rows at the top and at the bottom are ink all along."""
     full = ink.mean(1) > 0.98
     if full.all():
@@ -114,7 +114,7 @@ def _runs(filled: NDArray[np.bool_]) -> list[tuple[int, int]]:
     return [(int(start), int(end)) for start, end in zip(steps[::2], steps[1::2], strict=True) if end - start > 5]
 
 
-def _thing(ink: Ink) -> tuple[str, str] | None:
+def _classify_cell(ink: Ink) -> tuple[str, str] | None:
     """Fill and shape of what is in a cell: all three are convex, and fill 1, pi / 4 and 1 / 2 of their boxes.
 
     What is looked at is the black or white around the middle: the frame may hide the line around a white thing, but
@@ -132,7 +132,7 @@ def _thing(ink: Ink) -> tuple[str, str] | None:
     return ("black" if black else "white", min(shapes, key=lambda shape: abs(shapes[shape] - share)))
 
 
-def _is(thing: tuple[str, str], words: list[str]) -> bool:
+def _fits_words(thing: tuple[str, str], words: list[str]) -> bool:
     """Whether a thing is of "black objects", "circles" or "black circles"."""
     fill, shape = thing
     fills = words[0] in ("black", "white")

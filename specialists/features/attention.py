@@ -116,12 +116,12 @@ class AttentionShare:
         notes = []
         for number, image in enumerate(state.sample.images):
             if marks := state.sample.on(number):
-                share, area = shares(self.attention(image.pixels), marks, self.radius)
+                share, area = measure_shares(self.attention(image.pixels), marks, self.radius)
                 notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
         return state.noted(*notes)
 
 
-def shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
+def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
     """(share of the attention, share of the area) under the marks, each pixel counted once."""
     under = np.zeros(attention.shape, bool)
     for mark in marks:

@@ -54,7 +54,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         patch = _patch(config)
         sizes = [InputSize.of(item[0], self.longest, patch, enlarge=True) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
-        tokens = self._tokens(vision, _normed(images, network.processor, place))
+        tokens = self._tokens(vision, _normalize(images, network.processor, place))
         if tokens.ndim == 4:  # a convolutional network
             tokens, before = tokens.permute(0, 2, 3, 1), 0
         else:
@@ -90,7 +90,7 @@ def _patch(config: Any) -> int:
     return int(getattr(config, "patch_size", 32)) if not getattr(config, "hidden_sizes", None) else 32
 
 
-def _normed(images: Any, processor: Any, place: Place) -> Any:
+def _normalize(images: Any, processor: Any, place: Place) -> Any:
     """Images (n, height, width, 3) as the network's tensor (n, 3, height, width)."""
     torch = import_torch()
     mean, std = (torch.tensor(getattr(processor, name), device=place.device) for name in ("image_mean", "image_std"))

@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
-from looktwice.specialists.networks.checkpoints import packaged_file, read_tensors
+from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
@@ -63,7 +63,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
         sizes = [self._size(item[0]) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype)
-        values = dense(network, (tensor - 127) / 128, self.block).permute(0, 2, 3, 1).float().cpu().numpy()
+        values = run_blocks(network, (tensor - 127) / 128, self.block).permute(0, 2, 3, 1).float().cpu().numpy()
         return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
 
     def like(self, item: Item) -> Hashable:
@@ -76,16 +76,16 @@ class EfficientNet(Network[Item, FeatureGrid]):
         return weights_hash(self._file())
 
     def _file(self) -> Path:
-        return Path(self.model).expanduser() if self.model else packaged_file(*PACKAGE, *FILE)
+        return Path(self.model).expanduser() if self.model else find_package_file(*PACKAGE, *FILE)
 
     def _size(self, pixels: Pixels) -> InputSize:
         return InputSize.of(pixels, self.longest, 32, enlarge=True)
 
 
-def dense(tensors: Tensors, images: Any, block: int) -> Any:
+def run_blocks(tensors: Tensors, images: Any, block: int) -> Any:
     """The output of a block for images (n, 3, height, width) in -1..1: (n, d, height / stride, width / stride)."""
     functional = import_torch().nn.functional
-    maps = functional.relu6(_normed(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2)))
+    maps = functional.relu6(_normalize(tensors, "_bn0", _conv(tensors, "_conv_stem", images, 2)))
     for number in range(block + 1):
         maps = _block(tensors, f"_blocks.{number}", maps, 2 if number in HALVE else 1)
     return maps
@@ -95,9 +95,11 @@ def _block(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
     functional = import_torch().nn.functional
     inner = maps
     if f"{name}._expand_conv.weight" in tensors:
-        inner = functional.relu6(_normed(tensors, f"{name}._bn0", _conv(tensors, f"{name}._expand_conv", inner, 1)))
-    inner = functional.relu6(_normed(tensors, f"{name}._bn1", _conv(tensors, f"{name}._depthwise_conv", inner, stride)))
-    inner = _normed(tensors, f"{name}._bn2", _conv(tensors, f"{name}._project_conv", inner, 1))
+        inner = functional.relu6(_normalize(tensors, f"{name}._bn0", _conv(tensors, f"{name}._expand_conv", inner, 1)))
+    inner = functional.relu6(
+        _normalize(tensors, f"{name}._bn1", _conv(tensors, f"{name}._depthwise_conv", inner, stride))
+    )
+    inner = _normalize(tensors, f"{name}._bn2", _conv(tensors, f"{name}._project_conv", inner, 1))
     return inner + maps if stride == 1 and inner.shape == maps.shape else inner
 
 
@@ -111,7 +113,7 @@ def _conv(tensors: Tensors, name: str, maps: Any, stride: int) -> Any:
     return functional.conv2d(padded, weight, stride=stride, groups=groups)
 
 
-def _normed(tensors: Tensors, name: str, maps: Any) -> Any:
+def _normalize(tensors: Tensors, name: str, maps: Any) -> Any:
     functional = import_torch().nn.functional
     mean, var, weight, bias = (tensors[f"{name}.{each}"] for each in ("running_mean", "running_var", "weight", "bias"))
     return functional.batch_norm(maps, mean, var, weight, bias, eps=1e-3)

@@ -63,10 +63,10 @@ class DenseSimilarity:
 
 def cosines(first: Floats, second: Floats) -> Floats:
     """The cosines (n, m) between vectors (n, d) and (m, d); 0 where a vector is zero."""
-    return np.asarray(_unit(first) @ _unit(second).T)
+    return np.asarray(_normalize_rows(first) @ _normalize_rows(second).T)
 
 
-def _unit(vectors: Floats) -> Floats:
+def _normalize_rows(vectors: Floats) -> Floats:
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return np.asarray(np.divide(vectors, lengths, out=np.zeros_like(vectors), where=lengths > 0))
 

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.networks.image_size import large_enough, several_colors
-from looktwice.specialists.networks.transformers_hub import HubNetwork, images_of
+from looktwice.specialists.networks.image_size import require_colors, require_size
+from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images
 from looktwice.specialists.results import DepthMap
 
 
@@ -34,15 +34,15 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
         Raises NoEvidence for an image of one colour or too small, and WeightsError.
         """
-        large_enough(image, 2)  # of one pixel it is said that it is too small
-        several_colors(image)
+        require_size(image, 2)  # of one pixel it is said that it is too small
+        require_colors(image)
         return self.ask((image,))
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
-        images = images_of(items)
+        images = first_images(items)
         for image in images:
-            large_enough(image, getattr(network.processor, "size_divisor", None) or 1)
+            require_size(image, getattr(network.processor, "size_divisor", None) or 1)
         outputs = network.model(**network.inputs(place, images=images))
         sizes = [image.shape[:2] for image in images]
         found = network.processor.post_process_depth_estimation(outputs, target_sizes=sizes)

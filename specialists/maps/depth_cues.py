@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.results import DepthMap
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ class Haze:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The share of light that comes through the air, 0..1. Raises NoEvidence for one colour."""
-        several_colors(image)
+        require_colors(image)
         side = _side(image, self.window)
         kernel = np.ones((side, side), np.uint8)
         dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
@@ -65,9 +65,9 @@ class LocalContrast:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The standard deviation of grey in each window, 0..1. Raises NoEvidence for one colour."""
-        several_colors(image)
+        require_colors(image)
         gray, side = _gray(image), _side(image, self.window)
-        mean, square = _mean(gray, side), _mean(gray**2, side)
+        mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
         return DepthMap(np.sqrt(np.maximum(square - mean**2, 0)), larger_is_nearer=True)
 
 
@@ -82,9 +82,9 @@ class Saturation:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for one colour."""
-        several_colors(image)
+        require_colors(image)
         saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
-        return DepthMap(_mean(saturation, _side(image, self.window)), larger_is_nearer=True)
+        return DepthMap(_window_mean(saturation, _side(image, self.window)), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Brightness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean grey in each window, 0..1. Raises NoEvidence for one colour."""
-        several_colors(image)
-        return DepthMap(_mean(_gray(image), _side(image, self.window)), larger_is_nearer=True)
+        require_colors(image)
+        return DepthMap(_window_mean(_gray(image), _side(image, self.window)), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Sharpness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """How many times steeper edges are than when blurred again; 1 where there are none. Raises NoEvidence."""
-        several_colors(image)
+        require_colors(image)
         gray, side = _gray(image), _side(image, self.window)
-        first, second = (_mean(_steepness(each), side) for each in (gray, _blurred(gray, self.sigma)))
+        first, second = (_window_mean(_steepness(each), side) for each in (gray, _blur(gray, self.sigma)))
         return DepthMap((first + 1e-3) / (second + 1e-3), larger_is_nearer=True)
 
 
@@ -144,10 +144,10 @@ class TextureSize:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean number of the band, 0 for the finest, NaN where there is no texture. Raises NoEvidence."""
-        several_colors(image)
+        require_colors(image)
         gray, side = _gray(image), _side(image, self.window)
-        blurs = [gray, *(_blurred(gray, 2.0**band) for band in range(self.bands))]
-        held = np.stack([_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
+        blurs = [gray, *(_blur(gray, 2.0**band) for band in range(self.bands))]
+        held = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
         total = held.sum(0)
         grain = np.tensordot(np.arange(self.bands, dtype=np.float64), held, 1) / np.maximum(total, 1e-12)
         return DepthMap(np.where(total > 1e-7, grain, np.nan), larger_is_nearer=True)
@@ -167,11 +167,11 @@ def _gray(image: Pixels) -> Floats:
     return cv2.cvtColor(image, cv2.COLOR_RGB2GRAY).astype(np.float64) / 255
 
 
-def _mean(values: Floats, side: int) -> Floats:
+def _window_mean(values: Floats, side: int) -> Floats:
     return np.asarray(cv2.blur(values, (side, side), borderType=cv2.BORDER_REFLECT), np.float64)
 
 
-def _blurred(values: Floats, sigma: float) -> Floats:
+def _blur(values: Floats, sigma: float) -> Floats:
     return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), np.float64)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import InputSize, several_colors
+from looktwice.specialists.networks.image_size import InputSize, require_colors
 
 Floats = NDArray[np.float64]
 DARKEST = 1e-3  # of full light; what is darker counts as this, for its logarithm would be noise
@@ -38,20 +38,20 @@ class ColorRetinex:
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for pictures of one colour."""
-        several_colors(pixels)
+        require_colors(pixels)
         size = InputSize.of(pixels, self.longest, 1)
-        small = self._light(np.maximum(linear(size.resized(pixels)), DARKEST))
+        small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))
         light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
-        return linear(pixels) / np.exp(light)[..., None]
+        return to_linear(pixels) / np.exp(light)[..., None]
 
     def _light(self, seen: Floats) -> Floats:
         """The logarithm of the light on each pixel of linear RGB, with the mean 0."""
         logs = np.log(seen)
         gray = np.log(seen.mean(-1))
-        across, down = (self._of_the_light(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0))
-        return integrated(across, down)
+        across, down = (self._light_steps(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0))
+        return integrate_steps(across, down)
 
-    def _of_the_light(self, steps: Floats, gray: Floats) -> Floats:
+    def _light_steps(self, steps: Floats, gray: Floats) -> Floats:
         """The steps of the logarithm of grey, 0 where they are the surface's."""
         mean = steps.mean(-1, keepdims=True)
         tint = np.linalg.norm(steps - mean, axis=-1)
@@ -65,16 +65,16 @@ class ConstantShading:
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
-        return linear(pixels)
+        return to_linear(pixels)
 
 
-def linear(pixels: Pixels) -> Floats:
+def to_linear(pixels: Pixels) -> Floats:
     """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
     levels = pixels.astype(np.float64) / 255
     return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
 
 
-def integrated(across: Floats, down: Floats) -> Floats:
+def integrate_steps(across: Floats, down: Floats) -> Floats:
     """The map (height, width) of mean 0 whose steps are nearest to these in least squares.
 
     `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and below. Solved by

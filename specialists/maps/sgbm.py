@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import large_enough
+from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap
 
@@ -59,7 +59,7 @@ class SGBM:
         left, right = image, others[0]
         if left.shape != right.shape:
             raise NoEvidence(f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]} pixels")
-        large_enough(left, self.block)
+        require_size(left, self.block)
         # OpenCV gives nothing for the first `disparities` columns; a repeated rim lets it look there too.
         padded = [cv2.copyMakeBorder(view, 0, 0, self.disparities, 0, cv2.BORDER_REPLICATE) for view in (left, right)]
         found = self._matcher().compute(*padded)[:, self.disparities :].astype(np.float64) / 16

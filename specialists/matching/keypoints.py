@@ -12,18 +12,18 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.specialists.networks.image_size import InputSize, one_color
+from looktwice.specialists.networks.image_size import InputSize, is_one_color
 from looktwice.specialists.networks.transformers_hub import HubNetwork, Opened
 from looktwice.specialists.results import Matches
 
 
-def mend(network: Any) -> None:
+def fix_efficient_loftr(network: Any) -> None:
     """Put the steps below in the place of those of an opened EfficientLoFTR of transformers."""
-    network._get_matches_from_scores = partial(paired_cells, config=network.config)
-    network._fine_matching = partial(refined, config=network.config)
+    network._get_matches_from_scores = partial(match_cells, config=network.config)
+    network._fine_matching = partial(refine_matches, config=network.config)
 
 
-def paired_cells(scores: Any, config: Any) -> tuple[Any, Any]:
+def match_cells(scores: Any, config: Any) -> tuple[Any, Any]:
     """Which cells are each other's best (Wang et al., CVPR 2024, section 3.2), from scores (n, h0, w0, h1, w1).
 
     Gives the numbers of the joined cells of image 0 and 1, -1 for none, and their scores: both (n, 2, h0 * w0).
@@ -41,7 +41,7 @@ def paired_cells(scores: Any, config: Any) -> tuple[Any, Any]:
     return joined, torch.stack([best, best], 1)
 
 
-def refined(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
+def refine_matches(fine0: Any, fine1: Any, cells: Any, scale: float, config: Any) -> Any:
     """Where matches lie, (n, 2, m, 2): first to a pixel, then in image 1 to a part of one (the same, section 3.3).
 
     `fine0` (n, m, s * s, d) are the features of the windows in image 0, `fine1` (n, m, (s + 2) * (s + 2), d) those in
@@ -89,7 +89,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is of one colour. Raises WeightsError."""
-        if one_color(pixels0) or one_color(pixels1):
+        if is_one_color(pixels0) or is_one_color(pixels1):
             return Matches.none()
         return self.ask((pixels0, pixels1))
 
@@ -97,7 +97,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         """Network and processor. Raises WeightsError."""
         opened = super().open_network(place)
         if hasattr(opened.model, "_get_matches_from_scores"):  # EfficientLoFTR
-            mend(opened.model)
+            fix_efficient_loftr(opened.model)
         return opened
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
@@ -107,7 +107,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         rows, columns = inputs["pixel_values"].shape[-2:]
         found = []
         for number, item in enumerate(items):
-            joined, scores = _joined(told, number)
+            joined, scores = _read_matches(told, number)
             kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
@@ -124,7 +124,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         return None
 
 
-def _joined(told: Any, number: int) -> tuple[Any, Any]:
+def _read_matches(told: Any, number: int) -> tuple[Any, Any]:
     """Row numbers (2, n) of the joined keypoints of image 0 and 1 in one pair, -1 for none, and their scores (n,)."""
     matches, scores = told.matches[number], told.matching_scores[number].float().cpu().numpy()[0]
     if getattr(told, "mask", None) is None:  # EfficientLoFTR: the keypoints of a slot are already those of a match

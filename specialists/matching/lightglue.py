@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoints import fetched, fill, import_kornia, read_tensors
+from looktwice.specialists.networks.checkpoints import fetch, import_kornia, load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
@@ -51,10 +51,10 @@ class LightGlue(PairNetwork):
         kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
         if self.model:
             held = read_tensors(self.model)
-            detector = fill(kind(), held.get("extractor", held), self.model)
+            detector = load_weights(kind(), held.get("extractor", held), self.model)
         else:
-            detector = fetched(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
-        glue = glue_of(self.features, self.matcher)
+            detector = fetch(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
+        glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
@@ -62,10 +62,10 @@ class LightGlue(PairNetwork):
         found = []
         for side in (0, 1):
             sizes = [self.size(item[side]) for item in items]
-            batch = tensor_of([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)], place)
+            batch = to_tensor([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)], place)
             found.append(list(zip(self._detect(network["detector"], batch), sizes, strict=True)))
         return [
-            glued(network["glue"], first, second, self.threshold)
+            join_keypoints(network["glue"], first, second, self.threshold)
             for first, second in zip(found[0], found[1], strict=True)
         ]
 
@@ -91,14 +91,14 @@ class LightGlue(PairNetwork):
         return [{"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found]
 
 
-def tensor_of(images: Sequence[Pixels], place: Place) -> Any:
+def to_tensor(images: Sequence[Pixels], place: Place) -> Any:
     """Images of one size as a tensor (n, 3, height, width) of floats in 0..1."""
     torch = import_torch()
     stacked = torch.from_numpy(np.stack(images)).to(place.device)
     return stacked.permute(0, 3, 1, 2).to(place.torch_dtype) / 255
 
 
-def glue_of(features: str, file: str | Path) -> Any:
+def open_lightglue(features: str, file: str | Path) -> Any:
     """LightGlue's head for these features, from a file or as kornia fetches it; it drops no match by its score.
 
     Raises WeightsError.
@@ -106,14 +106,14 @@ def glue_of(features: str, file: str | Path) -> Any:
     kornia = import_kornia()
     if file:
         head = kornia.LightGlue(None, **{**kornia.LightGlue.features[features], "weights": None})
-        fill(head, _renamed(read_tensors(file)), file)
+        load_weights(head, _convert_names(read_tensors(file)), file)
     else:
-        head = fetched(f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)).eval()
+        head = fetch(f"LightGlue for {features} (matcher:)", lambda: kornia.LightGlue(features)).eval()
     head.conf.filter_threshold = 0.0
     return head
 
 
-def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def _convert_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The tensors of a published file by the names that kornia gives them."""
     renamed = {}
     for name, tensor in tensors.items():
@@ -128,7 +128,7 @@ def _renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
     return renamed
 
 
-def glued(
+def join_keypoints(
     head: Any, first: tuple[Keypoints, InputSize], second: tuple[Keypoints, InputSize], threshold: float
 ) -> Matches:
     """The keypoints of two images that the head joins with a score above the threshold, in the images' own pixels."""

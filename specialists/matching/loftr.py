@@ -13,7 +13,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_file, weights_hash
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoints import fetched, fill, import_kornia, read_tensors
+from looktwice.specialists.networks.checkpoints import fetch, import_kornia, load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
@@ -48,9 +48,9 @@ class LoFTR(PairNetwork):
             config["coarse"]["temp_bug_fix"] = self.preset == "indoor_new"
             held = read_tensors(self.model)
             tensors = {name.removeprefix("matcher."): each for name, each in held.get("state_dict", held).items()}
-            network = fill(kornia.LoFTR(None, config), tensors, self.model)
+            network = load_weights(kornia.LoFTR(None, config), tensors, self.model)
         else:
-            network = fetched(f"LoFTR {self.preset} (model:)", lambda: kornia.LoFTR(self.preset, config))
+            network = fetch(f"LoFTR {self.preset} (model:)", lambda: kornia.LoFTR(self.preset, config))
         return network.to(place.device)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import InputSize, one_color
+from looktwice.specialists.networks.image_size import InputSize, is_one_color
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Matches
 
@@ -28,7 +28,7 @@ class PairNetwork(Network[Pair, Matches]):
         """
         for pixels in (pixels0, pixels1):
             self.size(pixels)
-        if one_color(pixels0) or one_color(pixels1):
+        if is_one_color(pixels0) or is_one_color(pixels1):
             return Matches.none()
         return self.ask((pixels0, pixels1))
 

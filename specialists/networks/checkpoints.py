@@ -36,7 +36,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     return dict(held)
 
 
-def packaged_file(distribution: str, package: str, *parts: str) -> Path:
+def find_package_file(distribution: str, package: str, *parts: str) -> Path:
     """A file that an installed package brings. Raises WeightsError where the package or the file is missing."""
     found = importlib.util.find_spec(package)
     places = [Path(place, *parts) for place in (found.submodule_search_locations or ())] if found else []
@@ -49,7 +49,7 @@ def packaged_file(distribution: str, package: str, *parts: str) -> Path:
     )
 
 
-def fill(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
+def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
     """The network with these tensors, in evaluation mode; what it makes itself may be missing among them.
 
     Raises WeightsError where a learned one is missing, unknown or of another shape.
@@ -68,7 +68,7 @@ def fill(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
     return network.eval()
 
 
-def fetched(what: str, build: Callable[[], Network]) -> Network:
+def fetch(what: str, build: Callable[[], Network]) -> Network:
     """What a library builds with weights that it fetches itself. Raises WeightsError where it cannot.
 
     `what` says in words what that is and which setting takes a file instead.

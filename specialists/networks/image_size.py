@@ -12,21 +12,21 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import NoEvidence
 
 
-def large_enough(pixels: Pixels, least: int) -> None:
+def require_size(pixels: Pixels, least: int) -> None:
     """Raises NoEvidence where a side of the image is shorter than `least` pixels."""
     height, width = pixels.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
 
 
-def one_color(pixels: Pixels) -> bool:
+def is_one_color(pixels: Pixels) -> bool:
     """Whether all pixels of an image are the same: what a network sees in it then are its own habits."""
     return bool((pixels == pixels[:1, :1]).all())
 
 
-def several_colors(pixels: Pixels) -> None:
+def require_colors(pixels: Pixels) -> None:
     """Raises NoEvidence where all pixels of the image are the same."""
-    if one_color(pixels):
+    if is_one_color(pixels):
         raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
 
 
@@ -46,7 +46,7 @@ class InputSize:
         A longer side than `longest` is first brought to that length; with `enlarge` a shorter one too. Raises
         NoEvidence where a side of the image is shorter than `least` pixels.
         """
-        large_enough(pixels, least)
+        require_size(pixels, least)
         height, width = pixels.shape[:2]
         scale = longest / max(width, height) if longest is not None else 1.0
         scale = scale if enlarge else min(1.0, scale)

@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, from_hub
-from looktwice.specialists.networks.image_size import large_enough
+from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.networks.network import Network
 
 NARROWEST = 32  # the ratio of the sides from which on processors leave no pixel of the shorter one
@@ -52,7 +52,7 @@ class HubNetwork(Network[Item, Found]):
         """The same for several items. Raises NoEvidence where an image is too small for its processor."""
         for image in (each for item in items for each in item if isinstance(each, np.ndarray)):
             if self.least is not None:
-                large_enough(image, max(self.least, math.ceil(max(image.shape[:2]) / NARROWEST)))
+                require_size(image, max(self.least, math.ceil(max(image.shape[:2]) / NARROWEST)))
         return super().many(items)
 
     def open_network(self, place: Place) -> Opened:
@@ -67,6 +67,6 @@ class HubNetwork(Network[Item, Found]):
         return (self.kind, self.model, self.revision)
 
 
-def images_of(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:
+def first_images(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:
     """The first array of each item."""
     return [item[0] for item in items]

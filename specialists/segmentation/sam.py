@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.image_size import several_colors
+from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Boxes, Masks
-from looktwice.specialists.segmentation.sam_checkpoints import from_original
+from looktwice.specialists.segmentation.sam_checkpoints import open_original
 
 KINDS = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
 FILES = (".pth", ".pt", ".safetensors")
@@ -99,7 +99,7 @@ class SamNetwork:
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     """SAM or SAM 2 by hub id or folder, or an original checkpoint of version 1 by its file. Raises WeightsError."""
     if Path(model).suffix in FILES:
-        return SamNetwork(from_original(model).to(place.device, place.torch_dtype), place, pads=True)
+        return SamNetwork(open_original(model).to(place.device, place.torch_dtype), place, pads=True)
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
@@ -179,7 +179,7 @@ class SAM(Network[Item, Masks]):
         """The masks of each image: all are seen together, and their prompts decoded image by image."""
         seen = network.embed([item[0] for item in items])
         return [
-            self._one_each(network, each, pixels, prompts) if filter is None
+            self._best_masks(network, each, pixels, prompts) if filter is None
             else self._kept(network, each, pixels, prompts, filter)
             for each, (pixels, prompts, filter) in zip(seen, items, strict=True)
         ]  # fmt: skip
@@ -189,7 +189,7 @@ class SAM(Network[Item, Masks]):
         return None
 
     def _ask(self, pixels: Pixels, prompts: Floats, filter: MaskFilter | None) -> Masks:
-        several_colors(pixels)
+        require_colors(pixels)
         if not len(prompts):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
         return self.ask((pixels, prompts, filter))
@@ -197,13 +197,13 @@ class SAM(Network[Item, Masks]):
     def _chunks(self, prompts: Floats) -> list[Floats]:
         return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]
 
-    def _one_each(self, network: SamNetwork, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
+    def _best_masks(self, network: SamNetwork, seen: Any, pixels: Pixels, prompts: Floats) -> Masks:
         size, several, masks, scores = _size(pixels), prompts.shape[1] == 2, [], []
         for chunk in self._chunks(prompts):
             logits, iou = network.decode(seen, chunk, size, several)
             best = iou.argmax(1)
             rows = import_torch().arange(len(chunk), device=best.device)
-            masks += [_cut(network, each, size) for each in logits[rows, best]]
+            masks += [_full_size_mask(network, each, size) for each in logits[rows, best]]
             scores += iou[rows, best].tolist()
         return Masks(np.array(masks), np.array(scores), np.full(len(masks), ""))
 
@@ -220,8 +220,10 @@ class SAM(Network[Item, Masks]):
                     small.append(logits[n])
                     scores.append(float(iou[n]))
                     boxes.append(_box(covered.cpu().numpy()))
-        kept = _surest(boxes, scores, filter)
-        masks = sorted(((_cut(network, small[n], size), scores[n]) for n in kept), key=lambda each: -each[0].sum())
+        kept = _suppress_overlaps(boxes, scores, filter)
+        masks = sorted(
+            ((_full_size_mask(network, small[n], size), scores[n]) for n in kept), key=lambda each: -each[0].sum()
+        )
         found = np.reshape([mask for mask, _ in masks], (-1, *size))
         return Masks(found, np.array([score for _, score in masks]), np.full(len(masks), ""))
 
@@ -254,7 +256,7 @@ def _size(pixels: Pixels) -> Size:
     return pixels.shape[0], pixels.shape[1]
 
 
-def _cut(network: SamNetwork, logits: Any, size: Size) -> NDArray[np.bool_]:
+def _full_size_mask(network: SamNetwork, logits: Any, size: Size) -> NDArray[np.bool_]:
     """One mask at the size of the image."""
     full: NDArray[np.bool_] = (network.upscaled(logits[None], size)[0] > 0).cpu().numpy()
     return full
@@ -266,7 +268,9 @@ def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     return int(columns[0]), int(rows[0]), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
 
 
-def _surest(boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], filter: MaskFilter) -> list[int]:
+def _suppress_overlaps(
+    boxes: Sequence[tuple[int, int, int, int]], scores: Sequence[float], filter: MaskFilter
+) -> list[int]:
     """The numbers of the masks that no surer one overlaps by more than is allowed."""
     if not boxes:
         return []

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.runtime.networks import WeightsError, import_transformers
-from looktwice.specialists.networks.checkpoints import fill, read_tensors
+from looktwice.specialists.networks.checkpoints import load_weights, read_tensors
 
 HEADS = 8  # of the mask decoder: in no shape of a checkpoint, and the same in every release
 OURS: tuple[tuple[str, str], ...] = (
@@ -36,7 +36,7 @@ PERCEPTRON = re.compile(r"(.*\.(?:iou_prediction_head|output_hypernetworks_mlps\
 SHARED = "prompt_encoder.shared_embedding.positional_embedding"
 
 
-def from_original(path: str | Path) -> Any:
+def open_original(path: str | Path) -> Any:
     """`SamModel` with the weights of a `segment_anything` file (`sam_vit_b_01ec64.pth` ...), in evaluation mode.
 
     Its sizes are read from the shapes, so pruned or tiny networks of the same build open too. Raises WeightsError.
@@ -51,19 +51,19 @@ def from_original(path: str | Path) -> Any:
             "or a folder or id of transformers"
         ) from exc
     network = transformers.SamModel(transformers.SamConfig(**settings))
-    return fill(network, renamed(held), path)
+    return load_weights(network, convert_names(held), path)
 
 
-def renamed(tensors: Mapping[str, Any]) -> dict[str, Any]:
+def convert_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Original tensors under the names of transformers' `SamModel`."""
     depth = 1 + max((int(found[2]) for name in tensors if (found := PERCEPTRON.match(name))), default=0)
-    ours = {_renamed(name, depth): each for name, each in tensors.items() if not name.startswith("pixel_")}
+    ours = {_convert_name(name, depth): each for name, each in tensors.items() if not name.startswith("pixel_")}
     if SHARED in ours:
         ours["shared_image_embedding.positional_embedding"] = ours[SHARED]
     return ours
 
 
-def _renamed(name: str, depth: int) -> str:
+def _convert_name(name: str, depth: int) -> str:
     if found := PERCEPTRON.match(name):
         place = int(found[2])
         layer = {0: "proj_in", depth - 1: "proj_out"}.get(place, f"layers.{place - 1}")

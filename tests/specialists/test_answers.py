@@ -36,10 +36,16 @@ from looktwice.specialists.answers import (
     SameIdentity,
     SpatialRelation,
 )
-from looktwice.specialists.answers.choices import images_by_letter, spoken, true_or_false
+from looktwice.specialists.answers.choices import images_by_letter, label_by_letter, true_or_false
 from looktwice.specialists.answers.localization import overlaps
-from looktwice.specialists.answers.question_parsing import RELATIONS, counted, enclosed, related, sameness
-from looktwice.specialists.answers.spatial import relation
+from looktwice.specialists.answers.question_parsing import (
+    RELATIONS,
+    parse_count,
+    parse_enclosed,
+    parse_relation,
+    parse_sameness,
+)
+from looktwice.specialists.answers.spatial import relation_margin
 from looktwice.specialists.features import DenseSimilarity, GlobalSimilarity, GramSimilarity
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import ImageSimilarity, Matcher, NoEvidence
@@ -57,11 +63,11 @@ def asked(
     name: str = "s1",
 ) -> Sample:
     """A sample; images given by their number are blank, each with its number in its corner pixel and white opposite."""
-    pixels = [numbered(number) for number in range(images)] if isinstance(images, int) else images
+    pixels = [numbered_image(number) for number in range(images)] if isinstance(images, int) else images
     return Sample(name, question, tuple(map(Picture, pixels)), tuple(choices), tuple(marks))
 
 
-def numbered(number: int) -> Pixels:
+def numbered_image(number: int) -> Pixels:
     pixels = BLANK.copy()
     pixels[0, 0], pixels[-1, -1] = number, 255
     return pixels
@@ -96,7 +102,7 @@ def check(stage: Stage, sample: Sample, answer: str | None, reason: str = "") ->
     ],
 )
 def test_choices_name_the_marks_that_they_speak_of(choices: tuple[str, ...], labels: str) -> None:
-    assert "".join(spoken(asked(choices=choices)).values()) == labels
+    assert "".join(label_by_letter(asked(choices=choices)).values()) == labels
 
 
 @pytest.mark.parametrize(
@@ -140,27 +146,27 @@ def test_yes_and_true_are_found_by_their_words(question: str, choices: Any, hold
 @pytest.mark.parametrize(
     ("read", "question", "found"),
     [
-        (counted, "How many blue floats are there?", "blue floats"),
-        (counted, "How many people in the boat are wearing hats?", "people"),
-        (counted, "In these images, how many different bags are there in total?", "bags"),
-        (counted, "How many wheels does the bike have?", "wheels"),
-        (counted, "How many cats?", "cats"),
-        (counted, "Count the total number of triangles in the image, each ring separately.", "triangles"),
-        (counted, "What is there?", None),
-        (enclosed, "Which bounding box more accurately localizes and encloses the tank top?", "tank top"),
-        (enclosed, "Which one?", None),
-        (related, "Is the car beneath the cat?", ("car", "below", "cat")),
-        (related, "Is the hair drier left of the person?", ("hair drier", "left", "person")),
-        (related, "Is the airplane far away from the bicycle?", ("airplane", "far", "bicycle")),
-        (related, "Does the sink contain the cat?", ("sink", "contains", "cat")),
-        (related, "Is the car at the back of the bicycle?", ("car", "behind", "bicycle")),
-        (related, "Is the laptop facing the chair?", None),
-        (related, "Is the laptop a part of the cake?", None),
-        (sameness, "The bags in these images are the same bag.", (True, "bag")),
-        (sameness, "The bags in these images are not the same bag. T or F?", (False, "bag")),
-        (sameness, "The people in these images are different people.", (False, "people")),
-        (sameness, "Which images show the same person?", (True, "person")),
-        (sameness, "What is this?", None),
+        (parse_count, "How many blue floats are there?", "blue floats"),
+        (parse_count, "How many people in the boat are wearing hats?", "people"),
+        (parse_count, "In these images, how many different bags are there in total?", "bags"),
+        (parse_count, "How many wheels does the bike have?", "wheels"),
+        (parse_count, "How many cats?", "cats"),
+        (parse_count, "Count the total number of triangles in the image, each ring separately.", "triangles"),
+        (parse_count, "What is there?", None),
+        (parse_enclosed, "Which bounding box more accurately localizes and encloses the tank top?", "tank top"),
+        (parse_enclosed, "Which one?", None),
+        (parse_relation, "Is the car beneath the cat?", ("car", "below", "cat")),
+        (parse_relation, "Is the hair drier left of the person?", ("hair drier", "left", "person")),
+        (parse_relation, "Is the airplane far away from the bicycle?", ("airplane", "far", "bicycle")),
+        (parse_relation, "Does the sink contain the cat?", ("sink", "contains", "cat")),
+        (parse_relation, "Is the car at the back of the bicycle?", ("car", "behind", "bicycle")),
+        (parse_relation, "Is the laptop facing the chair?", None),
+        (parse_relation, "Is the laptop a part of the cake?", None),
+        (parse_sameness, "The bags in these images are the same bag.", (True, "bag")),
+        (parse_sameness, "The bags in these images are not the same bag. T or F?", (False, "bag")),
+        (parse_sameness, "The people in these images are different people.", (False, "people")),
+        (parse_sameness, "Which images show the same person?", (True, "person")),
+        (parse_sameness, "What is this?", None),
     ],
 )
 def test_what_a_question_asks_for(read: Callable[[Sample], Any], question: str, found: Any) -> None:
@@ -174,7 +180,8 @@ def test_what_a_question_asks_for(read: Callable[[Sample], Any], question: str, 
 def test_every_wording_of_a_relation_is_read_as_itself() -> None:
     for kind, wordings in RELATIONS.items():
         for wording in wordings:
-            assert related(asked(f"Is the dining table {wording} the hot dog?")) == ("dining table", kind, "hot dog")
+            question = f"Is the dining table {wording} the hot dog?"
+            assert parse_relation(asked(question)) == ("dining table", kind, "hot dog")
 
 
 # Depth and reflectance
@@ -470,7 +477,7 @@ LEFT, RIGHT, TOP, INNER = (10, 40, 30, 60), (70, 40, 90, 60), (12, 10, 28, 40), 
     ],
 )
 def test_relations_of_two_boxes(kind: str, one: Any, two: Any, holds: bool) -> None:
-    margin = relation(kind, np.array(one, float), np.array(two, float))
+    margin = relation_margin(kind, np.array(one, float), np.array(two, float))
     assert (margin > 0) == holds
     assert margin != 0
 
@@ -556,7 +563,7 @@ def nothing(one: Pixels, two: Pixels) -> float:
         (nothing, 3, "the image is too small"),
         (lambda one, two: 0.5, 2, "the first image is one of the candidates"),
         (lambda one, two: 0.5, 1, "1 images and 2 choices do not pair up"),
-        (lambda one, two: 1.0 * two[0, 0, 0], [*map(numbered, (1, 2)), BLANK], "an image is of one colour"),
+        (lambda one, two: 1.0 * two[0, 0, 0], [*map(numbered_image, (1, 2)), BLANK], "an image is of one colour"),
     ],
 )
 def test_likeness_without_evidence(similarity: ImageSimilarity, images: Any, reason: str) -> None:
@@ -678,7 +685,7 @@ def test_which_images_show_the_same_person(people: Any, choices: Any, answer: st
 
 
 def test_pictures_as_choices_need_an_image_to_be_like() -> None:
-    pictures = [Picture(numbered(number)) for number in (1, 2)]
+    pictures = [Picture(numbered_image(number)) for number in (1, 2)]
     check(MostSimilar(lambda one, two: 0.5), asked(choices=pictures, images=0), None, "there is no image")
 
 

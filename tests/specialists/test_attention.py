@@ -15,7 +15,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import shares
+from looktwice.specialists.features.attention import measure_shares
 from tests import tiny_networks
 
 pytest.importorskip("transformers")
@@ -55,10 +55,10 @@ def test_shares_are_those_of_the_pixels_under_the_marks() -> None:
     attention[8, 8] = 0.6
     corner = np.zeros((10, 10), bool)
     corner[8:, 8:] = True
-    assert shares(attention, [Box("", 2, 2, 4, 4)], 3) == pytest.approx((0.4, 0.04))
-    assert shares(attention, [Box("", 2, 2, 4, 4), Box("", 2, 2, 4, 4)], 3)[1] == pytest.approx(0.04)
-    assert shares(attention, [Mask("", corner)], 3) == pytest.approx((0.6, 0.04))
-    assert shares(attention, [Point("", 8, 8)], 1) == pytest.approx((0.6, 0.05))
+    assert measure_shares(attention, [Box("", 2, 2, 4, 4)], 3) == pytest.approx((0.4, 0.04))
+    assert measure_shares(attention, [Box("", 2, 2, 4, 4), Box("", 2, 2, 4, 4)], 3)[1] == pytest.approx(0.04)
+    assert measure_shares(attention, [Mask("", corner)], 3) == pytest.approx((0.6, 0.04))
+    assert measure_shares(attention, [Point("", 8, 8)], 1) == pytest.approx((0.6, 0.05))
 
 
 def test_the_stage_notes_the_share_and_an_overlay_draws_the_map(tmp_path: Path) -> None:

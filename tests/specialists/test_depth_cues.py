@@ -20,7 +20,7 @@ from looktwice.specialists.maps import (
     TextureSize,
     VerticalPosition,
 )
-from looktwice.specialists.maps.retinex import integrated, linear
+from looktwice.specialists.maps.retinex import integrate_steps, to_linear
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 
 Floats = NDArray[np.float64]
@@ -165,12 +165,12 @@ def test_one_colour_shows_no_surface() -> None:
 
 def test_steps_of_a_map_give_the_map_back() -> None:
     whole = np.random.default_rng(0).normal(size=(9, 14))
-    found = integrated(np.diff(whole, axis=1), np.diff(whole, axis=0))
+    found = integrate_steps(np.diff(whole, axis=1), np.diff(whole, axis=0))
     np.testing.assert_allclose(found, whole - whole.mean(), atol=1e-10)
 
 
 def test_linear_light_is_that_of_the_standard() -> None:
     """IEC 61966-2-1: level 0.5 is 21.4 % of the light; the two pieces meet at 0.04045."""
     pixels = np.array([[[0, 255, 128]]], np.uint8)
-    assert linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)
-    assert linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx([0.00304, 0.00335, 0.00368], abs=1e-5)
+    assert to_linear(pixels)[0, 0] == pytest.approx([0, 1, 0.2159], abs=1e-3)
+    assert to_linear(np.array([[[10, 11, 12]]], np.uint8))[0, 0] == pytest.approx([0.00304, 0.00335, 0.00368], abs=1e-5)

