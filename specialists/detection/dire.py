@@ -99,7 +99,7 @@ def _resnet(tensors: Mapping[str, Any], images: Any) -> Any:
         while f"layer{layer}.{block}.conv1.weight" in tensors:
             x = _bottleneck(tensors, f"layer{layer}.{block}", x, 2 if layer > 1 and block == 0 else 1)
             block += 1
-    return functional.to_linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
+    return functional.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
 
 
 def _bottleneck(tensors: Mapping[str, Any], name: str, x: Any, stride: int) -> Any:
