@@ -60,7 +60,7 @@ class ObjectIdentity:
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(1, d). Raises NoEvidence, for an image of one colour too."""
         require_colors(pixels)
-        grid = self.features(self._full_size_mask(pixels, words), words)
+        grid = self.features(self._crop_to_thing(pixels, words), words)
         mean = grid.values.mean(axis=(0, 1))
         length = float(np.linalg.norm(mean))
         if length == 0:
@@ -68,7 +68,7 @@ class ObjectIdentity:
         vector: Vectors = mean[None] / length
         return vector
 
-    def _full_size_mask(self, pixels: Pixels, words: str) -> Pixels:
+    def _crop_to_thing(self, pixels: Pixels, words: str) -> Pixels:
         if self.detector is None:
             return pixels
         found = self.detector(pixels, [words] if words else None)
