@@ -20,7 +20,7 @@ from looktwice.eval.analysis.agent_looks import looks_grid, steps
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
-from looktwice.pipelines.config import Plan, plan
+from looktwice.pipelines.config import Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
@@ -209,7 +209,7 @@ def forms() -> str:
 
 def trace(folder: Path) -> str:
     """The worked trace."""
-    found = points(plan(CONFIG))
+    found = points(load_plan(CONFIG))
     state = traced(found["zoom"])
     stages: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["stages"]
     shown = yaml.safe_dump({"stages": stages}, sort_keys=False, default_flow_style=None, width=110).strip()
@@ -221,7 +221,7 @@ def trace(folder: Path) -> str:
 def table() -> str:
     """The run of the configuration, as the report shows its looks."""
     with tempfile.TemporaryDirectory() as out:
-        asked = plan(CONFIG)
+        asked = load_plan(CONFIG)
         kept = replace(asked, points=tuple(p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0))
         outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
         return looks_grid(steps(score_run(RunFolder(outcome.folder)))).markdown

@@ -51,9 +51,9 @@ def check(
     """
     with faults():
         from looktwice.eval.runs.check import check
-        from looktwice.pipelines.config.plan import plan
+        from looktwice.pipelines.config.plan import load_plan
 
-        found = plan(config, overrides or (), plugins_of(plugin))
+        found = load_plan(config, overrides or (), plugins_of(plugin))
         left_out(found.left_out)
         for line in check(found, out):
             say(line)
@@ -80,9 +80,9 @@ def run(
     with faults():
         from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
-        from looktwice.pipelines.config.plan import plan
+        from looktwice.pipelines.config.plan import load_plan
 
-        found = plan(config, overrides or (), plugins_of(plugin))
+        found = load_plan(config, overrides or (), plugins_of(plugin))
         left_out(found.left_out)
         options = RunOptions(workers, limit, share(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
 from looktwice.pipelines.view import View
@@ -93,6 +93,11 @@ class CallOptions:
     choices: tuple[str, ...] | None = None
     logprobs: int | None = None
     effort: str | None = None
+
+    def filled_from(self, model: Any) -> CallOptions:
+        """The same with what is None taken from the model's settings of the same names, where it has them."""
+        gaps = [f.name for f in fields(self) if getattr(self, f.name) is None and hasattr(model, f.name)]
+        return replace(self, **{name: getattr(model, name) for name in gaps})
 
     def given(self) -> dict[str, Any]:
         """Only what is asked for, as plain JSON values."""

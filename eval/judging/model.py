@@ -9,7 +9,7 @@ from typing import Any
 from looktwice.eval.records.records import RunFolder
 from looktwice.pipelines.config import did_you_mean
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config.load import Overlay, load, nested, override, resolved
+from looktwice.pipelines.config.load import Overlay, load, nest, parse_override, resolve
 from looktwice.pipelines.model import Model
 
 
@@ -25,14 +25,14 @@ def judge_model(
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
     node: Any = load(config) if config is not None else folder.facts.get("config") or {}
     faults: list[str] = []
-    pairs = [override(text) for text in overrides]
+    pairs = [parse_override(text) for text in overrides]
     for place, value in pairs:
         layer = Overlay()
-        node = layer(node, nested(place, value))
+        node = layer(node, nest(place, value))
         faults += layer.faults
     if strange := [place for place, _ in pairs if not place.startswith("models.")]:
         faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
-    node = resolved({"models": node.get("models") or {}, **_plain(node)}, faults)
+    node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
         faults.append(_unknown(name, models))

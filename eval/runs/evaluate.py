@@ -12,7 +12,7 @@ from looktwice.eval.runs.predict import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.plan import Plan, named
+from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.config.spec import asks
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import Pipeline
@@ -60,4 +60,4 @@ def _make_arm(
     given: Mapping[str, Any] = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
     used = model if any(asks(stage) for stage in stages.values()) else None
-    return named(Arm(name, {}, task_name, task, used, stages, read, draws, seed, baseline, "", ""))
+    return with_id(Arm(name, {}, task_name, task, used, stages, read, draws, seed, baseline, "", ""))

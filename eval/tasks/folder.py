@@ -14,7 +14,7 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import Faults, nearest
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import NOT_IDENTITY, spec
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
@@ -177,7 +177,7 @@ class Folder:
     file: str = "samples.jsonl"
     split: str = ""
     label_version: str = ""
-    note: str = field(default="", metadata={"identity": False})
+    note: str = field(default="", metadata=NOT_IDENTITY)
     scorer: Scorer | None = None
     subset: Subset = field(default_factory=Subset)
 

@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from looktwice.pipelines.config.build import Scope
-from looktwice.pipelines.config.load import Node, Overlay, nested, resolved
+from looktwice.pipelines.config.load import Node, Overlay, nest, resolve
 from looktwice.pipelines.config.schema import name_faults, shape_faults
 from looktwice.pipelines.config.suggest import did_you_mean
 
@@ -110,9 +110,9 @@ class Expansion:
         applied = {k: v for k, v in changes.items() if self._applies(k, v, entered, overlay)}
         layer, node = Overlay(), entered
         for key, value in applied.items():
-            node = layer(node, nested(key, value))
+            node = layer(node, nest(key, value))
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
-        node = resolved(node, self.faults)
+        node = resolve(node, self.faults)
         tasks = self._tasks(node)
         models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
         for task in self._chosen(overlay, tasks, place):
@@ -170,7 +170,7 @@ class Expansion:
         wanted = (text.split("|") for text in _many(needs.get("env")))
         missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
         for text in _many(needs.get("file")):
-            plain = resolved({**entered, "needed": text}, self.faults).get("needed", text)
+            plain = resolve({**entered, "needed": text}, self.faults).get("needed", text)
             try:
                 self.scope.path(plain)
             except ValueError as exc:

@@ -10,7 +10,7 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.spec import asks, settings, spec
 
 
-def between(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]) -> list[Arm]:
+def make_gap_arms(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]) -> list[Arm]:
     """For each task the first contestant's point with one factor of the second, for each factor in which they differ.
 
     `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks (so that the order
@@ -32,10 +32,10 @@ def between(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[s
     if missing or len(sides) < 2:
         return []
     start, end = sides.values()
-    return [point for task, a in start.items() if task in end for point in _between(a, end[task], faults)]
+    return [point for task, a in start.items() if task in end for point in _single_changes(a, end[task], faults)]
 
 
-def _between(a: Arm, b: Arm, faults: list[str]) -> Iterator[Arm]:
+def _single_changes(a: Arm, b: Arm, faults: list[str]) -> Iterator[Arm]:
     common = [slot for slot in a.stages if slot in b.stages]
     if common != [slot for slot in b.stages if slot in a.stages]:
         fault = f"gap: {a.contestant!r} and {b.contestant!r} have the stages {', '.join(common)} in another order"
@@ -80,7 +80,7 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
     """The point `a` with one place of `b`. Raises ValueError where the two settings do not go together."""
     if place in ("model", "read"):
         changed = replace(a, model=b.model) if place == "model" else replace(a, read=b.read)
-        return replace(changed, changes={place: shown(settings(getattr(b, place)))})
+        return replace(changed, changes={place: describe(settings(getattr(b, place)))})
     slot, _, name = place.removeprefix("stages.").partition(".")
     stage: Any = b.stages.get(slot)
     value = stage
@@ -90,12 +90,12 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
     held = {known: stage if known == slot else a.stages.get(known) for known in _slots(a, b)}
     stages = {known: one for known, one in held.items() if one is not None}
     model = a.model if a.model is not None or not any(asks(one) for one in stages.values()) else b.model
-    return replace(a, stages=stages, model=model, changes={place: shown(settings(value))})
+    return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
 
 
-def shown(node: Any) -> Any:
+def describe(node: Any) -> Any:
     """A node as a change shows it: its class with the settings that are no defaults; a plain value as it is."""
     if not isinstance(node, Mapping) or "use" not in node:
         return node
-    told = ", ".join(f"{name}={shown(value)}" for name, value in node.items() if name not in ("use", "version"))
+    told = ", ".join(f"{name}={describe(value)}" for name, value in node.items() if name not in ("use", "version"))
     return f"{str(node['use']).rpartition('.')[2]}({told})" if told else str(node["use"]).rpartition(".")[2]

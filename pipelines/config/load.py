@@ -108,7 +108,7 @@ class Overlay:
         return {name: node if name == slot else stages[name] for name in order}
 
 
-def override(text: str) -> tuple[str, Any]:
+def parse_override(text: str) -> tuple[str, Any]:
     """`place=value` from the command line as (place, value), the value read as YAML. Raises ConfigError."""
     place, equals, value = text.partition("=")
     if not equals or not place.strip():
@@ -120,15 +120,15 @@ def override(text: str) -> tuple[str, Any]:
     return place.strip(), read["value"] if isinstance(read, dict) else value
 
 
-def nested(place: str, value: Any) -> Node:
+def nest(place: str, value: Any) -> Node:
     """The node that sets `value` at a dotted place; what stands under `sweep` is one key, dots and all."""
     first, _, rest = place.partition(".")
     if first == "sweep" and rest:
         return {first: {rest: value}}
-    return {first: nested(rest, value) if rest else value}
+    return {first: nest(rest, value) if rest else value}
 
 
-def resolved(node: Node, faults: list[str]) -> Node:
+def resolve(node: Node, faults: list[str]) -> Node:
     """The node with every `${a.b}` replaced; resolvers and anything else in `${...}` are faults."""
     before = len(faults)
     _check_references(node, "", faults)

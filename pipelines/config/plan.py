@@ -11,8 +11,8 @@ from typing import Any
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.expand import Expansion, PointNode
-from looktwice.pipelines.config.factors import between
-from looktwice.pipelines.config.load import Node, Overlay, load, nested, override
+from looktwice.pipelines.config.factors import make_gap_arms
+from looktwice.pipelines.config.load import Node, Overlay, load, nest, parse_override
 from looktwice.pipelines.config.spec import asks, digest, identity, spec
 
 NAME = re.compile(r"[\w-][\w.-]*")
@@ -33,19 +33,19 @@ class Plan:
     readings: tuple[Arm, ...] = ()
 
 
-def plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
+def load_plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
     """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once."""
     config, faults = load(path), []
-    pairs = [override(text) for text in overrides]
+    pairs = [parse_override(text) for text in overrides]
     for place, value in pairs:
         layer = Overlay()
-        config = layer(config, nested(place, value))
+        config = layer(config, nest(place, value))
         faults += layer.faults
     given = tuple(text for _, value in pairs for text in _paths(value))
     return make_plan(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
 
 
-def named(point: Arm) -> Arm:
+def with_id(point: Arm) -> Arm:
     """The point with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
     task = identity(point.task)
     stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
@@ -63,8 +63,8 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         )
     binder = Binder(scope, faults=expansion.faults)
     points = [point for node in nodes if (point := _bound(node, binder))]
-    changed = between(points, config.get("gap"), binder.faults)
-    points += [point for one in changed if (point := _named(one, binder))]
+    changed = make_gap_arms(points, config.get("gap"), binder.faults)
+    points += [point for one in changed if (point := _with_id(one, binder))]
     _note_twins(points, binder.faults)
     if binder.faults:
         raise ConfigError(binder.faults)
@@ -105,12 +105,12 @@ def _bound(node: PointNode, binder: Binder) -> Arm | None:
     point = Arm(
         node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
     )
-    return _named(point, binder)
+    return _with_id(point, binder)
 
 
-def _named(point: Arm, binder: Binder) -> Arm | None:
+def _with_id(point: Arm, binder: Binder) -> Arm | None:
     try:
-        return named(point)
+        return with_id(point)
     except TypeError as exc:
         binder.fault(f"contestants.{point.contestant}", str(exc))
         return None

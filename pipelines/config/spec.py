@@ -10,6 +10,9 @@ from typing import Any
 
 from looktwice.pipelines.model import canonical
 
+NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
+"""`field(metadata=NOT_IDENTITY)`: a setting that cannot change results, such as a timeout."""
+
 
 def spec(thing: Any) -> Any:
     """The node that builds `thing` again, defaults included: plain YAML values. Raises TypeError."""
@@ -19,7 +22,7 @@ def spec(thing: Any) -> Any:
 def identity(thing: Any) -> Any:
     """The node with all that changes results, and nothing else.
 
-    Defaults and fields with `metadata={"identity": False}` are left out, paths keep their last name, and the
+    Defaults and fields with `metadata=NOT_IDENTITY` are left out, paths keep their last name, and the
     class's `version` is added. Stages keep their order. A model says itself what decides its answers.
     """
     said = getattr(thing, "identity", None) if dataclasses.is_dataclass(thing) and callable(thing) else None

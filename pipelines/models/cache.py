@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, request_key
 from looktwice.pipelines.runtime.stores import Blobs
 
@@ -174,8 +175,8 @@ class Cached:
     """
 
     model: Model
-    store: Store = field(metadata={"identity": False})
-    only: bool = field(default=False, metadata={"identity": False})
+    store: Store = field(metadata=NOT_IDENTITY)
+    only: bool = field(default=False, metadata=NOT_IDENTITY)
 
     @property
     def identity(self) -> str:

@@ -8,13 +8,13 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from yarl import URL
 
-from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.wire import (
@@ -48,7 +48,6 @@ ADVICE = {
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
-NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 
 
 @dataclass(frozen=True)
@@ -127,7 +126,7 @@ class ChatAPI:
 
     def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
         """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
-        full = self._filled(options)
+        full = options.filled_from(self)
         if full.seed is not None:
             full = replace(full, seed=full.seed + draw)
         asked = wire_options(full, self.token_field, self.choices_as)
@@ -137,12 +136,6 @@ class ChatAPI:
     def close(self) -> None:
         """Let go of the connection; a later call opens another."""
         http_loop().release(self.endpoint)
-
-    def _filled(self, options: CallOptions) -> CallOptions:
-        """What is wanted, with this model's own settings where nothing is."""
-        own = {f.name for f in fields(self)}
-        gaps = [f.name for f in fields(options) if getattr(options, f.name) is None and f.name in own]
-        return replace(options, **{name: getattr(self, name) for name in gaps})
 
 
 def key_for(url: str) -> str | None:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
-from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Usage, canonical, request_key
 from looktwice.pipelines.models.chat_template import Chat, chat_of, drawn, open_processor, reply_text
 from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
-from looktwice.pipelines.runtime.networks import Device, Dtype, Place, WeightsError, from_hub, import_torch, opened
-
-NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
+from looktwice.pipelines.runtime.networks import Device, Dtype, Place, WeightsError, from_hub, import_torch, open_shared
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +87,7 @@ class LocalVLM:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once. Raises ModelError, also where the network cannot be opened, and PictureError."""
-        full = self._filled(options)
+        full = options.filled_from(self)
         _refuse(full)
         sampled = bool(full.temperature) and full.choices is None
         seed = _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options)) if sampled else None
@@ -105,18 +103,13 @@ class LocalVLM:
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
             ) from exc
 
-    def _filled(self, options: CallOptions) -> CallOptions:
-        own = {f.name for f in fields(self)}
-        gaps = [f.name for f in fields(options) if getattr(options, f.name) is None and f.name in own]
-        return replace(options, **{name: getattr(self, name) for name in gaps})
-
     def _place(self) -> Place:
         return Place.of(self.device, self.dtype, half="bfloat16")
 
     def network(self) -> _Network:
         """The opened network, one for all equal models of this process. Raises WeightsError."""
         place = self._place()
-        return opened(("vlm", self.model, self.revision, place), lambda: self._open(place))
+        return open_shared(("vlm", self.model, self.revision, place), lambda: self._open(place))
 
     def _open(self, place: Place) -> _Network:
         processor, note = open_processor(self.model, self.revision)
@@ -127,7 +120,7 @@ class LocalVLM:
 
     def _batcher(self) -> Batcher[_Asked, Reply]:
         key = ("vlm batcher", self.identity, self.device, self.batch)
-        return opened(key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}"))
+        return open_shared(key, lambda: Batcher(self._forward, self.batch, _like, f"LocalVLM {self.model}"))
 
     def _forward(self, asked: Sequence[_Asked]) -> list[Reply]:
         network, torch, start = self.network(), import_torch(), time.perf_counter()

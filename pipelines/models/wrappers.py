@@ -13,10 +13,10 @@ from weakref import WeakValueDictionary
 
 import tenacity
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 
-NOT_IDENTITY: Mapping[str, Any] = {"identity": False}
 POLL_SECONDS = 0.2
 PRICES = {"in", "out", "cached"}
 
@@ -199,7 +199,7 @@ class UsageCount:
 
 
 @dataclass(frozen=True)
-class Tally:
+class UsageSummary:
     """What was paid for, what came from the cache, how many calls failed; `cost` is None without prices."""
 
     paid: UsageCount = UsageCount()
@@ -218,7 +218,9 @@ class Metered:
 
     model: Model
     prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
-    tallies: list[Tally] = field(default_factory=lambda: [Tally()], init=False, repr=False, compare=False)
+    summaries: list[UsageSummary] = field(
+        default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
+    )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -240,11 +242,11 @@ class Metered:
         self._add(reply)
         return reply
 
-    def snapshot(self) -> Tally:
+    def snapshot(self) -> UsageSummary:
         """The counts up to now, as one consistent value."""
         with self.lock:
-            counted = self.tallies[0]
-        return Tally(counted.paid, counted.cached, counted.failed, self._cost(counted.paid))
+            counted = self.summaries[0]
+        return UsageSummary(counted.paid, counted.cached, counted.failed, self._cost(counted.paid))
 
     def close(self) -> None:
         """Close the model inside."""
@@ -252,7 +254,7 @@ class Metered:
 
     def _add(self, reply: Reply | None) -> None:
         with self.lock:
-            old = self.tallies[0]
+            old = self.summaries[0]
             paid, cached, failed = old.paid, old.cached, old.failed
             if reply is None:
                 failed += 1
@@ -260,7 +262,7 @@ class Metered:
                 cached = cached.plus(reply)
             else:
                 paid = paid.plus(reply)
-            self.tallies[0] = Tally(paid, cached, failed)
+            self.summaries[0] = UsageSummary(paid, cached, failed)
 
     def _cost(self, paid: UsageCount) -> float | None:
         if self.prices is None:

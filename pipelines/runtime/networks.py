@@ -97,7 +97,7 @@ class _Store:
 _STORE = _Store()
 
 
-def opened(key: Hashable, open_: Callable[[], Thing]) -> Thing:
+def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
     """The one thing of this process under `key`, opened now if nobody has. Raises WeightsError, the same each time."""
     thing: Thing = _STORE.get(key, open_)
     return thing
@@ -163,10 +163,10 @@ def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> An
         )
         said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
         raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
-    return filled(model, *found) if "use_safetensors" in settings else found
+    return check_parameters(model, *found) if "use_safetensors" in settings else found
 
 
-def filled(model: str, network: Any, told: Mapping[str, Any]) -> Any:
+def check_parameters(model: str, network: Any, told: Mapping[str, Any]) -> Any:
     """The network, whose library told which `missing_keys` it filled with random numbers, which it does silently.
 
     Raises WeightsError where these are more than a few of its parameters.
@@ -202,7 +202,7 @@ def hub_silence(model: str, revision: str | None) -> str:
 def weights_hash(path: str | Path) -> str:
     """sha256 over a weights file, or over all files of a folder; computed once per process."""
     place = Path(path).expanduser().resolve()
-    return opened(("hash", str(place)), lambda: _hash_files(place))
+    return open_shared(("hash", str(place)), lambda: _hash_files(place))
 
 
 def weights_file(path: str | Path) -> Path:

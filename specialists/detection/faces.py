@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_hash
+from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_hash
 from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
 from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.protocols import FaceDetector
@@ -83,7 +83,7 @@ def dlib_hash(detector: str, folder: Path | None) -> str:
 
 def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
     """The networks, opened once per process. Raises WeightsError."""
-    return opened(("dlib", detector, folder), lambda: _open(detector, folder))
+    return open_shared(("dlib", detector, folder), lambda: _open(detector, folder))
 
 
 def _open(detector: str, folder: Path | None) -> DlibNetworks:

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, opened, weights_file
+from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_file
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
@@ -42,7 +42,7 @@ class YuNet:
         scale = min(1.0, self.longest / max(height, width))
         size = max(1, round(width * scale)), max(1, round(height * scale))
         small = pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-        rows = opened(("yunet", str(self.model)), lambda: _Detector(self.model)).find(small, self)
+        rows = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model)).find(small, self)
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
         xyxy = (edges * np.tile([width / size[0], height / size[1]], 2)).clip(0, [width, height, width, height])
         order = np.argsort(-rows[:, 14], kind="stable")

@@ -10,17 +10,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import (
     OPENING,
     Place,
     WeightsError,
-    filled,
+    check_parameters,
     first_line,
     from_hub,
     hub_silence,
     import_torch,
-    opened,
+    open_shared,
 )
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
@@ -46,7 +47,7 @@ class DIFT(Network[Item, FeatureGrid]):
     prompt: str = "a photo of a {}"
     size: int = 768
     seed: int = 0
-    batch: int = field(default=1, metadata={"identity": False})
+    batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     found: ClassVar[type[Any]] = FeatureGrid
 
@@ -86,7 +87,7 @@ class DIFT(Network[Item, FeatureGrid]):
     def network(self) -> Any:
         """The opened network, one for all settings. Raises WeightsError."""
         place = self.place()
-        return opened(("network", "DIFT", self.shared(), place), lambda: self.open_network(place))
+        return open_shared(("network", "DIFT", self.shared(), place), lambda: self.open_network(place))
 
     def like(self, item: Item) -> Hashable:
         """All images alike: they are brought to one size."""
@@ -201,4 +202,4 @@ def _part(kind: str, how: DIFT, **settings: Any) -> Any:
             f"{how.model}: {kind} could not be opened from its folder {settings['subfolder']} ({said}); "
             "fetch the pipeline where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
         ) from exc
-    return filled(how.model, *found) if "use_safetensors" in settings else found
+    return check_parameters(how.model, *found) if "use_safetensors" in settings else found

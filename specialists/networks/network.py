@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
-from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.batches import Batcher
-from looktwice.pipelines.runtime.networks import Device, Dtype, Place, import_torch, opened, weights_hash
+from looktwice.pipelines.runtime.networks import Device, Dtype, Place, import_torch, open_shared, weights_hash
 from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
@@ -34,8 +34,8 @@ class Network(Generic[Item, Found]):
     model: str = ""
     revision: str | None = None
     dtype: Dtype = "auto"
-    device: Device = field(default="auto", metadata={"identity": False})
-    batch: int = field(default=8, metadata={"identity": False})
+    device: Device = field(default="auto", metadata=NOT_IDENTITY)
+    batch: int = field(default=8, metadata=NOT_IDENTITY)
 
     found: ClassVar[type[Any]]
     half_is_safe: ClassVar[bool] = True
@@ -83,7 +83,7 @@ class Network(Generic[Item, Found]):
         """The opened network, shared with equal wrappers. Raises WeightsError."""
         place = self.place()
         key = ("network", type(self).__qualname__, self.shared(), place)
-        return opened(key, lambda: self.open_network(place))
+        return open_shared(key, lambda: self.open_network(place))
 
     def weights(self) -> str:
         """What stands for the weights: a sha256 over a folder or file, or the hub's id and commit."""
@@ -94,7 +94,7 @@ class Network(Generic[Item, Found]):
 
     def _batcher(self) -> Batcher[Item, Found]:
         key = ("batcher", type(self), self._settings(), self.device, self.batch)
-        return opened(key, lambda: Batcher(self.together, self.batch, self.like, type(self).__name__))
+        return open_shared(key, lambda: Batcher(self.together, self.batch, self.like, type(self).__name__))
 
     def together(self, items: Sequence[Item]) -> list[Found]:
         """What the network finds in items that are `like` one another, as one batch in this thread, nothing kept."""

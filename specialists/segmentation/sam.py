@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.specialists.networks.image_size import require_colors
@@ -148,7 +149,7 @@ class SAM(Network[Item, Masks]):
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"
-    prompts: int = field(default=32, metadata={"identity": False})
+    prompts: int = field(default=32, metadata=NOT_IDENTITY)
 
     found: ClassVar[type[Any]] = Masks
     half_is_safe: ClassVar[bool] = False

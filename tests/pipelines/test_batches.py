@@ -22,11 +22,12 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.tasks import Facts
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.plan import named
+from looktwice.pipelines.config.plan import with_id
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
-from looktwice.pipelines.runtime.networks import Place, from_hub, opened, weights_file, weights_hash
+from looktwice.pipelines.runtime.networks import Place, from_hub, open_shared, weights_file, weights_hash
 from looktwice.pipelines.runtime.stores import load_result, result_key, save_result, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, listening
@@ -246,7 +247,7 @@ class Bright(Network[tuple[Pixels], DepthMap]):
     """Brightness as depth; keeps the size of every batch, and says that memory ran out above `room`."""
 
     gain: float = 1.0
-    room: int = field(default=99, metadata={"identity": False})
+    room: int = field(default=99, metadata=NOT_IDENTITY)
 
     found: ClassVar[type[Any]] = DepthMap
 
@@ -299,7 +300,7 @@ class Told:
 def ran(folder: Path, rule: Stage, workers: int, n: int = 12) -> dict[str, Record]:
     """A study of one point, run whole as the command line runs it; its records by sample."""
     made = Arm("rule", {}, "greys", Greys(n), None, {"answer": rule}, Robust(), 1, 0, True, "", "")
-    plan = Plan("study", (named(made),))
+    plan = Plan("study", (with_id(made),))
     Study(plan, folder, RunOptions(workers=workers), cache=folder / "cache")()
     return {record.sample: record for record in RunFolder(folder / "study").records().values()}
 
@@ -409,7 +410,7 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
         return object()
 
     with ThreadPoolExecutor(16) as pool:
-        things = list(pool.map(lambda _: opened(("network", "x"), open_), range(16)))
+        things = list(pool.map(lambda _: open_shared(("network", "x"), open_), range(16)))
     assert len(opened_) == 1
     assert all(thing is things[0] for thing in things)
 
@@ -423,19 +424,19 @@ def test_a_failure_to_open_is_told_to_all_and_tried_once() -> None:
 
     for _ in range(3):
         with pytest.raises(WeightsError, match="no such network"):
-            opened(("network", "x"), open_)
+            open_shared(("network", "x"), open_)
     assert len(tried) == 1
     close_networks()
     with pytest.raises(WeightsError):
-        opened(("network", "x"), open_)
+        open_shared(("network", "x"), open_)
     assert len(tried) == 2
 
 
 def test_a_slow_network_does_not_hold_up_another() -> None:
     release = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        slow = pool.submit(opened, "slow", lambda: release.wait(10))
-        assert opened("quick", lambda: 1) == 1
+        slow = pool.submit(open_shared, "slow", lambda: release.wait(10))
+        assert open_shared("quick", lambda: 1) == 1
         release.set()
         assert slow.result(timeout=10)
 
@@ -451,10 +452,10 @@ def test_closing_frees_what_was_opened_last_first() -> None:
             closed.append(self.name)
 
     for name in ("network", "batcher"):
-        opened(name, lambda name=name: Thing(name))  # type: ignore[misc]
+        open_shared(name, lambda name=name: Thing(name))  # type: ignore[misc]
     close_networks()
     assert closed == ["batcher", "network"]
-    assert opened("network", lambda: 5) == 5
+    assert open_shared("network", lambda: 5) == 5
 
 
 def test_weights_that_are_missing_are_one_sentence(tmp_path: Path) -> None:

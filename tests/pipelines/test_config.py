@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.pipelines.config import ConfigError, Plan, build, digest, identity, load_plugin, locate, plan, spec
+from looktwice.pipelines.config import ConfigError, Plan, build, digest, identity, load_plan, load_plugin, locate, spec
 from looktwice.pipelines.config.load import Overlay, load
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting.markers import Circles
@@ -40,7 +40,7 @@ def planned(tmp_path: Path) -> Planned:
     def write(text: str = "", *overrides: str, base: str = BASE) -> Plan:
         path = tmp_path / "study.yaml"
         path.write_text(base + text)
-        return plan(path, overrides)
+        return load_plan(path, overrides)
 
     return write
 
@@ -202,7 +202,7 @@ def test_a_stage_of_ones_own_in_one_file(tmp_path: Path, planned: Planned) -> No
     with pytest.raises(ValueError, match="no public class 'Path'"):
         locate("my_stages.Path", [name])
     (tmp_path / "study.yaml").write_text(BASE)
-    (point,) = plan(
+    (point,) = load_plan(
         tmp_path / "study.yaml", ["stages.think.use=my_stages.Shout", "stages.think.mark='?'"], [name]
     ).points
     assert identity(point.stages["think"]) == {"use": "my_stages.Shout", "mark": "?"}
@@ -308,7 +308,7 @@ def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeyp
     def planned_with(path: str, *overrides: str) -> list[str]:
         study.write_text(text.format(path))
         try:
-            plan(study, overrides)
+            load_plan(study, overrides)
         except ConfigError as exc:
             return list(exc.faults)
         return []
@@ -403,7 +403,7 @@ def test_a_sweep_reaches_a_referenced_model(tmp_path: Path) -> None:
     text = BASE.replace("model: {use: pipelines.models.Scripted}", "models: {judge: {use: pipelines.models.Scripted}}")
     text = text.replace("ask: {use: prompting.turns.Ask}", "ask: {use: judged_stage.Judged, judge: {ref: judge}}")
     (tmp_path / "study.yaml").write_text(text + "model: judge\nsweep: {models.judge.answer: [a, b]}\n")
-    points = plan(tmp_path / "study.yaml", [], [name]).points
+    points = load_plan(tmp_path / "study.yaml", [], [name]).points
     assert [vars(p.stages["ask"])["judge"].answer for p in points] == ["a", "b"]
     assert len({p.id for p in points}) == 2
 

@@ -21,7 +21,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks import LettersAndShapes, Subset, TaskError
 from looktwice.eval.tasks.photographs import photograph, stereo_pair
-from looktwice.pipelines.config import build, load_plugin, plan
+from looktwice.pipelines.config import build, load_plan, load_plugin
 from looktwice.pipelines.model import Reply, ToolCall
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
@@ -146,7 +146,7 @@ def test_letters_and_shapes_refuse_what_cannot_be_drawn(settings: dict[str, Any]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     out = tmp_path_factory.mktemp("runs")
-    outcome = Study(plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True))()
+    outcome = Study(load_plan(CONFIG, SMALL), out, RunOptions(workers=2), console=Console(quiet=True))()
     assert outcome.failed == 0
     yield outcome.folder
 
@@ -199,7 +199,7 @@ def test_a_replay_takes_what_specialists_found_in_the_run(tmp_path: Path) -> Non
     plugin = load_plugin(str(tmp_path / "kept.py"))
     for cache in (None, tmp_path / "elsewhere"):
         out = tmp_path / ("beside" if cache is None else "apart")
-        Study(plan(config, plugins=(plugin,)), out, RunOptions(), cache=cache, console=Console(quiet=True))()
+        Study(load_plan(config, plugins=(plugin,)), out, RunOptions(), cache=cache, console=Console(quiet=True))()
         assert replay(out / "kept", (plugin,), cache).same == 1
         assert f"  answer: {answer_of(out / 'kept')}" in lines_of(out / "kept", plugin, cache)
     assert replay(out / "kept", (plugin,)).same == 0

@@ -18,7 +18,7 @@ from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.tasks.blink import NAMES
-from looktwice.pipelines.config import ConfigError, plan
+from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.picture import Picture
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS
@@ -132,7 +132,7 @@ published:
 
 def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
-    held = plan(tmp_path / "study.yaml")
+    held = load_plan(tmp_path / "study.yaml")
     folder = tmp_path / "run"
     run = made(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
@@ -157,7 +157,7 @@ def test_a_published_row_says_where_it_stands(tmp_path: Path, row: str, message:
     path = tmp_path / "study.yaml"
     path.write_text(CONFIG.partition("published:")[0] + f"published:\n  {row}\n")
     with pytest.raises(ConfigError, match=message):
-        plan(path)
+        load_plan(path)
 
 
 def test_guesses_are_counted(tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_the_configuration_of_cues_on_the_real_items(shared_data: Path, tmp_path
     """The counts that its comment's reader will find; the ties are points on one row."""
     others = ("haze", "saturation", "brightness", "sharpness", "texture")
     overrides = [f"task.path={shared_data / 'blink'}", *(f"contestants.{name}=null" for name in others)]
-    held = plan(CONFIGS / "blink_depth_cues.yaml", overrides)
+    held = load_plan(CONFIGS / "blink_depth_cues.yaml", overrides)
     Study(held, tmp_path, RunOptions(workers=2))()
     run = score_run(RunFolder(tmp_path / held.name))
     counts = {
@@ -194,8 +194,10 @@ def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:
     path = CONFIGS / "blink_specialists.yaml"
     tasks = [name for name in yaml.safe_load(path.read_text())["tasks"] if name != "Relative_Depth"]
     made = [f"tasks.{name}={{use: eval.tasks.Photos, kind: jigsaw, n: 2, seed: {i}}}" for i, name in enumerate(tasks)]
-    held = plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
+    held = load_plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *made])
     alone = {name for name in NAMES if sum(point.task_name == name for point in held.points) == 9}
     assert alone == {"IQ_Test"}  # chance and eight recorded MLLMs
-    few = plan(path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *(f"tasks.{name}=null" for name in tasks)])
+    few = load_plan(
+        path, [f"tasks.Relative_Depth.path={shared_data / 'blink'}", *(f"tasks.{name}=null" for name in tasks)]
+    )
     assert {point.task_name for point in few.points} == {"Relative_Depth"}

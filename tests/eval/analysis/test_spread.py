@@ -7,7 +7,7 @@ from pathlib import Path
 from looktwice.eval.analysis.spread import spread
 from looktwice.eval.display.table import Table, table
 from looktwice.eval.runs import Study
-from looktwice.pipelines.config import plan
+from looktwice.pipelines.config import load_plan
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 8}
@@ -25,7 +25,7 @@ contestants:
 
 def scored(tmp_path: Path) -> Table:
     (tmp_path / "styles.yaml").write_text(STUDY)
-    return table([Study(plan(tmp_path / "styles.yaml"), tmp_path)().folder])
+    return table([Study(load_plan(tmp_path / "styles.yaml"), tmp_path)().folder])
 
 
 def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
@@ -40,6 +40,6 @@ def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
 def test_micro_over_variants_has_no_interval_and_no_test(tmp_path: Path) -> None:
     text = STUDY.replace("sweep: {stages.mark.color: [red, blue, gray]}", "sweep: {task.quality: [90, 30]}")
     (tmp_path / "quality.yaml").write_text(text)
-    rows = table([Study(plan(tmp_path / "quality.yaml"), tmp_path)().folder]).rows
+    rows = table([Study(load_plan(tmp_path / "quality.yaml"), tmp_path)().folder]).rows
     micro = [row for row in rows if row.task == "micro" and row.metric == "accuracy" and row.contestant == "chance"]
     assert [(row.n, row.low, row.high, row.p) for row in micro] == [(16, None, None, None)]

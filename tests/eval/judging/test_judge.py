@@ -29,7 +29,7 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import Scored
 from looktwice.eval.tasks import BlinkTwice, VideoScorer
-from looktwice.pipelines.config import ConfigError, plan, spec
+from looktwice.pipelines.config import ConfigError, load_plan, spec
 from looktwice.pipelines.model import Messages
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.sample import Sample
@@ -321,7 +321,7 @@ def twice(root: Path, **columns: str) -> Path:
         },
     }
     (root / "study.yaml").write_text(yaml.safe_dump(study), encoding="utf-8")
-    return Run(plan(root / "study.yaml"), root / "runs" / "twice")().folder
+    return Run(load_plan(root / "study.yaml"), root / "runs" / "twice")().folder
 
 
 def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_solution(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
-from looktwice.pipelines.config import ConfigError, plan
+from looktwice.pipelines.config import ConfigError, load_plan
 from tests.paths import CONFIGS, ROOT
 
 STUDY = """
@@ -167,11 +167,11 @@ def test_shipped_configurations_have_no_faults_of_their_own(config: Path, shared
         folder.mkdir(parents=True, exist_ok=True)
         given.append(f"{place}={folder}")
     try:
-        found = plan(config, given)
+        found = load_plan(config, given)
     except ConfigError as exc:
         absent = [fault for fault in exc.faults if "is not in it. It has" in fault]
         assert absent == list(exc.faults)
-        found = plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
+        found = load_plan(config, [*given, *(f"{fault.partition(':')[0]}=null" for fault in absent)])
     assert found.points or found.left_out
 
 

@@ -21,7 +21,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.plan import named
+from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import asks
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
@@ -78,7 +78,7 @@ class Counting:
 def point(name: str, task: Any, stages: dict[str, Stage], model: Any = None, **more: Any) -> Arm:
     used = model if any(asks(stage) for stage in stages.values()) else None
     made = Arm(name, {}, "greys", task, used, stages, Robust(), more.pop("draws", 1), 0, name == "a", "", "")
-    return named(replace(made, **more))
+    return with_id(replace(made, **more))
 
 
 def run(points: list[Arm], folder: Path, **more: Any) -> Run:

@@ -27,7 +27,7 @@ from looktwice.eval.scoring.benchmark import scorer_of
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Scored
 from looktwice.eval.tasks import CountScorer, TaskError
-from looktwice.pipelines.config import Plan, plan, spec
+from looktwice.pipelines.config import Plan, load_plan, spec
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.models import Replay
@@ -88,7 +88,7 @@ def percent(found: Table, metric: str, contestant: str, **fields: Any) -> float:
 
 @pytest.fixture(scope="module")
 def blink_val(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> RunScores:
-    planned = plan(CONFIGS / "blink_val.yaml", [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"])
+    planned = load_plan(CONFIGS / "blink_val.yaml", [f"tasks.Art_Style.path={shared_data / 'blink_replies'}"])
     assert not planned.left_out
     return scored(planned, tmp_path_factory.mktemp("blink_val"))
 
@@ -136,7 +136,7 @@ def test_the_overlap_of_errors(blink_val: RunScores) -> None:
 
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
-    planned = plan(CONFIGS / "blink_concatenation_recorded.yaml", [f"tasks.Jigsaw.path={shared_data}"])
+    planned = load_plan(CONFIGS / "blink_concatenation_recorded.yaml", [f"tasks.Jigsaw.path={shared_data}"])
     found = make_table([scored(planned, tmp_path)])
     for model, totals in CONCATENATED.items():
         one = f"concatenated {model}"
@@ -209,7 +209,7 @@ CHANCE = {
 
 
 def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> None:
-    planned = plan(CONFIGS / "dysm_baselines.yaml", [f"tasks.figure_ground.path={shared_data / 'dysm'}"])
+    planned = load_plan(CONFIGS / "dysm_baselines.yaml", [f"tasks.figure_ground.path={shared_data / 'dysm'}"])
     found = make_table([scored(planned, tmp_path)])
     for who, levels in (("majority (key)", MAJORITY), ("chance (level)", CHANCE)):
         rows = found.where(metric="accuracy", contestant=who, slice="").rows

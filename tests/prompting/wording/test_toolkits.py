@@ -19,7 +19,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
-from looktwice.pipelines.config import ConfigError, Plan, plan
+from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import CallOptions, Message
@@ -147,7 +147,7 @@ def planned(folder: Path, **entries: Any) -> Plan:
         "model": {"use": "pipelines.models.Scripted", "answer": "The answer is (A)."},
     }
     (folder / "study.yaml").write_text(yaml.safe_dump(base | entries, sort_keys=False), encoding="utf-8")
-    return plan(folder / "study.yaml")
+    return load_plan(folder / "study.yaml")
 
 
 PRESETS = sorted(path.name for path in CONFIGS.glob("as_*.yaml"))
@@ -313,7 +313,7 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     whole = load(CONFIGS / "why_different_readers.yaml")
     given += [f"tasks.{name}=null" for name in whole["tasks"] if name not in ("Art_Style", "Relative_Depth")]
     given += [f"contestants.{name}=null" for name in whole["contestants"] if name not in ("GPT4V", "LLaVA-7B")]
-    found = plan(CONFIGS / "why_different_readers.yaml", given)
+    found = load_plan(CONFIGS / "why_different_readers.yaml", given)
     run = Run(found, tmp_path / "runs" / "readers")()
     assert run.written == 2 * (117 + 124)
     rows = table(run.folder).where(metric="accuracy", task="micro").rows
@@ -329,10 +329,10 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
 
 def test_why_different_asks_every_factor_of_real_questions(shared_data: Path) -> None:
     given = [f"tasks.depth.path={shared_data / 'blink'}", "models.chat={use: pipelines.models.Scripted}"]
-    found = plan(CONFIGS / "why_different.yaml", given)
+    found = load_plan(CONFIGS / "why_different.yaml", given)
     depth = [point for point in found.points if point.task_name == "depth"]
     changed = [place for point in depth for place in point.changes]
     assert changed == ["stages.prompt", "stages.size", "stages.ask.images", "stages.ask.options"]
     assert [point.changes for point in found.readings if point.task_name == "depth"] == [{"read": "Vlmevalkit"}]
-    other = plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])
+    other = load_plan(CONFIGS / "why_different.yaml", [*given, "gap.to=as_lmms_eval"])
     assert {place for point in other.points for place in point.changes} >= {"stages.encode", "stages.prompt"}
