@@ -16,7 +16,7 @@ import yaml
 from PIL import Image
 from rich.console import Console
 
-from looktwice.eval.analysis.agent_looks import looks_grid, steps
+from looktwice.eval.analysis.agent_looks import look_table, summarize_looks
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
@@ -224,7 +224,7 @@ def table() -> str:
         asked = load_plan(CONFIG)
         kept = replace(asked, points=tuple(p for p in asked.points if p.changes.get("stages.agent.bounds.steps") != 0))
         outcome = Study(kept, Path(out), RunOptions(workers=2), console=Console(quiet=True))()
-        return looks_grid(steps(score_run(RunFolder(outcome.folder)))).markdown
+        return look_table(summarize_looks(score_run(RunFolder(outcome.folder)))).markdown
 
 
 def write(page: Path) -> None:

@@ -1,3 +1,4 @@
+from .display import score_table as score_table
 from .make import (
     Correspondence as Correspondence,
     Jigsaw as Jigsaw,
@@ -8,7 +9,7 @@ from .make import (
 from .readers import Robust as Robust
 from .records import RunFolder as RunFolder
 from .replies import RecordedQuestions as RecordedQuestions
-from .report import score_table as score_table, write_report as write_report
+from .report import write_report as write_report
 from .runs import evaluate as evaluate
 from .tasks import (
     Blink as Blink,

@@ -99,9 +99,9 @@ def run(
 def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
     """Read and score runs again; no model is called."""
     with faults():
-        from looktwice.eval.display.table import table
+        from looktwice.eval.display.table import score_table
 
-        shown(table(runs, reader_of(reader), by or (), judge))
+        shown(score_table(runs, reader_of(reader), by or (), judge))
 
 
 @app.command()

@@ -28,12 +28,12 @@ By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this m
 
 def finish(runs: list[Path], plan: Any) -> None:
     """The table on the terminal, and where the report lies."""
-    from looktwice.eval.display.table import table
+    from looktwice.eval.display.table import score_table
     from looktwice.eval.records.records import RunFolder
     from looktwice.eval.report import write_report
     from looktwice.eval.runs.show import sample_images
 
-    shown(table(runs))
+    shown(score_table(runs))
     for line in (line for path in runs for line in RunFolder(path).unasked):
         say(line)
     say(f"report: {write_report(runs, runs[0], images=sample_images(plan))}")
@@ -43,10 +43,10 @@ def shown(scored: Any) -> None:
     """The table on the terminal, and what each factor is worth where the configuration asks for it."""
     from rich.console import Console
 
-    from looktwice.eval.analysis.factors import gap_grid
+    from looktwice.eval.analysis.factors import factor_table
     from looktwice.eval.display.table import console_table
 
-    console, gap = Console(), gap_grid(scored)
+    console, gap = Console(), factor_table(scored)
     console.print(console_table(scored))
     if gap.rows:
         console.print(gap.console("why the numbers differ", blocks=2))

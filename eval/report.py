@@ -10,21 +10,30 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.analysis.agent_looks import length_grid, looks_grid, steps
-from looktwice.eval.analysis.baselines import guesses, published_grid
-from looktwice.eval.analysis.complementarity import agreement_grid, disagreements
-from looktwice.eval.analysis.factors import gap_grid
-from looktwice.eval.analysis.shared_errors import overlap
-from looktwice.eval.analysis.spread import spread
+from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
+from looktwice.eval.analysis.baselines import guess_table, published_table
+from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
+from looktwice.eval.analysis.factors import factor_table
+from looktwice.eval.analysis.shared_errors import shared_error_table
+from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.display.contact_sheets import Images, sheets
 from looktwice.eval.display.curves import Curve, curves
-from looktwice.eval.display.grids import TextGrid, failures, ordered, overview, own_grid, reasons, task_grid, tokens
-from looktwice.eval.display.table import Table, table
-from looktwice.eval.judging.summary import agreement, judge_grid
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.display.text_tables import (
+    TextTable,
+    benchmark_metric_table,
+    failure_table,
+    overview_table,
+    reason_table,
+    sort_rows,
+    task_table,
+    token_table,
+)
+from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.state import Stage
 
-__all__ = ["score_table", "write_report"]
+__all__ = ["write_report"]
 
 METHOD = (
     "accuracy is right/n: what is wrong, unreadable, failed or missing counts as not right. "
@@ -87,13 +96,8 @@ class Section:
 
     title: str
     facts: tuple[tuple[str, str], ...]
-    grid: TextGrid
+    grid: TextTable
     curves: tuple[Curve, ...] = ()
-
-
-def score_table(runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = ()) -> Table:
-    """The long table of runs, read and scored again without any model call. Raises RunError."""
-    return table(runs, reader, by)
 
 
 def write_report(
@@ -108,7 +112,7 @@ def write_report(
 
     `images` gives a sample's own images where the task's data is at hand; without it the sheets show what was sent.
     """
-    scored = table(runs, reader, by, judge)
+    scored = score_table(runs, reader, by, judge)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     facts = _context(scored)
@@ -122,30 +126,30 @@ def write_report(
 
 def _context(scored: Table) -> dict[str, Any]:
     drawn = curves(scored.scores, scored.rows)
-    looked = [point for run in scored.scores for point in steps(run)]
-    tasks = {row.task for row in scored.rows if row.name and row.metric == "accuracy"}
+    looked = [point for run in scored.scores for point in summarize_looks(run)]
+    tasks = {row.task for row in scored.rows if row.task_name and row.metric == "accuracy"}
     several = len(tasks) > 1  # of one task, the overview has them
-    means = [row for row in scored.rows if several and not row.name and not row.slice]
+    means = [row for row in scored.rows if several and not row.task_name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
-        "overview": overview(scored.rows),
-        "means": task_grid(ordered(means), full=True),
+        "overview": overview_table(scored.rows),
+        "means": task_table(sort_rows(means), full=True),
         "sections": _sections(scored, drawn),
-        "gap": gap_grid(scored),
-        "own": own_grid(scored.rows),
-        "looks": looks_grid(looked),
-        "lengths": length_grid(looked),
-        "spread": spread(scored),
-        "overlap": overlap(scored.scores),
-        "slices": task_grid([row for row in scored.rows if row.slice], full=True),
-        "reasons": reasons(scored.scores),
-        "failures": failures(scored.scores),
-        "judges": judge_grid(scored.scores),
+        "gap": factor_table(scored),
+        "own": benchmark_metric_table(scored.rows),
+        "looks": look_table(looked),
+        "lengths": turn_count_table(looked),
+        "spread": spread_table(scored),
+        "overlap": shared_error_table(scored.scores),
+        "slices": task_table([row for row in scored.rows if row.slice], full=True),
+        "reasons": reason_table(scored.scores),
+        "failures": failure_table(scored.scores),
+        "judges": judge_table(scored.scores),
         "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
-        "pairs": agreement_grid(scored.scores),
-        "published": published_grid(scored.scores),
-        "guesses": guesses(scored.scores),
-        "tokens": tokens(scored.rows),
+        "pairs": complementarity_table(scored.scores),
+        "published": published_table(scored.scores),
+        "guesses": guess_table(scored.scores),
+        "tokens": token_table(scored.rows),
         "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
@@ -161,11 +165,13 @@ def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
         for name in dict.fromkeys(scores.point.task for scores in run.points):
             held = [scores for scores in run.points if scores.point.task == name]
             labels = {scores.task for scores in held}
-            rows = [r for r in scored.rows if r.run == run.name and r.name == name and not r.slice]
+            rows = [r for r in scored.rows if r.run == run.name and r.task_name == name and not r.slice]
             title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
             shown = tuple(c for c in drawn if c.task == name or c.task in labels)
             found.append(
-                Section(title, tuple(_facts([scores.point.facts for scores in held])), task_grid(ordered(rows)), shown)
+                Section(
+                    title, tuple(_facts([scores.point.facts for scores in held])), task_table(sort_rows(rows)), shown
+                )
             )
     return found
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from looktwice.eval.display.grids import TextGrid
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.records import Key, Record, SampleRow
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.labels import baseline_of
 from looktwice.eval.scoring.score import RecordScorer, configured_reader
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Scored, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.geometry import bounds, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, mark_from_dict
 from looktwice.pipelines.model import Reply
@@ -29,7 +29,7 @@ HINT = "region"
 
 
 @dataclass(frozen=True)
-class Chain:
+class AgentRecord:
     """One record of an agent: its looks, why they ended, and the verdicts before each turn that looked and at the end.
 
     A verdict is None where the words gave no answer. `overlaps` are, for each zoom, the intersection over union with
@@ -59,7 +59,7 @@ class Chain:
 
 
 @dataclass(frozen=True)
-class Length:
+class TurnCount:
     """The records of one chain length, which is the number of replies that asked for tools."""
 
     looks: int
@@ -69,7 +69,7 @@ class Length:
 
 
 @dataclass(frozen=True)
-class PointSteps:
+class LookSummary:
     """The looks of one point. Rates and means are over its records; shares lie in 0..1, None where there is nothing.
 
     `iou` and `covered` are means over all zooms with a marked region. `before` and `after` are the accuracies of the
@@ -95,10 +95,10 @@ class PointSteps:
     tokens: float
     price: float | None
     against: str
-    lengths: tuple[Length, ...] = field(default=(), repr=False)
+    lengths: tuple[TurnCount, ...] = field(default=(), repr=False)
 
 
-def steps(run: RunScores, reader: Stage | None = None) -> list[PointSteps]:
+def summarize_looks(run: RunScores, reader: Stage | None = None) -> list[LookSummary]:
     """The looks of every point of a run that has an agent; `reader` stands in for the configured one."""
     held: dict[str, dict[Key, Record]] = defaultdict(dict)
     for key, record in run.folder.records().items():
@@ -106,17 +106,17 @@ def steps(run: RunScores, reader: Stage | None = None) -> list[PointSteps]:
     points = {scores.point.id: scores for scores in run.points}
     found = []
     for scores in run.points:
-        gone = list(chains(run, scores, list(held[scores.point.id].values()), reader))
+        gone = list(agent_records(run, scores, list(held[scores.point.id].values()), reader))
         if gone:
             found.append(_summed(scores, gone, _rival(scores, points)))
     return found
 
 
-def chains(
+def agent_records(
     run: RunScores, scores: PointScores, records: Sequence[Record], reader: Stage | None = None
-) -> Iterator[Chain]:
+) -> Iterator[AgentRecord]:
     """The records of a point that an agent brought to an end, one by one."""
-    judge = RecordScorer(run.folder, reader or configured_reader(scores.point), scorer_of(scores.point.facts))
+    judge = RecordScorer(run.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
     for record in records:
         ended = ended_in(record.notes)
         final = scores.scored.get(record.sample, {}).get(record.draw)
@@ -124,7 +124,7 @@ def chains(
             yield _chain(judge, record, scores.samples[record.sample], ended, final)
 
 
-def looks_grid(found: Sequence[PointSteps]) -> TextGrid:
+def look_table(found: Sequence[LookSummary]) -> TextTable:
     """A line per point: how often it looked, with what, where, what that changed, and the price."""
     header = (
         "contestant", "task", "tools", "ended by", "n", "looks\nper sample", "not run", "IoU of zoom\nwith mark",
@@ -140,11 +140,11 @@ def looks_grid(found: Sequence[PointSteps]) -> TextGrid:
             f"{point.tokens:,.0f}", "no gain" if point.price is None else f"{point.price:,.1f}",
         )  # fmt: skip
         rows.append((point.contestant, point.task, _counts(point.tools), _counts(point.ended), *numbers))
-    grid = TextGrid(header, tuple(rows), words=4).without_empty()
+    grid = TextTable(header, tuple(rows), words=4).without_empty()
     return grid if len({point.task for point in found}) > 1 else grid.without(1)
 
 
-def length_grid(found: Sequence[PointSteps]) -> TextGrid:
+def turn_count_table(found: Sequence[LookSummary]) -> TextTable:
     """Accuracy against the length of the chain: a line per point and number of turns that looked."""
     header = ("contestant", "task", "turns that looked", "n", "accuracy %", "tokens\nper sample")
     rows = [
@@ -152,11 +152,11 @@ def length_grid(found: Sequence[PointSteps]) -> TextGrid:
         for point in found
         for each in point.lengths
     ]
-    grid = TextGrid(header, tuple(rows), words=2)
+    grid = TextTable(header, tuple(rows), words=2)
     return grid if len({point.task for point in found}) > 1 else grid.without(1)
 
 
-def _chain(judge: RecordScorer, record: Record, row: SampleRow, ended: Ended, final: Scored) -> Chain:
+def _chain(judge: RecordScorer, record: Record, row: SampleRow, ended: Ended, final: ScoredRecord) -> AgentRecord:
     looks = tuple(looks_in(record.notes))
     asked: dict[int, int] = {}
     for look in looks:
@@ -166,7 +166,7 @@ def _chain(judge: RecordScorer, record: Record, row: SampleRow, ended: Ended, fi
     first = sum(spent[: 1 + next(iter(asked.values()), len(spent))])
     verdicts = (*before, _plain(final.verdict))
     overlaps = tuple(_overlaps(looks, _targets(record, row)))
-    return Chain(looks, ended, verdicts, final.score.value, sum(spent), first, overlaps)
+    return AgentRecord(looks, ended, verdicts, final.score.value, sum(spent), first, overlaps)
 
 
 def _verdict(judge: RecordScorer, record: Record, row: SampleRow, place: int) -> Verdict | None:
@@ -186,7 +186,7 @@ def _tokens(call: Mapping[str, Any]) -> int:
     return usage.tokens_in + usage.tokens_out if usage else 0
 
 
-def _summed(scores: PointScores, found: Sequence[Chain], rival: PointScores | None) -> PointSteps:
+def _summed(scores: PointScores, found: Sequence[AgentRecord], rival: PointScores | None) -> LookSummary:
     before = _mean([float(chain.verdicts[0] is Verdict.RIGHT) for chain in found])
     after, tokens = _mean([chain.right for chain in found]), _mean([chain.tokens for chain in found])
     looks = [look for chain in found for look in chain.looks]
@@ -194,7 +194,7 @@ def _summed(scores: PointScores, found: Sequence[Chain], rival: PointScores | No
     spent, gained = tokens - _mean([chain.first for chain in found]), after - before
     if rival is not None:
         spent, gained = _against(scores, rival)
-    return PointSteps(
+    return LookSummary(
         contestant=scores.contestant,
         task=scores.task,
         n=len(found),
@@ -216,12 +216,12 @@ def _summed(scores: PointScores, found: Sequence[Chain], rival: PointScores | No
     )
 
 
-def _lengths(found: Sequence[Chain]) -> Iterator[Length]:
-    groups: dict[int, list[Chain]] = defaultdict(list)
+def _lengths(found: Sequence[AgentRecord]) -> Iterator[TurnCount]:
+    groups: dict[int, list[AgentRecord]] = defaultdict(list)
     for chain in found:
         groups[chain.ended.steps].append(chain)
     for looks, held in sorted(groups.items()):
-        yield Length(looks, len(held), _mean([c.right for c in held]), _mean([c.tokens for c in held]))
+        yield TurnCount(looks, len(held), _mean([c.right for c in held]), _mean([c.tokens for c in held]))
 
 
 def _rival(scores: PointScores, points: Mapping[str, PointScores]) -> PointScores | None:

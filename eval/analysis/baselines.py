@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from looktwice.eval.display.grids import TextGrid, percent
+from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 
 NOTE = "guessed: "
 """How the notes begin that `specialists.answers.Guess` leaves in a record."""
 
 
-def guesses(runs: Sequence[RunScores]) -> TextGrid:
+def guess_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each point that guessed: its records, how many are guesses, and accuracy without and among them."""
     header = ("contestant", "task", "n", "guessed", "not\nguessed", "right of\nthese %", "right of\nguesses %")
     lines = []
@@ -23,7 +23,7 @@ def guesses(runs: Sequence[RunScores]) -> TextGrid:
             if any(note.startswith(NOTE) for note in r.notes)
         }
         lines += [line for scores in run.points if (line := _line(scores, lots))]
-    return TextGrid(header, tuple(lines), words=2)
+    return TextTable(header, tuple(lines), words=2)
 
 
 def _line(scores: PointScores, lots: set[tuple[str, str, int]]) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ def _line(scores: PointScores, lots: set[tuple[str, str, int]]) -> tuple[str, ..
     return (scores.contestant, scores.task, str(len(right)), str(len(drawn)), str(len(told)), *shares)
 
 
-def published_grid(runs: Sequence[RunScores]) -> TextGrid:
+def published_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each row of `published:` in the runs' configurations, in percent as published, with its source.
 
     A row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the runs
@@ -52,7 +52,7 @@ def published_grid(runs: Sequence[RunScores]) -> TextGrid:
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
     titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
     lines = ((name, source, *(_percent(held.get(task)) for task in tasks)) for (name, source), held in rows.items())
-    return TextGrid(("published, not run", "source", *titles), tuple(lines), words=2)
+    return TextTable(("published, not run", "source", *titles), tuple(lines), words=2)
 
 
 def _percent(value: Any) -> str:

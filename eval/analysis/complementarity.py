@@ -9,7 +9,7 @@ from typing import Any
 
 from looktwice.eval.analysis.shared_errors import right
 from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
-from looktwice.eval.display.grids import TextGrid, percent
+from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
@@ -17,7 +17,7 @@ LOTS = ("specialists.answers.Chance", "specialists.answers.Guess")
 
 
 @dataclass(frozen=True)
-class Agreement:
+class SpecialistPair:
     """A specialist and an MLLM on the keyed samples of one task that neither failed; of several draws the first.
 
     What is unreadable or abstained is not right. The four names hold the samples, in the task's order.
@@ -54,13 +54,13 @@ class Agreement:
         return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
 
 
-def agreements(run: RunScores) -> Iterator[Agreement]:
+def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     """Every specialist with every MLLM that was asked the same task, task by task."""
     for one in run.points:
         if is_specialist(one):
             for other in run.points:
                 if other.point.task_id == one.point.task_id and other.point.spec.get("model"):
-                    found = Agreement(one, other)
+                    found = SpecialistPair(one, other)
                     if found.n:
                         yield found
 
@@ -71,7 +71,7 @@ def is_specialist(scores: PointScores) -> bool:
     return bool(spec) and not spec.get("model") and not any(use in LOTS for use in _uses(spec.get("stages")))
 
 
-def agreement_grid(runs: Sequence[RunScores]) -> TextGrid:
+def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each pair of specialist and MLLM: the four counts, the three shares, and what the oracle gains.
 
     "By chance" is the share that either would have right if their hits fell independently of one another.
@@ -80,7 +80,7 @@ def agreement_grid(runs: Sequence[RunScores]) -> TextGrid:
         "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
         "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "fell\nout",
     )  # fmt: skip
-    return TextGrid(header, tuple(_line(pair) for run in runs for pair in agreements(run)), words=3)
+    return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), words=3)
 
 
 def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> list[tuple[str, Sheet]]:
@@ -97,17 +97,17 @@ def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> li
     return list(zip(titles, sheets(parts, images), strict=True))
 
 
-def _best(run: RunScores) -> list[Agreement]:
+def _best(run: RunScores) -> list[SpecialistPair]:
     """The pair of each task whose two shares are highest together."""
-    best: dict[str, Agreement] = {}
-    for pair in agreements(run):
+    best: dict[str, SpecialistPair] = {}
+    for pair in specialist_pairs(run):
         rival = best.get(pair.specialist.point.task_id)
         if rival is None or sum(pair.shares[:2]) > sum(rival.shares[:2]):
             best[pair.specialist.point.task_id] = pair
     return list(best.values())
 
 
-def _line(pair: Agreement) -> tuple[str, ...]:
+def _line(pair: SpecialistPair) -> tuple[str, ...]:
     mine, theirs, either = pair.shares
     low, high = wilson(either * pair.n, pair.n)
     counts = (len(pair.where(*sides)) for sides in ((True, True), (True, False), (False, True), (False, False)))

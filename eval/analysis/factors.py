@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import NormalDist, fmean, stdev
 
-from looktwice.eval.display.grids import TextGrid, percent, shown_p
 from looktwice.eval.display.table import Table
-from looktwice.eval.scoring.benchmark import scorer_of
-from looktwice.eval.scoring.labels import own_changes
-from looktwice.eval.scoring.metrics import comparable
-from looktwice.eval.scoring.stats import Interval, paired, wilson
+from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.comparison import comparable_values
+from looktwice.eval.scoring.labels import contestant_changes
+from looktwice.eval.scoring.stats import Interval, paired_test, wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 Values = Mapping[str, float]
@@ -20,7 +20,7 @@ TOGETHER, WHOLE = "together", "the whole gap"
 
 
 @dataclass(frozen=True)
-class Share:
+class FactorEffect:
     """One line: on the `n` units that all arms have, a factor moves the metric from `before` to `after`.
 
     Behind the factors come `together`, the gap less the sum of their shares, and `the whole gap`. Levels lie in 0..1,
@@ -41,7 +41,7 @@ class Share:
     of_gap: float | None = None
 
 
-def shares(run: RunScores) -> list[Share]:
+def factor_effects(run: RunScores) -> list[FactorEffect]:
     """The shares of a run whose configuration says `gap: {from: ..., to: ...}`; none where it does not.
 
     For every task and each of its metrics that is a mean over units, then over all tasks: `macro` is the mean of the
@@ -51,7 +51,7 @@ def shares(run: RunScores) -> list[Share]:
     gap = config.get("gap") if isinstance(config, dict) else None
     if not isinstance(gap, dict):
         return []
-    found: list[Share] = []
+    found: list[FactorEffect] = []
     arms = [_Arms.of(held, gap) for held in _by_task(run.points)]
     tables = [(one.task, _measured(one)) for one in arms if one is not None]
     for task, metrics in tables:
@@ -60,18 +60,18 @@ def shares(run: RunScores) -> list[Share]:
     return found + (_over_tasks([metrics["accuracy"] for _, metrics in tables]) if len(tables) > 1 else [])
 
 
-def gap_grid(table: Table) -> TextGrid:
+def factor_table(table: Table) -> TextTable:
     """What each factor is worth in percentage points, with its paired interval and test, where a run asks."""
     header = ("task", "metric", "factor", "from", "with", "share", "p", "of gap", "n")
     lines = []
     for run in table.scores:
-        for line in shares(run):
+        for line in factor_effects(run):
             wide = "" if line.low is None or line.high is None else f"\n{_signed(line.low)} to {_signed(line.high)}"
             part = "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %"
             levels = percent(line.before), percent(line.after)
-            test = f"{_signed(line.value)}{wide}", shown_p(line.p), part
+            test = f"{_signed(line.value)}{wide}", format_p(line.p), part
             lines.append((line.task, line.metric, line.factor, *levels, *test, str(line.n or "")))
-    return TextGrid(header, tuple(lines), words=3)
+    return TextTable(header, tuple(lines), words=3)
 
 
 @dataclass(frozen=True)
@@ -85,13 +85,13 @@ class _Arms:
 
     @classmethod
     def of(cls, held: Sequence[PointScores], gap: Mapping[str, str]) -> _Arms | None:
-        plain = {s.point.contestant: s for s in held if not own_changes(s.point)}
+        plain = {s.point.contestant: s for s in held if not contestant_changes(s.point)}
         start, end = plain.get(gap["from"]), plain.get(gap["to"])
         if start is None or end is None:
             return None
         between = {}
         for scores in held:
-            changes = own_changes(scores.point)
+            changes = contestant_changes(scores.point)
             if scores.point.contestant == gap["from"] and len(changes) == 1:
                 (place,) = changes
                 if _at(scores, place) == _at(end, place) != _at(start, place):
@@ -136,15 +136,15 @@ def _measured(arms: _Arms) -> dict[str, dict[str, Values]]:
 
 def _metrics(scores: PointScores) -> dict[str, Values]:
     """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
-    found: dict[str, Values] = {"accuracy": comparable(scores)}
-    scorer = scorer_of(scores.point.facts)
-    for figure in scorer.figures(scores) if scorer is not None else ():
-        if figure.value is None and figure.p is None and not figure.slice:
-            found[figure.metric] = {n: v for n, v in figure.units.items() if n not in figure.failed}
+    found: dict[str, Values] = {"accuracy": comparable_values(scores)}
+    scorer = build_scorer(scores.point.facts)
+    for metric in scorer.metrics(scores) if scorer is not None else ():
+        if metric.value is None and metric.p is None and not metric.slice:
+            found[metric.name] = {n: v for n, v in metric.units.items() if n not in metric.failed}
     return found
 
 
-def _lines(task: str, metric: str, table: Mapping[str, Values]) -> list[Share]:
+def _lines(task: str, metric: str, table: Mapping[str, Values]) -> list[FactorEffect]:
     """A line per factor, what is left of the gap, and the gap; none where no unit has every arm."""
     units = sorted(set.intersection(*(set(values) for values in table.values())))
     if not units:
@@ -155,27 +155,27 @@ def _lines(task: str, metric: str, table: Mapping[str, Values]) -> list[Share]:
     found = [_share(task, metric, factor, start, values) for factor, values in rows.items()]
     moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
     left = [end[i] - start[i] - moved[i] for i in range(len(units))]
-    rest = Share(task, metric, TOGETHER, fmean(left), n=len(units))
+    rest = FactorEffect(task, metric, TOGETHER, fmean(left), n=len(units))
     if len(left) > 1:
         half = NormalDist().inv_cdf(0.975) * stdev(left) / sqrt(len(left))
         rest = replace(rest, low=rest.value - half, high=rest.value + half)
     return _with_parts([*found, *([rest] if rows else []), whole])
 
 
-def _share(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> Share:
+def _share(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> FactorEffect:
     low, high = difference(values, start)
-    test = paired(values, start)
-    return Share(task, metric, factor, test.delta, fmean(start), fmean(values), low, high, test.p, len(start))
+    test = paired_test(values, start)
+    return FactorEffect(task, metric, factor, test.delta, fmean(start), fmean(values), low, high, test.p, len(start))
 
 
-def _with_parts(lines: Sequence[Share]) -> list[Share]:
+def _with_parts(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     """The lines with their parts of the gap, which is the last of them, where that can be told from none."""
     whole = lines[-1]
     told = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
     return [replace(line, of_gap=line.value / whole.value) if told else line for line in lines]
 
 
-def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[Share]:
+def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[FactorEffect]:
     """The mean of the tasks' shares, and the shares over all samples together; factors that every task has."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     shared = [{name: table[name] for name in names} for table in tables]
@@ -189,13 +189,13 @@ def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[Share]:
     return macro + _lines("micro", "accuracy", pooled)
 
 
-def _mean(lines: Sequence[Share]) -> Share:
+def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
     """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
     value = fmean(line.value for line in lines)
     below = sqrt(sum((line.value - (line.low if line.low is not None else line.value)) ** 2 for line in lines))
     above = sqrt(sum(((line.high if line.high is not None else line.value) - line.value) ** 2 for line in lines))
     before, after = [line.before for line in lines], [line.after for line in lines]
-    return Share(
+    return FactorEffect(
         "macro", lines[0].metric, lines[0].factor, value,
         None if None in before else fmean(x for x in before if x is not None),
         None if None in after else fmean(x for x in after if x is not None),

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from looktwice.eval.display.grids import TextGrid
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 
 MOST = 12  # contestants that one table still shows well
@@ -16,7 +16,7 @@ Asked = frozenset[tuple[str, str]]
 
 
 @dataclass(frozen=True)
-class Mistakes:
+class ErrorSet:
     """The keyed questions that a contestant was asked, and those of them that it did not answer right.
 
     What is unreadable counts as a mistake, as in BLINK's own comparison of models (App. C.2); what FAILED says
@@ -26,13 +26,13 @@ class Mistakes:
     asked: Asked
     wrong: Asked
 
-    def common(self, other: Mistakes) -> tuple[int, int, int]:
+    def common(self, other: ErrorSet) -> tuple[int, int, int]:
         """Mistakes of both, of this one and of the other, over the questions that both were asked."""
         both = self.asked & other.asked
         return len(self.wrong & other.wrong), len(self.wrong & both), len(other.wrong & both)
 
 
-def mistakes(run: RunScores) -> dict[str, Mistakes]:
+def errors_by_contestant(run: RunScores) -> dict[str, ErrorSet]:
     """The mistakes of every contestant of a run, in the run's order; of several draws the first is looked at."""
     asked: dict[str, set[tuple[str, str]]] = defaultdict(set)
     wrong: dict[str, set[tuple[str, str]]] = defaultdict(set)
@@ -40,7 +40,7 @@ def mistakes(run: RunScores) -> dict[str, Mistakes]:
         found = right(scores)
         asked[scores.contestant] |= {(scores.point.task_id, name) for name in found}
         wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in found.items() if not hit}
-    return {name: Mistakes(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
+    return {name: ErrorSet(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
 
 
 def right(scores: PointScores) -> Mapping[str, bool]:
@@ -53,19 +53,21 @@ def right(scores: PointScores) -> Mapping[str, bool]:
     }
 
 
-def overlap(runs: Sequence[RunScores]) -> TextGrid:
+def shared_error_table(runs: Sequence[RunScores]) -> TextTable:
     """A line and a column per contestant: common mistakes, and their share of the line's own; the own on the diagonal.
 
     Of one run alone; empty where fewer than two contestants made mistakes, or too many for a table.
     """
-    held = {name: found for name, found in mistakes(runs[0]).items() if found.wrong} if len(runs) == 1 else {}
+    held = (
+        {name: found for name, found in errors_by_contestant(runs[0]).items() if found.wrong} if len(runs) == 1 else {}
+    )
     if not 2 <= len(held) <= MOST:
-        return TextGrid(("mistakes of",), ())
+        return TextTable(("mistakes of",), ())
     lines = ((name, *(_cell(mine, other) for other in held.values())) for name, mine in held.items())
-    return TextGrid(("mistakes of", *held), tuple(lines))
+    return TextTable(("mistakes of", *held), tuple(lines))
 
 
-def _cell(mine: Mistakes, other: Mistakes) -> str:
+def _cell(mine: ErrorSet, other: ErrorSet) -> str:
     common, own, _ = mine.common(other)
     if mine is other:
         return f"{own}\nof {len(mine.asked)}"

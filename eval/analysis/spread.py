@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from looktwice.eval.display.grids import TextGrid, percent
 from looktwice.eval.display.table import Table
-from looktwice.eval.scoring.metrics import Row
+from looktwice.eval.display.text_tables import TextTable, percent
+from looktwice.eval.scoring.row import Row
 
 LEAST = 3  # variants from which a spread says something
 
 
-def spread(table: Table) -> TextGrid:
+def spread_table(table: Table) -> TextTable:
     """A line per contestant and task with at least three variants: mean, worst, best, and best minus worst.
 
     Variants are the points of one contestant that differ in its stages, model or draws, on the same samples.
     """
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in table.where(metric="accuracy", slice="").rows:
-        if row.point and row.name and row.value is not None:
+        if row.point and row.task_name and row.value is not None:
             groups.setdefault((row.run, row.contestant.partition(" [")[0], row.task), []).append(row)
     many = len({run for run, _, _ in groups}) > 1
     lines = [
@@ -37,7 +37,7 @@ def spread(table: Table) -> TextGrid:
         "best variant",
         "spread",
     )
-    return TextGrid(header, tuple(lines), words=2)
+    return TextTable(header, tuple(lines), words=2)
 
 
 def _cells(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -2,4 +2,6 @@
 
 Not here: what the numbers are (`scoring`, `analysis`), and which pages a report holds (`eval.report`)."""
 
-__all__: list[str] = []
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

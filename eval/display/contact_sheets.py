@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Scored, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.marks import Box, Mark, Mask, mark_from_dict
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
@@ -185,7 +185,7 @@ def _kept(run: RunScores, sha: str) -> Picture:
     return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
 
 
-def _why(scored: Scored, failed: bool) -> str:
+def _why(scored: ScoredRecord, failed: bool) -> str:
     if failed:
         return (scored.detail.strip().splitlines() or [""])[0][:160]
     return scored.reason if scored.reason in ("", "unread") or not scored.detail else _cut(scored.detail, 160)

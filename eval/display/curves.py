@@ -9,8 +9,8 @@ from html import escape
 from math import log
 
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.labels import contestant_label, factor_value, own_changes, task_changes, task_label
-from looktwice.eval.scoring.metrics import Row
+from looktwice.eval.scoring.labels import contestant_changes, contestant_label, factor_value, task_changes, task_label
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 340, 52, 230, 16, 46
@@ -149,7 +149,7 @@ def _touched(place: str, point: PointRow) -> bool:
     """Whether the place is one of this point's, and not the same setting of another task or stage."""
     if place.startswith(("task.", "tasks.")):
         return place in task_changes(point) or place.split(".")[1] == point.task or place.startswith("task.")
-    return place in own_changes(point) or place.startswith("stages.")
+    return place in contestant_changes(point) or place.startswith("stages.")
 
 
 def _drawn(label: str, held: dict[float, Row]) -> Line:

@@ -10,15 +10,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.display.grids import interval, ordered, percent, shown_p, task_grid, without_repeats
+from looktwice.eval.display.text_tables import drop_repeats, format_p, interval, percent, sort_rows, task_table
 from looktwice.eval.records.records import RunError, RunFolder
-from looktwice.eval.scoring.groups import circular_rows
-from looktwice.eval.scoring.labels import baseline_of
-from looktwice.eval.scoring.metrics import COLUMNS, Row, compared, floors, mean_over_tasks, measure, pooled
-from looktwice.eval.scoring.rows import chance_rows, is_own, mark_rows, own_rows, total_rows
+from looktwice.eval.scoring.row import COLUMNS, Row
+from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import holm
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -63,13 +60,13 @@ class Table:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def _repr_html_(self) -> str:
-        return task_grid(ordered(self.rows), full=True).html
+        return task_table(sort_rows(self.rows), full=True).html
 
     def _repr_markdown_(self) -> str:
-        return task_grid(ordered(self.rows), full=True).markdown
+        return task_table(sort_rows(self.rows), full=True).markdown
 
 
-def table(
+def score_table(
     runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = (), judge: str = ""
 ) -> Table:
     """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError.
@@ -86,107 +83,7 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     for name in by:
         if name not in known:
             raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")
-    return Table(tuple(row for run in runs for row in _run_rows(run, by)), tuple(runs))
-
-
-def _run_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    points = {scores.point.id: scores for scores in run.points}
-    rows = {point: _point_rows(run, scores, points) for point, scores in points.items()}
-    rows = _corrected(rows)
-    of: dict[str, list[PointScores]] = defaultdict(list)
-    for scores in run.points:
-        of[scores.contestant].append(scores)
-    out: list[Row] = []
-    for held in of.values():
-        mine = [row for scores in held for row in rows[scores.point.id]]
-        out += mine + _means(mine, held, points) + total_rows(held, mine)
-        out += [row for scores in held for row in _slices(run, scores, by)]
-    return out + circular_rows(run) + _floor_rows(run, by)
-
-
-def _plain(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    point = scores.point
-    facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
-    names = (run.name, point.id, scores.contestant, scores.task, part)
-    return Row(*names, metric="accuracy", value=None, name=point.task, reader=scores.reader, **facts)  # type: ignore[arg-type]
-
-
-def _point_rows(run: RunScores, scores: PointScores, points: dict[str, PointScores]) -> list[Row]:
-    rows = measure(scores, _plain(run, scores))
-    rival = baseline_of(scores.point, [other.point for other in points.values()])
-    if rival is not None:
-        rows[0] = compared([(scores, points[rival.id])]).fill(rows[0], points[rival.id].contestant)
-    other = points[rival.id] if rival is not None else None
-    own = own_rows(scores, _plain(run, scores), other)
-    return rows + own + mark_rows(scores, _plain(run, scores), other)
-
-
-def _corrected(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Holm's correction over all comparisons of a run, one per point."""
-    tested = [point for point, held in rows.items() if held[0].p is not None]
-    adjusted = holm([rows[point][0].p or 0.0 for point in tested])
-    for point, p in zip(tested, adjusted, strict=True):
-        rows[point] = [replace(rows[point][0], p_holm=p), *rows[point][1:]]
-    return rows
-
-
-def _means(rows: Sequence[Row], held: Sequence[PointScores], points: dict[str, PointScores]) -> list[Row]:
-    """A contestant's macro and micro rows; the micro accuracy has the paired test over all its tasks."""
-    out: list[Row] = []
-    everyone = [other.point for other in points.values()]
-    for metric in ("accuracy", "accuracy_answered", "coverage"):
-        alike = [row for row in rows if row.metric == metric]
-        out += [mean_over_tasks(alike), pooled(alike)]
-    rivals = [(scores, baseline_of(scores.point, everyone)) for scores in held]
-    pairs = [(scores, points[rival.id]) for scores, rival in rivals if rival is not None]
-    if len(pairs) == len(held):
-        labels = dict.fromkeys(rival.contestant for _, rival in pairs)
-        out[1] = compared(pairs).fill(out[1], ", ".join(labels))
-        if len(held) > out[1].tasks:  # a question asked in several variants must not count several times in a test
-            out[1] = replace(out[1], p=None, discordant=None)
-        out[0] = replace(out[0], against=out[1].against)
-    return out
-
-
-def _slices(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[Row]:
-    for part, names in _parts(scores, by):
-        yield from measure(scores.only(names), _plain(run, scores, part))
-        yield from own_rows(scores.only(names), _plain(run, scores, part))
-        yield from mark_rows(scores.only(names), _plain(run, scores, part))
-
-
-def _parts(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, set[str]]]:
-    for name in by:
-        values: dict[str, set[str]] = defaultdict(set)
-        for sample, row in scores.samples.items():
-            values[str(row.meta.get(name, ""))].add(sample)
-        yield from ((f"{name}={value}", held) for value, held in sorted(values.items()))
-
-
-def _floor_rows(run: RunScores, by: Sequence[str]) -> list[Row]:
-    """Majority and chance, once for each task, for its slices, and over the tasks."""
-    tasks = {scores.point.task_id: scores for scores in run.points}
-    whole: dict[str, list[Row]] = defaultdict(list)
-    own: list[Row] = []
-    sliced: list[Row] = []
-    for scores in tasks.values():
-        found = floors(scores, _plain(run, scores))
-        for row in found + chance_rows(scores, _plain(run, scores), found):
-            (own if is_own(row) else whole[row.contestant]).append(row)
-        for part, names in _parts(scores, by):
-            sliced += floors(scores.only(names), _plain(run, scores, part))
-    out: list[Row] = []
-    for rows in whole.values():
-        means = [mean_over_tasks(rows), pooled(rows)]
-        if rows[0].right is None:  # a level, not a measurement: it has no interval
-            means = [replace(mean, low=None, high=None) for mean in means]
-        out += [*rows, *means]
-    totals = [row for who in whole for row in total_rows(list(tasks.values()), _of(who, out + own))]
-    return out + own + totals + sliced
-
-
-def _of(contestant: str, rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row.contestant == contestant and row.name]
+    return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs))
 
 
 def console_table(shown: Table) -> RichTable:
@@ -195,9 +92,9 @@ def console_table(shown: Table) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = without_repeats(ordered(shown.where(metric="accuracy").rows))
-    single = len({row.task for row in rows if row.name}) == 1
-    rows = [row for row in rows if row.name or not single]
+    rows = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
+    single = len({row.task for row in rows if row.task_name}) == 1
+    rows = [row for row in rows if row.task_name or not single]
     missing = any(row.missing for row in rows)
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
@@ -241,7 +138,7 @@ def _console_cells(row: Row, missing: bool) -> list[str]:
     value = percent(row.value) or ("key hidden" if row.hidden else "-")
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
     cells = [f"  {row.contestant}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
-    return [*cells, percent(row.delta, sign=True), shown_p(row.p)]
+    return [*cells, percent(row.delta, sign=True), format_p(row.p)]
 
 
 def _facts(rows: Sequence[Row], name: str) -> str:

@@ -26,7 +26,7 @@ from looktwice.eval.readers.clean import after_thought
 from looktwice.eval.records.judgements import Judgement, append, judgements, words_of
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import PointScores, unanswered
+from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
 from looktwice.pipelines.model import Model, ModelError, Stopped
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.http_client import http_loop
@@ -129,7 +129,7 @@ class Judging:
         for entry in scores.all:
             record = records[scores.point.recorded_as, entry.sample, entry.draw]
             row, replies = scores.samples[entry.sample], record.replies
-            if record.error or record.answer is not None or unanswered(record, replies) is not None:
+            if record.error or record.answer is not None or explain_missing_reply(record, replies) is not None:
                 continue
             sample = row.without_pixels(folder.blobs, record.choices)
             case = Case(sample, row.answer or "", replies[-1].text, entry)

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.records.records import PointRow
-from looktwice.eval.scoring.verdict import Scored, Verdict
+from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.blink_twice import judged_cot
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
@@ -34,7 +34,7 @@ class Case:
     sample: Sample
     key: str
     reply: str
-    scored: Scored
+    scored: ScoredRecord
     notes: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.display.grids import TextGrid
+from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
@@ -66,7 +66,7 @@ def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
     return 1.0 if chance == 1 else (seen - chance) / (1 - chance)
 
 
-def judge_grid(runs: Sequence[RunScores]) -> TextGrid:
+def judge_table(runs: Sequence[RunScores]) -> TextTable:
     """A line per judge, pass, contestant and task; tokens are the judge's own, and no part of the contestants'."""
     header = (
         "judge", "pass", "contestant", "task", "judged", "chose\nnothing", "no\nverdict", "failed", "calls",
@@ -82,7 +82,7 @@ def judge_grid(runs: Sequence[RunScores]) -> TextGrid:
             shown = f"{judge} (counts)" if judge == run.judged.counts else judge
             where = (names[point].contestant, names[point].task) if point in names else (point, "")
             rows.append((shown, kind, *where, *_counts(lines)))
-    return TextGrid(header, tuple(rows), words=4)
+    return TextTable(header, tuple(rows), words=4)
 
 
 def _counts(lines: Sequence[Judgement]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.display.table import Table, table
+from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.stages import Robust
 from looktwice.eval.runs.predict import RunOptions
 from looktwice.eval.runs.study import Study
@@ -46,7 +46,7 @@ def evaluate(
     study = Study(Plan(folder.name, points), folder.parent, RunOptions(workers=workers, limit=limit))
     if study().stopped:
         raise KeyboardInterrupt(f"the study was stopped; what was obtained is kept in {folder}")
-    return table([folder])
+    return score_table([folder])
 
 
 def _task_name(task: Task) -> str:

@@ -17,7 +17,7 @@ from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
@@ -95,7 +95,7 @@ def _score_for_display(display: Display, folder: RunFolder) -> Callable[[Arm, Sa
 
     def tell(point: Arm, row: SampleRow, record: Record) -> None:
         if point.id not in judges:
-            judges[point.id] = RecordScorer(folder, point.read, scorer_of(asdict(point.task.facts)))
+            judges[point.id] = RecordScorer(folder, point.read, build_scorer(asdict(point.task.facts)))
         display.add(judges[point.id](record, row).verdict.value)
 
     return tell

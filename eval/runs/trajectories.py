@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer, configured_reader, score_run
-from looktwice.eval.scoring.verdict import PointScores, Scored, Verdict
+from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.model import Message, ToolCall
 from looktwice.pipelines.state import Stage
 from looktwice.pipelines.view import View
@@ -53,7 +53,7 @@ def trajectories(
     scored = score_run(RunFolder(run), reader)
     points = {scores.point.id: scores for scores in scored.points}
     judges = {
-        name: RecordScorer(scored.folder, reader or configured_reader(scores.point), scorer_of(scores.point.facts))
+        name: RecordScorer(scored.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
         for name, scores in points.items()
     }
     for record in scored.folder.records().values():
@@ -70,7 +70,7 @@ def _count_refused(record: Record) -> int:
     return sum(look.outcome == "refused" for look in looks_in(record.notes))
 
 
-def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored: Scored) -> int:
+def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored: ScoredRecord) -> int:
     """The last call of the conversation that led to the answer: of the draws of a vote, the first that says the same.
 
     A stage's second model counts where the point's own was never asked.
@@ -86,7 +86,7 @@ def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored:
 
 
 def _line(
-    folder: RunFolder, scores: PointScores, record: Record, scored: Scored, call: int, out: Path
+    folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int, out: Path
 ) -> dict[str, Any]:
     messages, looks, ended = folder.messages(record, call), looks_in(record.notes), ended_in(record.notes)
     images = [_save_image(view, out) for message in messages for view in message.views]

@@ -1,5 +1,5 @@
-from .benchmark import Scorer as Scorer
+from .benchmark import Metric as Metric, Scorer as Scorer
 from .groups import AllRight as AllRight
-from .metrics import Metric as Metric, Row as Row
+from .row import Row as Row
 from .score import RecordScorer as RecordScorer
 from .verdict import Score as Score, Verdict as Verdict

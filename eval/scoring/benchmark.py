@@ -1,4 +1,4 @@
-"""What a benchmark may bring of its own: how an answer meets the key, and metrics beyond right/n."""
+"""What a benchmark may define itself: how an answer is compared with the key, and metrics beyond accuracy."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from looktwice.pipelines.config.build import build
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One metric of one point, named as report.csv shall name it.
+class Metric:
+    """One metric of one point; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or groups, as `unit`
     says. The metric is their mean unless `value` gives it; paired tests run on them and leave out the units in
     `failed`. `slice` is a part of the samples ("rows=3"), `groups` how many groups a test compared, `p` its result.
     """
 
-    metric: str
+    name: str
     units: Mapping[str, float] = field(default_factory=dict)
     unit: str = "sample"
     failed: frozenset[str] = frozenset()
@@ -43,13 +43,15 @@ class Total:
 
 
 class Scorer(Protocol):
-    """A frozen dataclass that a task names in its facts; everything it does not say is the house rule.
+    """A frozen dataclass that a task names in its facts; what it does not define is scored as for any task.
 
     `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over them.
+    `key_is_answer` is False where the key is no answer to the question, but for instance the points to be had.
     """
 
     suite: ClassVar[str] = ""
     totals: ClassVar[tuple[Total, ...]] = ()
+    key_is_answer: ClassVar[bool] = True
 
     @property
     def part(self) -> str:
@@ -57,22 +59,22 @@ class Scorer(Protocol):
         return ""
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """What an answer is worth where there is a key; None leaves it to the house rule.
+        """The score of an answer where there is a key; None compares it as for any task.
 
         A score with the verdict UNREADABLE says that this is no answer at all.
         """
         return None
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The metrics of a point, or of a slice of it."""
         return ()
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
-        """What guessing brings on these samples, by metric."""
+        """The chance level on these samples, by metric."""
         return {}
 
 
-def scorer_of(facts: Mapping[str, Any]) -> Scorer | None:
+def build_scorer(facts: Mapping[str, Any]) -> Scorer | None:
     """The scorer that a task's facts name, built; None where they name none. Raises ConfigError."""
     node = facts.get("scorer")
     built: Scorer | None = build(node) if node else None

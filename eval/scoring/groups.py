@@ -8,21 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from looktwice.eval.records.records import PointRow, SampleRow
-from looktwice.eval.scoring.benchmark import Figure, Scorer
-from looktwice.eval.scoring.metrics import Row, comparable
-from looktwice.eval.scoring.rows import filled
+from looktwice.eval.scoring.benchmark import Metric, Scorer
+from looktwice.eval.scoring.comparison import comparable_values
+from looktwice.eval.scoring.row import Row, empty_row, fill
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
+from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 
 Groups = Mapping[str, Sequence[str]]
 
 
-def keyed(scores: PointScores) -> dict[str, SampleRow]:
+def samples_with_key(scores: PointScores) -> dict[str, SampleRow]:
     """The samples that have a key: only of these can anything be claimed."""
     return {name: row for name, row in scores.samples.items() if row.answer is not None}
 
 
-def grouped(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
+def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
     """The samples by the values of these meta fields; one that lacks any of them belongs to no group."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, row in samples.items():
@@ -32,30 +34,27 @@ def grouped(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[st
     return dict(groups)
 
 
-def rights(scores: PointScores, sample: str) -> list[bool]:
+def right_by_draw(scores: PointScores, sample: str) -> list[bool]:
     """Whether the sample was answered right, draw by draw; a missing record is not right."""
     return [found is not None and found.verdict is Verdict.RIGHT for found in scores.draws(sample)]
 
 
-def figure(
+def group_metric(
     metric: str, unit: str, scores: PointScores, groups: Groups, rule: Callable[[Iterable[bool]], bool] = all
-) -> Figure:
+) -> Metric:
     """The share of groups for which `rule` holds of their samples, the mean over draws.
 
     A group without samples never holds. One with a sample that failed or is missing counts, but in no paired test.
     """
-    usable = comparable(scores)
-    units = {name: _joint([rights(scores, sample) for sample in held], rule) for name, held in groups.items()}
+    usable = comparable_values(scores)
+    units = {name: _joint([right_by_draw(scores, sample) for sample in held], rule) for name, held in groups.items()}
     failed = (name for name, held in groups.items() if any(sample not in usable for sample in held))
-    return Figure(metric, units, unit, frozenset(failed))
+    return Metric(metric, units, unit, frozenset(failed))
 
 
 def _joint(draws: Sequence[Sequence[bool]], rule: Callable[[Iterable[bool]], bool]) -> float:
     held = [float(rule(draw)) for draw in zip(*draws, strict=False)]
     return sum(held) / len(held) if held else 0.0
-
-
-ROTATES = ("prompting.controls.PermuteChoices", "prompting.controls.PermuteLabels")
 
 
 @dataclass(frozen=True)
@@ -68,15 +67,15 @@ class AllRight(Scorer):
     by: str = "circle"
     metric: str = "circular_accuracy"
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The share of groups that are right as a whole."""
-        groups = grouped(keyed(scores), self.by)
-        return [figure(self.metric, self.by, scores, groups)] if groups else []
+        groups = group_by(samples_with_key(scores), self.by)
+        return [group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """The mean over groups of the product of one over the number of choices."""
         levels = []
-        for held in grouped(samples, self.by).values():
+        for held in group_by(samples, self.by).values():
             level = 1.0
             for name in held:
                 level /= len(samples[name].sample["choices"]) or float("inf")
@@ -102,27 +101,25 @@ def circular_rows(run: RunScores) -> list[Row]:
 def _row(run: RunScores, held: Mapping[int, PointScores]) -> Row | None:
     first = held[min(held)]
     units: dict[str, float] = {}
-    for name, sample in keyed(first).items():
+    for name, sample in samples_with_key(first).items():
         count = len(sample.sample["choices"])
         if count and {by % count for by in held} == set(range(count)):
-            draws = list(zip(*(rights(scores, name) for scores in held.values()), strict=False))
+            draws = list(zip(*(right_by_draw(scores, name) for scores in held.values()), strict=False))
             units[name] = sum(all(draw) for draw in draws) / len(draws)
     if not units:
         return None
-    point = first.point
-    facts: dict[str, Any] = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
-    who = f"{point.contestant} [{len(held)} rotations]"
-    plain = Row(run.name, "", who, first.task, "", "", None, name=point.task, reader=first.reader, **facts)
-    return replace(filled(Figure("circular_accuracy", units), plain), n_groups=len(held))
+    plain = replace(empty_row(run, first), point="", contestant=f"{first.point.contestant} [{len(held)} rotations]")
+    return replace(fill(plain, Metric("circular_accuracy", units)), n_groups=len(held))
 
 
 def _rotating(point: PointRow) -> str:
     """The slot of the one stage that rotates the choices; empty where there is none."""
+    rotate = public_path(PermuteChoices), public_path(PermuteLabels)
     stages: Mapping[str, Any] = point.spec.get("stages") or {}
     found = [
         slot
         for slot, node in stages.items()
-        if isinstance(node, Mapping) and node.get("use") in ROTATES and node.get("order") == "rotated"
+        if isinstance(node, Mapping) and node.get("use") in rotate and node.get("order") == "rotated"
     ]
     return found[0] if len(found) == 1 else ""
 

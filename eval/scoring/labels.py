@@ -64,7 +64,7 @@ def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:
     return f"{label} #{kinds.index(kind) + 1}" if kinds.index(kind) else label
 
 
-def own_changes(point: PointRow) -> dict[str, Any]:
+def contestant_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to who answers: stages, model, draws."""
     return {place: value for place, value in point.changes.items() if not _of_task(place)}
 
@@ -76,7 +76,7 @@ def task_changes(point: PointRow) -> dict[str, Any]:
 
 def contestant_label(point: PointRow, without: str = "") -> str:
     """The contestant and its changes: "plain [mark.radius=15]"; `without` leaves out one place."""
-    return _labelled(point.contestant, own_changes(point), without)
+    return _labelled(point.contestant, contestant_changes(point), without)
 
 
 def task_label(point: PointRow, without: str = "") -> str:
@@ -91,9 +91,9 @@ def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
     fit (the configuration was edited between two runs) it is the latest. None where there is nothing to compare.
     """
     rivals = [other for other in points if other.baseline and other.task_id == point.task_id]
-    wanted = {} if point.baseline else own_changes(point)
-    alike = [other for other in rivals if own_changes(other) == wanted]
-    unchanged = [other for other in rivals if not own_changes(other)]
+    wanted = {} if point.baseline else contestant_changes(point)
+    alike = [other for other in rivals if contestant_changes(other) == wanted]
+    unchanged = [other for other in rivals if not contestant_changes(other)]
     chosen = next(iter(alike[-1:] or unchanged[-1:] or rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 

@@ -10,18 +10,19 @@ from looktwice.eval.readers.stages import Robust, reader_name
 from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.records.judgements import Judgement, judgements, words_of
 from looktwice.eval.records.records import Key, PointRow, Record, RunFolder, SampleRow
-from looktwice.eval.scoring.benchmark import Scorer, scorer_of
+from looktwice.eval.scoring.benchmark import Scorer, build_scorer
+from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.verdict import (
     PointScores,
     ReadResult,
     RunScores,
     Score,
-    Scored,
+    ScoredRecord,
     Verdict,
+    explain_missing_reply,
     given,
     reason_of,
-    unanswered,
 )
 from looktwice.pipelines.config.build import build
 from looktwice.pipelines.marks import mark_from_dict
@@ -62,15 +63,16 @@ def _score_point(
     override: Stage | None,
     verdicts: Verdicts,
 ) -> PointScores:
-    judge = RecordScorer(folder, override or configured_reader(point), scorer_of(point.facts), verdicts)
-    scored: dict[str, dict[int, Scored]] = {name: {} for name in samples}
+    reader = override or configured_reader(point)
+    judge = RecordScorer(folder, reader, build_scorer(point.facts), verdicts, prices_of(point))
+    scored: dict[str, dict[int, ScoredRecord]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
             scored[record.sample][record.draw] = judge(record, samples[record.sample])
     return PointScores(point, samples, scored, " + ".join(_readers(scored, judge.reader)))
 
 
-def _readers(scored: Mapping[str, Mapping[int, Scored]], reader: Stage) -> Iterator[str]:
+def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) -> Iterator[str]:
     """Who read the replies: the reader where it was needed, and the judges whose verdicts count."""
     entries = [entry for draws in scored.values() for entry in draws.values()]
     if any((entry.read or entry.reason == "unread") and not entry.judge for entry in entries):
@@ -103,9 +105,10 @@ class RecordScorer:
     reader: Stage
     scorer: Scorer | None = None
     verdicts: Verdicts = field(default_factory=dict)
+    prices: Prices = field(default_factory=dict)
     model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
 
-    def __call__(self, record: Record, row: SampleRow) -> Scored:
+    def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """One record, scored. What the reader raises makes this record FAILED, and no other."""
         replies, judged = record.replies, self._judged(record)
         found, graded, read = self._find(record, row, replies), judged.get("vid"), judged.get("unreadable")
@@ -117,7 +120,8 @@ class RecordScorer:
             scored = nothing if read.none else self._scored(record, row, _by(read))
         marks = judged["cot"].scores if "cot" in judged else {}
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
-        return replace(scored, judged=marks, tokens_in=tokens[0], tokens_out=tokens[1])
+        cost = cost_of(record, self.prices)
+        return replace(scored, judged=marks, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost)
 
     def _judged(self, record: Record) -> Mapping[str, Judgement]:
         """What the judge said of these very words, by pass."""
@@ -125,14 +129,14 @@ class RecordScorer:
             return {}
         return self.verdicts.get((record.point, record.sample, record.draw, words_of(record)), {})
 
-    def _scored(self, record: Record, row: SampleRow, found: ReadResult) -> Scored:
+    def _scored(self, record: Record, row: SampleRow, found: ReadResult) -> ScoredRecord:
         if record.letters and found.answer is not None:
             found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
         score = _compared(found, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not found.reason:
             found = replace(found, reason="unread", detail=f"{found.answer!r} is no answer to this task")
         said = found.answer, score, found.reason, found.detail, found.read
-        return Scored(record.sample, record.draw, *said, judge=found.judge)
+        return ScoredRecord(record.sample, record.draw, *said, judge=found.judge)
 
     def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
         if record.error:
@@ -144,7 +148,7 @@ class RecordScorer:
             return ReadResult(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
         if record.answer is not None:
             return given(record.answer, letters)
-        return unanswered(record, replies) or self._read(record, row, replies)
+        return explain_missing_reply(record, replies) or self._read(record, row, replies)
 
     def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
         try:

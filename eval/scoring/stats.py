@@ -26,7 +26,7 @@ def wilson(total: float, n: int, level: float = 0.95) -> Interval:
     return low, (1.0 if total >= n else min(1.0, centre + half))
 
 
-def stratified(shares: Sequence[tuple[float, int, float]], level: float = 0.95) -> Interval:
+def stratified_interval(shares: Sequence[tuple[float, int, float]], level: float = 0.95) -> Interval:
     """The interval of a weighted mean of shares from independent strata, given as (total, n, weight).
 
     With p_i = total_i/n_i, Wilson limits (l_i, u_i) and weights w_i: mean - sqrt(sum w_i^2 (p_i - l_i)^2) and
@@ -43,7 +43,7 @@ def stratified(shares: Sequence[tuple[float, int, float]], level: float = 0.95) 
 
 
 @dataclass(frozen=True)
-class Paired:
+class PairedTest:
     """Two contestants on the same n samples: the mean difference, on how many they differ, and the exact p."""
 
     delta: float
@@ -58,7 +58,7 @@ class Paired:
         return self.better + self.worse
 
 
-def paired(values: Sequence[float], others: Sequence[float]) -> Paired:
+def paired_test(values: Sequence[float], others: Sequence[float]) -> PairedTest:
     """The exact two-sided McNemar test: of the samples that differ, is the share that is better one half?
 
     On right or wrong this is McNemar's exact test; on means over draws or graded values it is the sign test.
@@ -71,7 +71,7 @@ def paired(values: Sequence[float], others: Sequence[float]) -> Paired:
     gaps = [mine - theirs for mine, theirs in zip(values, others, strict=True)]
     better, worse = sum(gap > 1e-9 for gap in gaps), sum(gap < -1e-9 for gap in gaps)
     p = float(binomtest(better, better + worse, 0.5).pvalue) if better + worse else 1.0
-    return Paired(sum(gaps) / len(gaps), p, len(gaps), better, worse)
+    return PairedTest(sum(gaps) / len(gaps), p, len(gaps), better, worse)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

@@ -53,11 +53,12 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoredRecord:
     """One record, read: the answer and its score.
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure,
-    `read` says whether the reader found the answer (else a stage gave it), tokens are those of all its calls.
+    `read` says whether the reader found the answer (else a stage gave it), tokens and `cost` (by list price)
+    are those of all its calls.
     `judge` names the judge whose verdict this is, `judged` are its marks by criterion.
     """
 
@@ -70,6 +71,7 @@ class Scored:
     read: bool = False
     tokens_in: int = 0
     tokens_out: int = 0
+    cost: float | None = None
     judge: str = ""
     judged: Mapping[str, float] = field(default_factory=dict)
 
@@ -88,17 +90,17 @@ class PointScores:
 
     point: PointRow
     samples: Mapping[str, SampleRow]
-    scored: Mapping[str, Mapping[int, Scored]]
+    scored: Mapping[str, Mapping[int, ScoredRecord]]
     reader: str = ""
     contestant: str = ""
     task: str = ""
 
     @property
-    def all(self) -> list[Scored]:
+    def all(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
         return [scored for draws in self.scored.values() for scored in draws.values()]
 
-    def draws(self, sample: str) -> list[Scored | None]:
+    def draws(self, sample: str) -> list[ScoredRecord | None]:
         """One entry per draw that was asked for; None is a record that is missing."""
         held = self.scored.get(sample, {})
         return [held.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in held)))]
@@ -123,7 +125,7 @@ class RunScores:
         return self.folder.path.resolve().name
 
 
-def unanswered(record: Record, replies: Sequence[Reply]) -> ReadResult | None:
+def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResult | None:
     """Why there is nothing to read, for a reader or a judge; None where there is."""
     last = replies[-1] if replies else None
     if record.reason or last is None:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Figure, Scorer
-from looktwice.eval.scoring.groups import figure, grouped, keyed
-from looktwice.eval.scoring.metrics import comparable
+from looktwice.eval.scoring.benchmark import Metric, Scorer
+from looktwice.eval.scoring.comparison import comparable_values
+from looktwice.eval.scoring.groups import group_by, group_metric, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, picture_from_cell
@@ -64,25 +64,25 @@ class TwiceScorer(Scorer):
     per_image: int = 2
     per_group: int = 4
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""
-        samples = keyed(scores)
-        failed = frozenset(name for name in samples if name not in comparable(scores))
+        samples = samples_with_key(scores)
+        failed = frozenset(name for name in samples if name not in comparable_values(scores))
         each = {name: [name] for name in samples}
-        plain = figure("q_acc", "question", scores, each).units
+        plain = group_metric("q_acc", "question", scores, each).units
         found = [
-            Figure(metric, {n: v for n, v in plain.items() if samples[n].answer == key}, "question", failed)
+            Metric(metric, {n: v for n, v in plain.items() if samples[n].answer == key}, "question", failed)
             for metric, key in (("no_acc", "B"), ("yes_acc", "A"))
         ]
-        found.append(Figure("q_acc", plain, "question", failed))
-        images = {name: held for name, held in grouped(samples, "image").items() if len(held) == self.per_image}
-        groups = {name: held for name, held in grouped(samples, "group").items() if len(held) == self.per_group}
+        found.append(Metric("q_acc", plain, "question", failed))
+        images = {name: held for name, held in group_by(samples, "image").items() if len(held) == self.per_image}
+        groups = {name: held for name, held in group_by(samples, "group").items() if len(held) == self.per_group}
         inside = {name: samples[name] for held in groups.values() for name in held}
-        twins = {name: held for name, held in grouped(inside, "group", "slot").items() if len(held) == 2}
-        found.append(figure("q_acc_either", "image", scores, images, any))
-        found.append(figure("i_acc", "image", scores, images))
-        found.append(figure("q_acc_naturalbench", "question pair", scores, twins))
-        found.append(figure("g_acc", "group", scores, groups))
+        twins = {name: held for name, held in group_by(inside, "group", "slot").items() if len(held) == 2}
+        found.append(group_metric("q_acc_either", "image", scores, images, any))
+        found.append(group_metric("i_acc", "image", scores, images))
+        found.append(group_metric("q_acc_naturalbench", "question pair", scores, twins))
+        found.append(group_metric("g_acc", "group", scores, groups))
         return [entry for entry in found if entry.units]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:

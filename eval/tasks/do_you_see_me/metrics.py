@@ -10,8 +10,8 @@ from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Figure, Scorer, Total
-from looktwice.eval.scoring.groups import figure, grouped, keyed, rights
+from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
+from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw, samples_with_key
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
@@ -87,10 +87,10 @@ class SweepScorer(Scorer):
         right = found == wanted
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """A test and a row per level, for every control that has several levels."""
-        values, samples = accuracy(scores).values, keyed(scores)
-        found: list[Figure] = []
+        values, samples = accuracy(scores), samples_with_key(scores)
+        found: list[Metric] = []
         for control in self.controls:
             levels: dict[Any, dict[str, float]] = defaultdict(dict)
             for name, row in samples.items():
@@ -107,12 +107,12 @@ class SweepScorer(Scorer):
         return {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]} if self.form != "integer" else {}
 
 
-def _accuracy_along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Figure]:
+def _accuracy_along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metric]:
     ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
     effect, p = kruskal([list(levels[level].values()) for level in ordered])
     units = {name: value for level in ordered for name, value in levels[level].items()}
-    test = Figure(f"kruskal_{control}", units, value=effect, groups=len(ordered), p=p)
-    return [test, *(Figure("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered)]
+    test = Metric(f"kruskal_{control}", units, value=effect, groups=len(ordered), p=p)
+    return [test, *(Metric("accuracy_along", levels[level], slice=f"{control}={level}") for level in ordered)]
 
 
 @dataclass(frozen=True)
@@ -122,25 +122,25 @@ class JointScorer(Scorer):
     `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both` wants both.
     """
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Both accuracies, both together, and how often the right conclusion was drawn from a wrong perception."""
-        samples = keyed(scores)
-        images = grouped(samples, "image")
+        samples = samples_with_key(scores)
+        images = group_by(samples, "image")
         sides = {
             role: {image: [n for n in held if samples[n].meta.get("role") == role] for image, held in images.items()}
             for role in ("perception", "reasoning")
         }
         whole = {image for image in images if all(sides[role][image] for role in sides)}
         single = [
-            figure(f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole})
+            group_metric(f"{role}_accuracy", "image", scores, {i: s for i, s in side.items() if i in whole})
             for role, side in sides.items()
         ]
-        both = figure("both", "image", scores, {image: images[image] for image in whole})
+        both = group_metric("both", "image", scores, {image: images[image] for image in whole})
         wrong = {}
         for image in sorted(whole):
-            seen, thought = ([rights(scores, n) for n in sides[r][image]] for r in ("perception", "reasoning"))
+            seen, thought = ([right_by_draw(scores, n) for n in sides[r][image]] for r in ("perception", "reasoning"))
             draws = [not all(s) for s, t in zip(zip(*seen), zip(*thought), strict=False) if all(t)]  # noqa: B905
             if draws:
                 wrong[image] = fmean(draws)
         failed = both.failed
-        return [*single, both, Figure("perception_wrong_when_reasoning_right", wrong, "image", failed)]
+        return [*single, both, Metric("perception_wrong_when_reasoning_right", wrong, "image", failed)]

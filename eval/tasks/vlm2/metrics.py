@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from looktwice.eval.readers.vlm2 import chance_numeric, judged_score, numeric_score
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Figure, Scorer, Total
-from looktwice.eval.scoring.groups import figure, grouped, keyed, rights
-from looktwice.eval.scoring.metrics import comparable
+from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
+from looktwice.eval.scoring.comparison import comparable_values
+from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
 HEADLINE = {
@@ -48,22 +48,22 @@ class PairScorer(Scorer):
         """The subtask."""
         return self.name
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The four metrics, each over pairs."""
-        samples = keyed(scores)
-        pairs = grouped(samples, "pair")
+        samples = samples_with_key(scores)
+        pairs = group_by(samples, "pair")
         sides = {key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()} for key in "TF"}
         whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
         counted = whole if self.name.endswith("Cpr") else pairs.keys()
         positive, negative = (
-            figure(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in counted}, any)
+            group_metric(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in counted}, any)
             for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
         )
         both = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
-        official = Figure("pair_accuracy", both, "pair", positive.failed | negative.failed)
-        every = figure("pair_accuracy_vlmevalkit", "pair", scores, pairs)
+        official = Metric("pair_accuracy", both, "pair", positive.failed | negative.failed)
+        every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
-        return [official, positive, negative, Figure(every.metric, broken, "pair", every.failed)]
+        return [official, positive, negative, Metric(every.name, broken, "pair", every.failed)]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies the other."""
@@ -94,11 +94,11 @@ class CountScorer(Scorer):
         right = int(answer) == int(row.answer or 0)
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The two means; of several draws the mean over those that count."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
-        samples, usable = keyed(scores), comparable(scores)
+        samples, usable = samples_with_key(scores), comparable_values(scores)
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             draws = [_number(found.answer) if found else None for found in scores.draws(name)]
@@ -108,8 +108,8 @@ class CountScorer(Scorer):
             toolkit[name] = fmean(numeric_score(n, truth, images) if n is not None else 0.0 for n in draws)
         failed = frozenset(name for name in samples if name not in usable)
         return [
-            Figure("numeric_official", official, failed=failed),
-            Figure("numeric_vlmevalkit", toolkit, failed=failed),
+            Metric("numeric_official", official, failed=failed),
+            Metric("numeric_vlmevalkit", toolkit, failed=failed),
         ]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
@@ -149,6 +149,7 @@ class VideoScorer(Scorer):
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    key_is_answer: ClassVar[bool] = False  # it is the highest score
 
     @property
     def part(self) -> str:
@@ -163,23 +164,23 @@ class VideoScorer(Scorer):
             return Score(Verdict.UNREADABLE)
         return Score(Verdict.RIGHT if found == most else Verdict.WRONG, found / most)
 
-    def figures(self, scores: PointScores) -> Sequence[Figure]:
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """AB, ABA and their mean."""
         kinds: dict[str, dict[str, float]] = defaultdict(dict)
-        for name, row in keyed(scores).items():
+        for name, row in samples_with_key(scores).items():
             judged = [s.score.value for s in scores.draws(name) if s and s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
             if judged:
                 kinds[str(row.meta.get("type"))][name] = fmean(judged)
-        parts = [Figure(f"vid_{kind.lower()}", kinds[kind], "video") for kind in ("AB", "ABA") if kinds[kind]]
+        parts = [Metric(f"vid_{kind.lower()}", kinds[kind], "video") for kind in ("AB", "ABA") if kinds[kind]]
         if len(parts) < 2:
             return parts
         mean = fmean(fmean(part.units.values()) for part in parts)
-        return [*parts, Figure("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
+        return [*parts, Metric("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
 
 
 def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str]) -> float:
     """Whether one of each kind is right in the same draw; the mean over draws."""
-    sides = [list(zip(*(rights(scores, name) for name in side), strict=False)) for side in (positive, negative)]
+    sides = [list(zip(*(right_by_draw(scores, name) for name in side), strict=False)) for side in (positive, negative)]
     draws = [any(ours) and any(theirs) for ours, theirs in zip(*sides, strict=False)]
     return fmean(draws) if draws else 0.0
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from looktwice.eval.analysis.agent_looks import PointSteps, length_grid, looks_grid, steps
+from looktwice.eval.analysis.agent_looks import LookSummary, look_table, summarize_looks, turn_count_table
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import describe_replay, replay
@@ -83,7 +83,7 @@ def reply(run: MadeRun, point: str, sample: str, texts: list[str], region: tuple
 
 
 def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
-    (found,) = steps(made(tmp_path))
+    (found,) = summarize_looks(made(tmp_path))
     assert (found.contestant, found.n, found.looks) == ("agent", 3, 5 / 3)
     assert (dict(found.tools), dict(found.outcomes), dict(found.ended)) == ({"zoom": 5}, {"shown": 5}, {"reply": 3})
     assert (found.to_right, found.to_wrong, found.found) == (1, 1, 1)
@@ -97,7 +97,7 @@ def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> No
 def test_without_a_baseline_the_price_is_that_of_the_looks(tmp_path: Path) -> None:
     scored = made(tmp_path)
     alone = replace(scored, points=tuple(p for p in scored.points if p.contestant == "agent"))
-    (found,) = steps(alone)
+    (found,) = summarize_looks(alone)
     assert found.against == "its first answer" and found.price == pytest.approx((50 / 3) / (100 / 3))
 
 
@@ -108,15 +108,15 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     reply(run, point, "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
     record = run.records[0]
     run.records[0] = replace(record, notes=(Look(1, 1, "zoom", "said", probe=0).note, Ended("reply", 1).note))
-    (found,) = steps(score_run(run.write()))
+    (found,) = summarize_looks(score_run(run.write()))
     assert (found.to_right, found.found, found.iou) == (1, 0, None)
 
 
 def test_tables_say_what_is_there(tmp_path: Path) -> None:
-    found = steps(made(tmp_path))
-    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in looks_grid(found).markdown
-    assert "| agent | 2 | 2 | 50.0 |" in length_grid(found).markdown
-    assert looks_grid([]).rows == ()
+    found = summarize_looks(made(tmp_path))
+    assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in look_table(found).markdown
+    assert "| agent | 2 | 2 | 50.0 |" in turn_count_table(found).markdown
+    assert look_table([]).rows == ()
 
 
 # The task
@@ -151,9 +151,10 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield outcome.folder
 
 
-def points(run: Path) -> dict[tuple[str, int], PointSteps]:
+def points(run: Path) -> dict[tuple[str, int], LookSummary]:
     return {
-        (found.contestant.split(" ")[0], int(found.contestant[-2])): found for found in steps(score_run(RunFolder(run)))
+        (found.contestant.split(" ")[0], int(found.contestant[-2])): found
+        for found in summarize_looks(score_run(RunFolder(run)))
     }
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import yaml
 
-from looktwice.eval.analysis.baselines import guesses, published_grid
-from looktwice.eval.analysis.complementarity import agreement_grid, agreements, disagreements
+from looktwice.eval.analysis.baselines import guess_table, published_table
+from looktwice.eval.analysis.complementarity import complementarity_table, disagreements, specialist_pairs
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
@@ -46,11 +46,11 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
 
 def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "AABAB"), mllm=(MLLM, "ABBBB"))
-    (pair,) = agreements(run)
+    (pair,) = specialist_pairs(run)
     sides = [pair.where(*sides) for sides in ((True, True), (True, False), (False, True), (False, False))]
     assert sides == [["s0", "s2"], ["s1"], ["s3"], ["s4"]]
     assert pair.shares == (0.6, 0.6, 0.8)
-    (line,) = agreement_grid([run]).rows
+    (line,) = complementarity_table([run]).rows
     assert line == (
         "t",
         "sift",
@@ -71,10 +71,10 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
 
 def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
-    (pair,) = agreements(run)
+    (pair,) = specialist_pairs(run)
     assert (pair.n, pair.fell_out) == (3, 2)
     assert pair.where(False, True) == ["s0"]
-    assert agreement_grid([run]).rows[0][-1] == "2"
+    assert complementarity_table([run]).rows[0][-1] == "2"
 
 
 def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> None:
@@ -87,13 +87,13 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
         x=(MLLM, "ABABA"),
         y=(MLLM, "A    "),
     )
-    pairs = [(pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in agreements(run)]
+    pairs = [(pair.specialist.contestant, pair.mllm.contestant, pair.n) for pair in specialist_pairs(run)]
     assert pairs == [("one", "x", 5), ("one", "y", 1), ("two", "x", 5), ("two", "y", 1)]
 
 
 def test_without_a_pair_there_is_no_table(tmp_path: Path) -> None:
     run = made(tmp_path, one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
-    assert agreement_grid([run]).rows == ()
+    assert complementarity_table([run]).rows == ()
     assert disagreements([run]) == []
 
 
@@ -114,7 +114,7 @@ def test_the_part_of_the_report(tmp_path: Path) -> None:
 
     run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
     env = Environment(loader=PackageLoader("looktwice.eval", "templates"), autoescape=True, undefined=StrictUndefined)
-    facts = {"pairs": agreement_grid([run]), "disagreements": disagreements([run])}
+    facts = {"pairs": complementarity_table([run]), "disagreements": disagreements([run])}
     page = env.get_template("agreement.html.j2").render(facts)
     assert "only &lt;sift&gt; of &lt;sift&gt; and mllm is right" in page
     assert "<sift>" not in page
@@ -136,13 +136,13 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = made(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
-    grid = published_grid([run])
+    grid = published_table([run])
     assert grid.header == ("published, not run", "source", "jigsaw", "other", "macro")
     assert grid.rows == (("human", "Table 1", "99.00", "50.00", "95.67"),)
     flagged = replace(run.points[0], point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}))
-    header = published_grid([replace(run, points=(flagged,))]).header
+    header = published_table([replace(run, points=(flagged,))]).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert published_grid([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == ()
+    assert published_table([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == ()
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     run.record("p0", "s1", answer="B", notes=("guessed: a tie", "something else"))
     run.record("p0", "s2", answer="B", notes=("something else",))
     run.record("p1", "s0", answer="A")
-    grid = guesses([score_run(run.write())])
+    grid = guess_table([score_run(run.write())])
     assert grid.rows == (("guesser", "t", "3", "2", "1", "100.0", "50.0"),)
 
 
@@ -187,7 +187,7 @@ def test_the_configuration_of_cues_on_the_real_items(shared_data: Path, tmp_path
         for scores in run.points
     }
     assert (counts["lower"], counts["contrast"]) == ([30, 4, 28], [40, 22, 0])
-    assert {pair.mllm.contestant for pair in agreements(run)} >= {"GPT4V", "MiniGPT-4"}
+    assert {pair.mllm.contestant for pair in specialist_pairs(run)} >= {"GPT4V", "MiniGPT-4"}
 
 
 def test_every_specialist_of_the_table_is_built(shared_data: Path) -> None:

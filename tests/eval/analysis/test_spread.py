@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from looktwice.eval.analysis.spread import spread
-from looktwice.eval.display.table import Table, table
+from looktwice.eval.analysis.spread import spread_table
+from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.runs import Study
 from looktwice.pipelines.config import load_plan
 
@@ -25,11 +25,11 @@ contestants:
 
 def scored(tmp_path: Path) -> Table:
     (tmp_path / "styles.yaml").write_text(STUDY)
-    return table([Study(load_plan(tmp_path / "styles.yaml"), tmp_path)().folder])
+    return score_table([Study(load_plan(tmp_path / "styles.yaml"), tmp_path)().folder])
 
 
 def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
-    found = spread(scored(tmp_path))
+    found = spread_table(scored(tmp_path))
     assert len(found.rows) == 1
     line = dict(zip(found.header, found.rows[0], strict=True))
     assert (line["contestant"], line["task"], line["variants"]) == ("styles", "jigsaw", "3")
@@ -40,6 +40,6 @@ def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
 def test_micro_over_variants_has_no_interval_and_no_test(tmp_path: Path) -> None:
     text = STUDY.replace("sweep: {stages.mark.color: [red, blue, gray]}", "sweep: {task.quality: [90, 30]}")
     (tmp_path / "quality.yaml").write_text(text)
-    rows = table([Study(load_plan(tmp_path / "quality.yaml"), tmp_path)().folder]).rows
+    rows = score_table([Study(load_plan(tmp_path / "quality.yaml"), tmp_path)().folder]).rows
     micro = [row for row in rows if row.task == "micro" and row.metric == "accuracy" and row.contestant == "chance"]
     assert [(row.n, row.low, row.high, row.p) for row in micro] == [(16, None, None, None)]

@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from looktwice.eval.display.curves import Curve, Line, curves
-from looktwice.eval.display.table import console_table
-from looktwice.eval.report import score_table, write_report
+from looktwice.eval.display.table import console_table, score_table
+from looktwice.eval.report import write_report
 from looktwice.pipelines.picture import Picture
 from tests.made_run import MadeRun
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from looktwice.eval.display.table import Table, table
+from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
-from looktwice.eval.scoring.metrics import COLUMNS
+from looktwice.eval.scoring.row import COLUMNS
 from looktwice.eval.scoring.stats import wilson
 from tests.made_run import MadeRun
 
@@ -34,7 +34,7 @@ def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
     made.task("t", [None, None, None])
     made.answers(made.point("plain", "t"), ["A", "B", None])
     made.record("p0", "s2", reason="abstained: too dark")
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     accuracy, coverage = (row(found, metric=name, task="t") for name in ("accuracy", "coverage"))
     assert (accuracy.value, accuracy.low, accuracy.n, accuracy.hidden, accuracy.unreadable) == (None, None, 0, 2, 1)
     assert coverage.value == pytest.approx(2 / 3)
@@ -45,7 +45,7 @@ def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
 def test_missing_samples_stay_in_the_denominator(made: MadeRun) -> None:
     made.task("t", ["A", "A", "A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B", None, None])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     accuracy = row(found, metric="accuracy", task="t", contestant="plain")
     assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong, accuracy.missing) == (0.25, 4, 1, 1, 2)
     assert row(found, metric="missing", task="t", contestant="plain").value == 0.5
@@ -59,7 +59,7 @@ def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
     made.record(point, "s5", reason="abstained: no idea")
     made.record(point, "s6", error="boom")
     made.answers(point, [None] * 7 + ["B"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     accuracy = row(found, metric="accuracy", task="t", contestant="plain")
     assert (accuracy.right, accuracy.wrong, accuracy.unreadable, accuracy.failed) == (4, 2, 1, 1)
     assert (accuracy.n, accuracy.n_groups, accuracy.value) == (8, 4, 0.5)
@@ -74,7 +74,7 @@ def test_draws_are_averaged_within_a_sample(made: MadeRun) -> None:
     point = made.point("plain", "t", draws=2)
     made.answers(point, ["A", "A"], draw=0)
     made.answers(point, ["A", "B"], draw=1)
-    accuracy = row(table(made.write().path), metric="accuracy", task="t", contestant="plain")
+    accuracy = row(score_table(made.write().path), metric="accuracy", task="t", contestant="plain")
     assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong) == (0.75, 2, 3, 1)
     assert (accuracy.low, accuracy.high) == wilson(1.5, 2)
 
@@ -84,9 +84,9 @@ def test_macro_is_over_tasks_and_micro_over_samples(made: MadeRun) -> None:
     made.task("small", ["A"] * 2)
     made.answers(made.point("plain", "big"), ["A"] * 8)
     made.answers(made.point("plain", "small"), ["B"] * 2)
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     macro, micro = (row(found, metric="accuracy", task=task, contestant="plain") for task in ("macro", "micro"))
-    assert (macro.value, macro.n, macro.tasks) == (0.5, 10, 2)
+    assert (macro.value, macro.n, macro.n_tasks) == (0.5, 10, 2)
     assert (micro.value, micro.n, micro.right) == (0.8, 10, 8)
     assert (micro.low, micro.high) == wilson(8, 10)
 
@@ -99,7 +99,7 @@ def test_a_swept_task_counts_once_in_macro(made: MadeRun) -> None:
         changes = {"tasks.a.strength": strength}
         made.answers(made.point("plain", "a", task_id=f"id-a-{strength}", changes=changes), ["A", "B"])
     made.answers(made.point("plain", "b"), ["A", "A"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     assert [r.task for r in found.where(metric="accuracy", contestant="plain")] == [
         "a [strength=0]", "a [strength=1]", "b", "macro", "micro"
     ]  # fmt: skip
@@ -115,34 +115,35 @@ def test_the_paired_test_leaves_out_what_failed_on_either_side(made: MadeRun) ->
     made.answers(other, ["A"] * 8 + ["B"] + ["A"] * 1)
     made.answers(other, [None] * 11 + ["A"])
     made.record(other, "s10", error="boom")
-    found = row(table(made.write().path), metric="accuracy", task="t", contestant="other")
-    assert (found.fell_out, found.discordant, found.against) == (2, 9, "base")
+    found = row(score_table(made.write().path), metric="accuracy", task="t", contestant="other")
+    assert (found.excluded, found.discordant, found.baseline) == (2, 9, "base")
     assert found.delta == pytest.approx((8 - 1) / 10)
     assert found.p == pytest.approx(binomtest(8, 9, 0.5).pvalue)
     assert found.p_holm == found.p
-    assert row(table(made.path), metric="accuracy", task="t", contestant="base").p is None
+    assert row(score_table(made.path), metric="accuracy", task="t", contestant="base").p is None
 
 
 def test_slices_are_by_any_meta_field(made: MadeRun) -> None:
     made.task("t", ["A", "B", "A"], meta=[{"kind": "x"}, {"kind": "y"}, {"kind": "x"}])
     made.answers(made.point("plain", "t"), ["A", "A", "B"])
-    found = table(made.write().path, by=["kind"])
+    found = score_table(made.write().path, by=["kind"])
     shares = {r.slice: r.value for r in found.where(metric="accuracy", contestant="plain", task="t")}
     assert shares == {"": pytest.approx(1 / 3), "kind=x": 0.5, "kind=y": 0.0}
     assert found.where(contestant="majority (key)", slice="kind=x").rows[0].value == 1.0
     with pytest.raises(RunError, match="--by colour: no sample has this field; there are kind"):
-        table(made.path, by=["colour"])
+        score_table(made.path, by=["colour"])
 
 
 def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     made.task("t", ["A", "B"])
     facts = {"split": "val", "label_version": "2025-09"}
     made.answers(made.point("plain, with comma", "t", facts=facts), ["A", "A"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     lines = list(csv.reader(io.StringIO(found.csv)))
     assert ",".join(lines[0]) == (
         "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,delta,p,"
-        "tokens_in,tokens_out,cost,split,label_version,reader"
+        "tokens_in,tokens_out,cost,split,label_version,reader,p_holm,baseline,discordant,excluded,missing,hidden,unit,"
+        "task_name,n_tasks"
     )
     first = dict(zip(COLUMNS, lines[1], strict=True))
     assert (first["run"], first["contestant"], first["metric"], first["value"]) == (

@@ -15,7 +15,7 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
-from looktwice.eval.display.table import Table, table
+from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.judging.command import Judging
 from looktwice.eval.judging.model import judge_model
 from looktwice.eval.judging.passes import PASSES, Case, CotPass, JudgeVerdict, UnreadablePass, VidPass
@@ -27,7 +27,7 @@ from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import Scored
+from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.eval.tasks import BlinkTwice, VideoScorer
 from looktwice.pipelines.config import ConfigError, load_plan, spec
 from looktwice.pipelines.model import Messages
@@ -78,7 +78,7 @@ def case(
     reply: str = "words", choices: tuple[str, ...] = ("left", "right"), question: str = "Where?", **more: Any
 ) -> Case:
     sample = Sample("s", question, choices=choices, meta=more.pop("meta", {}))
-    unread = Scored("s", 0, None, Score(Verdict.UNREADABLE), "unread")
+    unread = ScoredRecord("s", 0, None, Score(Verdict.UNREADABLE), "unread")
     return Case(sample, more.pop("key", "A"), reply, unread, more.pop("notes", {}))
 
 
@@ -165,17 +165,17 @@ def test_the_reply_is_fenced_and_the_judge_is_not_asked_to_answer() -> None:
 
 def test_verdicts_count_afterwards_without_a_call(made: MadeRun) -> None:
     run = unclear(made)
-    before = accuracy(table(run), "one")
+    before = accuracy(score_table(run), "one")
     assert (before.right, before.wrong, before.unreadable, before.reader) == (1, 0, 3, "robust")
     failed, said, model = judged(run, "The first.\nAnswer: A")
     assert (failed, len(model.asked)) == (0, 4)
     assert said == [
         "judge solomon, unreadable: 4 of 4 replies judged; 4 calls and 0 from the cache, 0 tokens in, 0 out"
     ]
-    after = accuracy(table(run), "one")
+    after = accuracy(score_table(run), "one")
     assert (after.right, after.wrong, after.unreadable, after.reader) == (2, 1, 1, "robust + judge solomon")
-    assert accuracy(table(run, judge="none"), "one").reader == "robust"
-    assert "judge solomon: read 4 replies, and found no answer in 0 more" in repr(table(run)).replace("\n", " ")
+    assert accuracy(score_table(run, judge="none"), "one").reader == "robust"
+    assert "judge solomon: read 4 replies, and found no answer in 0 more" in repr(score_table(run)).replace("\n", " ")
 
 
 def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun) -> None:
@@ -185,11 +185,11 @@ def test_what_is_judged_is_not_asked_again_and_what_changed_is(made: MadeRun) ->
     assert (failed, model.asked, said[0]) == (0, [], "nothing is left to judge")
     made.reply("p0", "s0", "Hmm, the latter.")
     made.write()
-    changed = accuracy(table(run), "one")
+    changed = accuracy(score_table(run), "one")
     assert (changed.unreadable, changed.wrong) == (2, 1)  # the old verdict was of other words
     _, _, model = judged(run, "Answer: A")
     assert ["the latter" in messages[-1].text for messages in model.asked] == [True]
-    assert accuracy(table(run), "one").unreadable == 1
+    assert accuracy(score_table(run), "one").unreadable == 1
 
 
 def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
@@ -202,7 +202,7 @@ def test_none_and_no_verdict_stay_unreadable(made: MadeRun) -> None:
     failed, said, _ = judged(run, model)
     assert failed == 0
     assert "2 of 4 replies judged, 2 of them to choose nothing; 2 without a verdict (no answer line" in said[0]
-    found = accuracy(table(run), "one")
+    found = accuracy(score_table(run), "one")
     assert (found.right, found.unreadable) == (1, 3)
     assert {line.reason or "none" for line in judgements(run).lines} == {"none", "no answer line in its words"}
     assert judged(run, Scripted(answer), name="solomon")[1][0] == "nothing is left to judge"
@@ -241,9 +241,9 @@ def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
 
     _, said, _ = judged(run, verdicts, name="daniel")
     assert said[-1] == "agreement on unreadable, solomon and daniel: 4 of 4 the same (100.0 %), kappa 1.000"
-    assert accuracy(table(run, judge="daniel"), "one").reader == "robust + judge daniel"
+    assert accuracy(score_table(run, judge="daniel"), "one").reader == "robust + judge daniel"
     with pytest.raises(RunError, match="--judge bob: it did not judge"):
-        table(run, judge="bob")
+        score_table(run, judge="bob")
     with pytest.raises(RunError, match="under the name 'daniel'"):
         judged(run, "Answer: B", name="daniel")
 
@@ -269,8 +269,8 @@ def test_the_reader_decides_what_is_left_to_the_judge(made: MadeRun) -> None:
     assert judged(run, "Answer: A")[1] == ["nothing is left to judge"]
     _, _, model = judged(run, "Answer: A", reader=BlinkOfficial())
     assert len(model.asked) == 1
-    assert accuracy(table(run, BlinkOfficial()), "one").reader == "judge solomon"
-    assert accuracy(table(run), "one").reader == "robust"
+    assert accuracy(score_table(run, BlinkOfficial()), "one").reader == "judge solomon"
+    assert accuracy(score_table(run), "one").reader == "robust"
 
 
 def test_a_judge_reads_the_letters_as_they_were_asked(made: MadeRun) -> None:
@@ -281,7 +281,7 @@ def test_a_judge_reads_the_letters_as_they_were_asked(made: MadeRun) -> None:
     run = made.write().path
     _, _, model = judged(run, "Answer: B")
     assert "(A) choice 1\n(B) choice 0" in model.asked[0][-1].text
-    assert accuracy(table(run), "one").right == 1
+    assert accuracy(score_table(run), "one").right == 1
 
 
 def test_videos_are_graded(made: MadeRun) -> None:
@@ -291,7 +291,7 @@ def test_videos_are_graded(made: MadeRun) -> None:
     for number, words in enumerate(["Two people.", "One man.", "She is back again.", "Two people."]):
         made.reply(point, f"s{number}", words)
     run = made.write().path
-    assert table(run).where(metric="accuracy", task="vid").rows[0].unreadable == 4
+    assert score_table(run).where(metric="accuracy", task="vid").rows[0].unreadable == 4
     marks = {"One man.": "0", "She is back again.": "2"}
 
     def grade(messages: Messages) -> str:
@@ -299,9 +299,9 @@ def test_videos_are_graded(made: MadeRun) -> None:
 
     _, said, _ = judged(run, grade)
     assert said[0].startswith("judge solomon, vid: 4 of 4 replies judged")
-    values = {row.metric: row.value for row in table(run).where(contestant="one", task="vid")}
+    values = {row.metric: row.value for row in score_table(run).where(contestant="one", task="vid")}
     assert (values["vid_ab"], values["vid_aba"], values["vid"]) == (0.5, 0.75, 0.625)
-    assert table(run).where(metric="accuracy", task="vid").rows[0].reader == "judge solomon"
+    assert score_table(run).where(metric="accuracy", task="vid").rows[0].reader == "judge solomon"
 
 
 # ---- BLINK-Twice's chains of thought
@@ -333,7 +333,7 @@ def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_soluti
     assert [view.size for view in message.views] == [(6, 4)]
     assert "What the image really shows: one cat" in message.text
     assert "Right answer: No" in message.text
-    values = {row.metric: (row.value, row.n) for row in table(run) if row.point}
+    values = {row.metric: (row.value, row.n) for row in score_table(run) if row.point}
     assert values["cot_score"] == (0.75, 2)
     assert (values["cot_clues"], values["cot_truth"]) == ((0.5, 2), (1.0, 2))
     assert values["q_acc"] == (1.0, 2)
@@ -413,7 +413,7 @@ def test_the_command_asks_once_and_counts_apart(made: MadeRun, monkeypatch: pyte
         assert again.exit_code == 0, again.output
         assert "0 calls and 4 from the cache, 0 tokens in, 0 out" in " ".join(again.output.split())
         assert server.stats["replies"] == 1
-    assert accuracy(table(run), "one").tokens_in == 0
+    assert accuracy(score_table(run), "one").tokens_in == 0
 
 
 def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from scipy.stats import binomtest
 
-from looktwice.eval.display.table import table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import holm, paired, stratified, wilson
-from looktwice.eval.scoring.verdict import Scored
+from looktwice.eval.scoring.stats import holm, paired_test, stratified_interval, wilson
+from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
@@ -26,7 +26,7 @@ def made(tmp_path: Path) -> MadeRun:
     return MadeRun(tmp_path / "run")
 
 
-def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, Scored]:
+def scored(made: MadeRun, point: str = "p0", **options: Any) -> dict[str, ScoredRecord]:
     run = score_run(made.write(), **options)
     found = next(scores for scores in run.points if scores.point.id == point)
     return {name: draws[0] for name, draws in found.scored.items() if draws}
@@ -126,16 +126,16 @@ def test_the_configuration_names_the_reader_and_another_one_changes_the_result(m
     made.reply(point, "s0", "(B).")
     made.reply(point, "s1", "(B)")
     folder = made.write()
-    before = table(folder.path).where(metric="accuracy", task="t", contestant="plain").rows[0]
-    after = table(folder.path, Robust()).where(metric="accuracy", task="t", contestant="plain").rows[0]
+    before = score_table(folder.path).where(metric="accuracy", task="t", contestant="plain").rows[0]
+    after = score_table(folder.path, Robust()).where(metric="accuracy", task="t", contestant="plain").rows[0]
     assert (before.value, before.reader, after.value, after.reader) == (0.5, "blink_official", 1.0, "robust")
-    assert table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0] == before
+    assert score_table(folder.path, BlinkOfficial()).where(task="t", contestant="plain").rows[0] == before
 
 
 def test_tokens_are_those_of_every_call(made: MadeRun) -> None:
     made.task("t", ["B"])
     made.reply(made.point("plain", "t"), "s0", "(B)", usage={"tokens_in": 7, "tokens_out": 3})
-    (found,) = table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
+    (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
     assert (found.tokens_in, found.tokens_out, found.cost) == (7, 3, None)
 
 
@@ -146,16 +146,21 @@ def test_wilson_is_that_of_scipy(total: int, n: int) -> None:
 
 
 def test_the_statistics() -> None:
-    assert list(stratified([(37, 60, 1.0)])) == pytest.approx(list(wilson(37, 60)))
-    low, high = stratified([(60, 60, 0.5), (0, 60, 0.5)])
+    assert list(stratified_interval([(37, 60, 1.0)])) == pytest.approx(list(wilson(37, 60)))
+    low, high = stratified_interval([(60, 60, 0.5), (0, 60, 0.5)])
     assert 0.4 < low < 0.5 < high < 0.6
-    test = paired([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
+    test = paired_test([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
     assert (test.better, test.worse, test.discordant, test.n) == (3, 1, 4, 6)
     assert [test.delta, test.p] == pytest.approx([2 / 6, 0.625])
-    assert paired([1, 0], [1, 0]).p == 1.0
+    assert paired_test([1, 0], [1, 0]).p == 1.0
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
-    for call in (lambda: wilson(0, 0), lambda: wilson(3, 2), lambda: paired([], []), lambda: paired([1], [1, 0])):
+    for call in (
+        lambda: wilson(0, 0),
+        lambda: wilson(3, 2),
+        lambda: paired_test([], []),
+        lambda: paired_test([1], [1, 0]),
+    ):
         with pytest.raises(ValueError, match="found"):
             call()
     with pytest.raises(ValueError, match=r"0\.\.1"):

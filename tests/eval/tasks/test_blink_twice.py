@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.eval.display.table import table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring import Score, Verdict
-from looktwice.eval.scoring.verdict import PointScores, Scored
+from looktwice.eval.scoring.verdict import PointScores, ScoredRecord
 from looktwice.eval.tasks import BlinkTwice, TaskError, TwiceScorer
 from looktwice.eval.tasks.blink_twice import cot_score, judged_cot
 from looktwice.pipelines.config import spec
@@ -101,7 +101,7 @@ def test_the_accuracies(tmp_path: Path) -> None:
     made.task("twice", list("BABA") * 2 + ["B", "A"], meta=meta(5))
     point = made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())})
     made.answers(point, ["B", "A", "B", "A", "B", "B", "A", "A", "A", "B"])
-    found = {r.metric: r for r in table(made.write().path).where(contestant="plain", task="twice").rows}
+    found = {r.metric: r for r in score_table(made.write().path).where(contestant="plain", task="twice").rows}
     shares = {name: (found[name].value, found[name].n) for name in
               ("no_acc", "yes_acc", "q_acc", "q_acc_either", "i_acc", "q_acc_naturalbench", "g_acc")}  # fmt: skip
     assert shares == {
@@ -116,12 +116,12 @@ def test_how_the_accuracies_bound_each_other(drawn: list[tuple[str, bool]], coun
     fields = meta(4)[:count]
     rows = {f"s{n}": SampleRow("t", "", drawn[n][0], {"id": f"s{n}", "choices": ["Yes", "No"], "meta": fields[n]})
             for n in range(count)}  # fmt: skip
-    scored = {f"s{n}": {0: Scored(f"s{n}", 0, "A", Score(Verdict.RIGHT if drawn[n][1] else Verdict.WRONG,
+    scored = {f"s{n}": {0: ScoredRecord(f"s{n}", 0, "A", Score(Verdict.RIGHT if drawn[n][1] else Verdict.WRONG,
               float(drawn[n][1])))} for n in range(count)}  # fmt: skip
-    figures = {f.metric: f for f in TwiceScorer().figures(PointScores(PointRow("p", "c", "t", "t"), rows, scored))}
+    figures = {f.name: f for f in TwiceScorer().metrics(PointScores(PointRow("p", "c", "t", "t"), rows, scored))}
     mean = {name: sum(f.units.values()) / len(f.units) for name, f in figures.items()}
     sides = [figures[name] for name in ("no_acc", "yes_acc") if name in figures]
-    assert mean["q_acc"] * count == pytest.approx(sum(len(f.units) * mean[f.metric] for f in sides))
+    assert mean["q_acc"] * count == pytest.approx(sum(len(f.units) * mean[f.name] for f in sides))
     if "i_acc" in figures:
         assert mean["i_acc"] <= mean["q_acc_either"]
     if "g_acc" in figures:

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from looktwice.eval.display.table import table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
 from looktwice.eval.tasks.blink import TOTAL_NAMES
 from looktwice.eval.tasks.cells import answer_key, as_list
@@ -344,7 +344,7 @@ def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
     made.task("t", [i.answer for i in items], meta=[i.sample.meta for i in items])
     made.answers(made.point("plain", "t", facts={"scorer": task.facts.scorer}), ["B", "A", "A", "A"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     (circle,) = found.where(metric="circular_accuracy", contestant="plain").rows
     assert (circle.value, circle.n) == (0.5, 2)
     (chance,) = found.where(metric="circular_accuracy", contestant="chance (level)").rows
@@ -358,7 +358,7 @@ def test_rotations_by_a_sweep(tmp_path: Path) -> None:
         stage = {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}
         point = made.point("plain", "t", changes={"stages.turn.by": by}, spec={"stages": {"turn": stage}})
         made.answers(point, answers)
-    (row,) = table(made.write().path).where(metric="circular_accuracy").rows
+    (row,) = score_table(made.write().path).where(metric="circular_accuracy").rows
     assert (row.n, row.n_groups, row.contestant) == (3, 2, "plain [2 rotations]")
     assert row.value == pytest.approx(1 / 3)
 
@@ -370,7 +370,7 @@ def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
         right = 0 if name == "Relative_Reflectance" else 1
         point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
         made.answers(point, ["A"] * right + ["B"] * (2 + number % 2 - right))
-    found = {row.metric: row for row in table(made.write().path).where(contestant="plain", task="BLINK").rows}
+    found = {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="BLINK").rows}
     shares = [(0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(TOTAL_NAMES)]
     sure = [share for share in shares if share[0]]
     assert found["blink_macro"].value == pytest.approx(sum(r / n for r, n in shares) / 14)
@@ -380,5 +380,5 @@ def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
 
 
 def test_facts_without_a_scorer_name_none() -> None:
-    assert scorer_of({}) is None
-    assert scorer_of({"scorer": {}}) is None
+    assert build_scorer({}) is None
+    assert build_scorer({"scorer": {}}) is None

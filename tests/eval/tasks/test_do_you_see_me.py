@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy import stats
 
-from looktwice.eval.display.table import table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.report import write_report
 from looktwice.eval.tasks import DoYouSeeMe, JointQuestions, JointScorer, SweepScorer, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import kruskal, standard_answer
@@ -305,7 +305,7 @@ def test_accuracy_along_a_control_and_its_test(tmp_path: Path) -> None:
     point = made.point("plain", "t", facts=facts, read=VERBATIM)
     made.answers(point, ["2"] * 5 + ["3"] + ["3"] * 5 + ["many"])
     folder = made.write()
-    found = table(folder.path)
+    found = score_table(folder.path)
     along = {row.slice: (row.value, row.n) for row in found.where(metric="accuracy_along").rows}
     assert along == {"num_shapes=3": (pytest.approx(5 / 6), 6), "num_shapes=7": (0.0, 6)}
     (test,) = found.where(metric="kruskal_num_shapes").rows
@@ -334,7 +334,7 @@ def test_the_mean_of_the_five_subtasks_and_no_mean_of_four(tmp_path: Path) -> No
             made.task(name, ["2"] * 4, choices=0)
             point = made.point("plain", name, facts={"scorer": scorer(name, kind="3D")}, read=VERBATIM)
             made.answers(point, ["2"] * shares[name] + ["1"] * (4 - shares[name]))
-        rows = table(made.write().path).where(metric="mean_3d", contestant="plain").rows
+        rows = score_table(made.write().path).where(metric="mean_3d", contestant="plain").rows
         assert [row.value for row in rows] == ([pytest.approx(expected)] if expected else [])
 
 
@@ -372,7 +372,7 @@ def test_how_often_perception_is_wrong_when_reasoning_is_right(tmp_path: Path) -
     made.task("t", ["1"] * 8, choices=0, meta=meta)
     point = made.point("plain", "t", facts={"scorer": spec(JointScorer())}, read=VERBATIM)
     made.answers(point, ["1", "1", "0", "1", "0", "1", "1", "0"])
-    found = {row.metric: row for row in table(made.write().path).where(contestant="plain", task="t").rows}
+    found = {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="t").rows}
     assert found["perception_accuracy"].value == 0.5
     assert found["reasoning_accuracy"].value == 0.75
     assert found["both"].value == 0.25

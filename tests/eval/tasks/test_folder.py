@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.scoring import AllRight
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.marks import Box, Mask, Point
@@ -262,5 +262,5 @@ def test_a_folder_may_name_its_scorer(folder: Path) -> None:
     write(folder, ROW)
     scored = Folder(folder, scorer=AllRight())
     assert scored.facts.scorer == spec(AllRight())
-    assert scorer_of({"scorer": scored.facts.scorer}) == AllRight()
+    assert build_scorer({"scorer": scored.facts.scorer}) == AllRight()
     assert not Folder(folder).facts.scorer

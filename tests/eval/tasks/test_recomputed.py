@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.shared_errors import mistakes, overlap
+from looktwice.eval.analysis.shared_errors import errors_by_contestant, shared_error_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.readers import Vlm2Official
@@ -23,9 +23,9 @@ from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.replies import OfficialLabel, RecordedQuestions, load_key, load_replies
 from looktwice.eval.replies.command import replies_lines
 from looktwice.eval.scoring import Row
-from looktwice.eval.scoring.benchmark import scorer_of
+from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Scored
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord
 from looktwice.eval.tasks import CountScorer, TaskError
 from looktwice.pipelines.config import Plan, load_plan, spec
 from looktwice.pipelines.config.arm import Arm
@@ -69,7 +69,7 @@ def row(point: Arm, item: Any) -> SampleRow:
 def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> PointScores:
     facts = asdict(point.task.facts)
     held = PointRow(point.id, point.contestant, point.task_name, point.task_id, point.changes, point.baseline, facts)
-    judge, found = RecordScorer(folder, point.read, scorer_of(facts)), dict[str, dict[int, Scored]]()
+    judge, found = RecordScorer(folder, point.read, build_scorer(facts)), dict[str, dict[int, ScoredRecord]]()
     if isinstance(point.model, Replay):
         for name, sample in samples.items():
             call = {"messages": [], "draw": 0, "reply": {"text": point.model.of(name)(()).text}}
@@ -103,7 +103,7 @@ def test_the_val_column_of_blink(val_table: Table, model: str) -> None:
     totals = tuple(percent(val_table, metric, model) for metric in ("blink_macro", "blink_micro"))
     assert totals == VAL[model]
     (macro,) = val_table.where(metric="blink_macro", contestant=model).rows
-    assert (macro.n, macro.tasks, macro.failed) == (1901, 14, 0)
+    assert (macro.n, macro.n_tasks, macro.failed) == (1901, 14, 0)
 
 
 @pytest.mark.parametrize(("model", "share"), [("GeminiProVision", 45.65), ("OPUS", 45.37)])
@@ -118,17 +118,17 @@ def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) ->
         right: dict[str, int] = defaultdict(int)
         for held in load_replies(shared_data / f"blink_replies/{file}.jsonl.gz"):
             right[held.subtask] += held.label == keys.get(held.idx, "none")
-        found = {r.task: r.right for r in val_table.where(metric="accuracy", contestant=model).rows if r.name}
+        found = {r.task: r.right for r in val_table.where(metric="accuracy", contestant=model).rows if r.task_name}
         assert found == right
         assert len(found) == 14
 
 
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
-    wrong = mistakes(blink_val)
+    wrong = errors_by_contestant(blink_val)
     assert {name: wrong["LLaVA-7B"].common(wrong[name])[0] for name in OF_LLAVA_7B} == OF_LLAVA_7B
     assert wrong["LLaVA-7B"].common(wrong["LLaVA-13B"]) == (898, 1210, 1096)
-    shown = overlap([blink_val])
+    shown = shared_error_table([blink_val])
     assert len(shown.rows) == len(shown.header) - 1 == 8
     place = shown.header.index("LLaVA-13B")
     line = next(cells for cells in shown.rows if cells[0] == "LLaVA-7B")
@@ -141,11 +141,11 @@ def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
     for model, totals in CONCATENATED.items():
         one = f"concatenated {model}"
         assert (percent(found, "accuracy", one, task="macro"), percent(found, "accuracy", one, task="micro")) == totals
-    for task in {r.task for r in found.rows if r.name}:
+    for task in {r.task for r in found.rows if r.task_name}:
         fell = [percent(found, "accuracy", f"{how} GPT4V", task=task) for how in ("separate", "concatenated")]
         assert fell[0] > fell[1], "GPT-4V falls on every task"
     (whole,) = found.where(metric="accuracy", contestant="concatenated GPT4V", task="micro").rows
-    assert (whole.against, whole.n, (whole.p or 0) < 1e-4) == ("separate GPT4V", 1108, True)
+    assert (whole.baseline, whole.n, (whole.p or 0) < 1e-4) == ("separate GPT4V", 1108, True)
     assert round(100 * (whole.delta or 0), 2) == -11.82
 
 
@@ -213,7 +213,7 @@ def test_the_baselines_of_do_you_see_me(shared_data: Path, tmp_path: Path) -> No
     found = make_table([scored(planned, tmp_path)])
     for who, levels in (("majority (key)", MAJORITY), ("chance (level)", CHANCE)):
         rows = found.where(metric="accuracy", contestant=who, slice="").rows
-        assert {r.task: round(100 * (r.value or 0), 2) for r in rows if r.name} == levels
+        assert {r.task: round(100 * (r.value or 0), 2) for r in rows if r.task_name} == levels
     assert percent(found, "mean_2d", "majority (key)") == 35.05
     assert percent(found, "mean_3d", "majority (key)") == 63.83
 
@@ -274,9 +274,9 @@ def run_vlm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> Tab
     words = [f"tasks.gc_mat.path={tmp_path / 'set'}", f"models.chat={model}"]
     result = CliRunner().invoke(app, ["run", str(CONFIGS / "vlm2_bench.yaml"), *words, "--out", str(tmp_path)])
     assert result.exit_code == 0, result.output
-    from looktwice.eval.display.table import table
+    from looktwice.eval.display.table import score_table
 
-    return table(tmp_path / "vlm2_bench")
+    return score_table(tmp_path / "vlm2_bench")
 
 
 def test_the_configuration_of_vlm2_reads_each_subtask_by_its_own_rule(
@@ -330,9 +330,9 @@ def counted(tmp_path: Path, items: Sequence[tuple[str, int, str]]) -> dict[str, 
     point = made.point("plain", "cnt", facts={"scorer": spec(CountScorer("OC-Cnt"))}, read=read)
     for number, (_, _, reply) in enumerate(items):
         made.reply(point, f"s{number}", reply)
-    from looktwice.eval.display.table import table
+    from looktwice.eval.display.table import score_table
 
-    return {r.metric: r for r in table(made.write().path).where(contestant="plain", slice="", task="cnt").rows}
+    return {r.metric: r for r in score_table(made.write().path).where(contestant="plain", slice="", task="cnt").rows}
 
 
 def test_one_exact_one_near_and_one_unparsable_count(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.eval.display.table import Table, table
+from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.vlm2 import (
     chance_numeric,
     count_answer,
@@ -156,7 +156,7 @@ def test_gc_pairs_with_a_shared_id_and_one_that_is_incomplete(made: MadeRun) -> 
     pairs = ["a", "a", "b", "b", "c", "c", "c", "c", "d"]
     point = made_task(made, "gc", PairScorer("GC-Mat"), "TFTFTFTFT", [{"pair": name} for name in pairs])
     made.answers(point, ["T", "F", "T", "T", "T", "T", "F", "F", "T"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     official = value(found, "pair_accuracy")
     assert (official.value, official.n, official.n_groups, official.unit) == (0.5, 4, 4, "pair")
     assert value(found, "positive_accuracy").value == 1.0
@@ -169,7 +169,7 @@ def test_gc_pairs_with_a_shared_id_and_one_that_is_incomplete(made: MadeRun) -> 
 def test_cpr_counts_complete_pairs_and_vlmevalkit_all(made: MadeRun) -> None:
     point = made_task(made, "cpr", PairScorer("OC-Cpr"), "TFTFT", [{"pair": name} for name in "aabbc"])
     made.answers(point, ["T", "F", "F", "F", "T"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     assert (value(found, "pair_accuracy").value, value(found, "pair_accuracy").n) == (0.5, 2)
     assert value(found, "pair_accuracy_vlmevalkit").value == pytest.approx(1 / 3)
 
@@ -181,9 +181,9 @@ def test_pairs_are_tested_as_pairs_and_failures_fall_out(made: MadeRun) -> None:
     made.answers(plain, ["T", "T", "T", "T", "T", "F"])
     made.answers(other, ["T", "F", "T", "F", "T"])
     made.record(other, "s5", error="boom")
-    (row,) = table(made.write().path).where(metric="pair_accuracy", contestant="other").rows
+    (row,) = score_table(made.write().path).where(metric="pair_accuracy", contestant="other").rows
     assert row.value == pytest.approx(2 / 3)
-    assert (row.delta, row.p, row.fell_out) == (1.0, 0.5, 1)
+    assert (row.delta, row.p, row.excluded) == (1.0, 0.5, 1)
 
 
 def test_a_pair_must_be_right_in_one_draw(made: MadeRun) -> None:
@@ -191,7 +191,7 @@ def test_a_pair_must_be_right_in_one_draw(made: MadeRun) -> None:
     point = made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}, read=VERBATIM, draws=2)
     made.answers(point, ["T", "T"], draw=0)
     made.answers(point, ["F", "F"], draw=1)
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     assert (value(found, "pair_accuracy").value, value(found, "positive_accuracy").value) == (0.0, 0.5)
 
 
@@ -200,7 +200,7 @@ def test_both_denominators_of_the_numeric_score(made: MadeRun) -> None:
     point = made_task(made, "cnt", CountScorer("OC-Cnt"), ["2", "1", "3", "4"], meta)
     made.answers(point, ["2", "2", "five or so"])
     made.answers(point, [None, None, None, "5"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     official, toolkit = value(found, "numeric_official"), value(found, "numeric_vlmevalkit")
     assert official.value == pytest.approx((1 + 0.10404) / 2, abs=1e-5)
     assert toolkit.value == pytest.approx((1 + 0.10404 + 0 + 0.10404) / 4, abs=1e-5)
@@ -222,7 +222,7 @@ def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRu
     meta = [{"type": "AB"}] * 4 + [{"type": "ABA"}] * 5
     point = made_task(made, "vid", VideoScorer(), ["1"] * 4 + ["2"] * 5, meta)
     made.answers(point, ["1", "0", "Score: 1", "1", "2", "1", "0", "2", "Two people walk by."])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     assert (value(found, "vid_ab").value, value(found, "vid_aba").value) == (0.75, 0.625)
     assert (value(found, "vid").value, value(found, "vid").n) == (0.6875, 8)
     accuracy = value(found, "accuracy", task="vid")
@@ -237,10 +237,10 @@ def test_the_overall_scores_need_every_subtask(made: MadeRun) -> None:
         made.answers(made_task(made, name, CountScorer(name), ["1", "2"], [{"image_len": 2}] * 2), ["1", "1"])
     for name in ("OC-Grp", "PC-Grp"):
         made.answers(made_task(made, name, GroupScorer(name), ["A", "D"], [{}, {}]), ["A", "D"])
-    found = table(made.write().path)
+    found = score_table(made.write().path)
     overall = value(found, "overall_8")
     assert overall.value == pytest.approx((1 + 0 + 1 + 1 + 0.5 + 0.5 + 1 + 1) / 8)
-    assert (overall.task, overall.tasks) == ("VLM2-Bench", 8)
+    assert (overall.task, overall.n_tasks) == ("VLM2-Bench", 8)
     assert not found.where(metric="overall_9").rows
     (chance,) = found.where(metric="overall_8", contestant="chance (level)").rows
     assert chance.value == pytest.approx((0.25 * 2 + 0.5 * 2 + 0.5 * 2 + 0.25 * 2) / 8)

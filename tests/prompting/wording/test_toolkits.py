@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from looktwice.eval.analysis.factors import difference, gap_grid, shares
-from looktwice.eval.display.table import table
+from looktwice.eval.analysis.factors import difference, factor_effects, factor_table
+from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import Vlm2Official, Vlm2Vlmevalkit
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
@@ -241,7 +241,9 @@ def test_contestants_that_differ_in_their_reader_are_asked_once(tmp_path: Path) 
     run = Run(found, tmp_path / "runs" / "read")()
     assert run.written == 12
     rows = {
-        row.reader: row for row in table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows if row.point
+        row.reader: row
+        for row in score_table(run.folder).where(metric="accuracy", task="jigsaw", slice="").rows
+        if row.point
     }
     assert (rows["strict"].unreadable, rows["robust"].unreadable) == (12, 0)
     assert set(rows["robust"].contestant.split()) == {"one", "[read=Robust]"}
@@ -254,7 +256,7 @@ def gap_run(tmp_path: Path) -> Path:
 
 
 def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
-    lines = {line.factor: line for line in shares(score_run(RunFolder(gap_run))) if line.task == "jigsaw"}
+    lines = {line.factor: line for line in factor_effects(score_run(RunFolder(gap_run))) if line.task == "jigsaw"}
     assert [name.partition(":")[0] for name in lines] == [
         "choose", "size", "encode", "ask.images", "ask.options", "read", "together", "the whole gap"
     ]  # fmt: skip
@@ -272,18 +274,18 @@ def test_the_report_says_why_numbers_differ(gap_run: Path, tmp_path: Path) -> No
     assert "## Why the numbers differ" in text
     assert "| jigsaw | accuracy | encode: none | 0.0 | 0.0 | +0.0<br>" in text
     assert "Why the numbers differ" in page
-    assert gap_grid(table(gap_run)).rows[-1][2] == "the whole gap"
+    assert factor_table(score_table(gap_run)).rows[-1][2] == "the whole gap"
 
 
 def test_a_run_without_a_gap_has_no_shares(tmp_path: Path) -> None:
     run = Run(planned(tmp_path, stages=FIRST["stages"]), tmp_path / "runs" / "one")().folder
-    assert shares(score_run(RunFolder(run))) == []
+    assert factor_effects(score_run(RunFolder(run))) == []
 
 
 def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
     tasks = {name: {"use": "eval.tasks.Photos", "kind": "jigsaw", "n": n} for name, n in (("a", 6), ("b", 9))}
     run = Run(planned(tmp_path, task=None, tasks=tasks, **GAP), tmp_path / "runs" / "two")().folder
-    lines = shares(score_run(RunFolder(run)))
+    lines = factor_effects(score_run(RunFolder(run)))
     value = {line.task: line.value for line in lines if line.factor == "read: Robust"}
     assert value["macro"] == pytest.approx((value["a"] + value["b"]) / 2)
     assert value["micro"] == pytest.approx((6 * value["a"] + 9 * value["b"]) / 15)
@@ -316,7 +318,7 @@ def test_the_reader_alone_moves_recorded_replies(shared_data: Path, tmp_path: Pa
     found = load_plan(CONFIGS / "why_different_readers.yaml", given)
     run = Run(found, tmp_path / "runs" / "readers")()
     assert run.written == 2 * (117 + 124)
-    rows = table(run.folder).where(metric="accuracy", task="micro").rows
+    rows = score_table(run.folder).where(metric="accuracy", task="micro").rows
     held = {row.contestant: row for row in rows if row.reader}
     assert Counter(row.reader for row in held.values()) == dict.fromkeys(
         ("blink_official", "vlmevalkit", "lmms_eval", "robust"), 2

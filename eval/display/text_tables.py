@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.scoring.metrics import Row
-from looktwice.eval.scoring.rows import is_own
+from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class TextGrid:
+class TextTable:
     """A table of texts: the first `words` columns are words, the others numbers. A second line follows a newline."""
 
     header: tuple[str, ...]
@@ -57,16 +57,16 @@ class TextGrid:
             )
         return out
 
-    def without_empty(self) -> TextGrid:
+    def without_empty(self) -> TextTable:
         """The grid without the columns of numbers that hold nothing."""
         kept = [i for i in range(len(self.header)) if i < self.words or any(row[i] for row in self.rows)]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return TextGrid(tuple(self.header[i] for i in kept), rows, self.words)
+        return TextTable(tuple(self.header[i] for i in kept), rows, self.words)
 
-    def without(self, column: int) -> TextGrid:
+    def without(self, column: int) -> TextTable:
         """The grid without one of its columns of words."""
         rows = tuple((*row[:column], *row[column + 1 :]) for row in self.rows)
-        return TextGrid((*self.header[:column], *self.header[column + 1 :]), rows, self.words - 1)
+        return TextTable((*self.header[:column], *self.header[column + 1 :]), rows, self.words - 1)
 
     def _html_cells(self, row: Sequence[str]) -> str:
         tags = ("th scope=row" if i == 0 else f"td{self._number(i)}" for i in range(len(row)))
@@ -76,25 +76,25 @@ class TextGrid:
         return "" if column < self.words else " class=n"
 
 
-def overview(rows: Sequence[Row]) -> TextGrid:
+def overview_table(rows: Sequence[Row]) -> TextTable:
     """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first."""
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
-    tasks = list(dict.fromkeys(row.task for row in ordered(rows)))
+    tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
     tasks = [*tasks[-2:], *tasks[:-2]]
     cells = {(row.run, row.contestant, row.task): row for row in rows}
     many = len({row.run for row in rows}) > 1
-    whole = len({row.name for row in rows} - {""})
+    whole = len({row.task_name for row in rows} - {""})
     lines = []
     for run, contestant in dict.fromkeys((row.run, row.contestant) for row in rows):
         found = [cells.get((run, contestant, task)) for task in tasks]
-        part = len({row.name for row in found if row is not None} - {""})
+        part = len({row.task_name for row in found if row is not None} - {""})
         name = f"{contestant} ({run})" if many else contestant
         name += f"\n{part} of {whole} tasks" if part < whole else ""
         lines.append((name, *(_overview_cell(row) for row in found)))
-    return TextGrid(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
+    return TextTable(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
 
 
-def task_grid(rows: Sequence[Row], full: bool = False) -> TextGrid:
+def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline.
 
     `full` is for the rows of several tasks: it names the task, where else its variant is enough.
@@ -107,36 +107,36 @@ def task_grid(rows: Sequence[Row], full: bool = False) -> TextGrid:
     others = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
     lines = []
-    for row in without_repeats([row for row in rows if row.metric == "accuracy"]):
+    for row in drop_repeats([row for row in rows if row.metric == "accuracy"]):
         near = {name: others.get((row.run, row.contestant, row.task, row.slice, name)) for name in _BESIDE}
         names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
         lines.append((*names, *_numbers(row, near)))
     several = len({line[1] for line in lines}) > 1
-    grid = TextGrid(header, tuple(lines), words=2).without_empty()
+    grid = TextTable(header, tuple(lines), words=2).without_empty()
     return grid if several else grid.without(1)
 
 
 _BESIDE = ("accuracy_answered", "coverage")
 
 
-def own_grid(rows: Sequence[Row]) -> TextGrid:
+def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with what each metric counts."""
     header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "fell\nout")
     many = len({row.run for row in rows}) > 1
     lines = []
-    for row in (row for row in rows if is_own(row)):
+    for row in (row for row in rows if is_benchmark_metric(row)):
         name = f"{row.contestant} ({row.run})" if many else row.contestant
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = _count(row.n_groups) if row.unit == "sample" else ""
-        test = (percent(row.delta, sign=True), shown_p(row.p), _count(row.fell_out))
+        test = (percent(row.delta, sign=True), format_p(row.p), _count(row.excluded))
         lines.append((row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, *test))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
-    whole = TextGrid(header, tuple(lines), words=4).without_empty()
+    whole = TextTable(header, tuple(lines), words=4).without_empty()
     return whole if any(line[2] for line in lines) else whole.without(2)
 
 
-def reasons(runs: Sequence[RunScores]) -> TextGrid:
+def reason_table(runs: Sequence[RunScores]) -> TextTable:
     """Why answers are unreadable or missing: a line per point that has any."""
     kinds, lines = ("unread", "refused", "empty", "cut_off", "filtered", "abstained"), []
     for run in runs:
@@ -145,10 +145,10 @@ def reasons(runs: Sequence[RunScores]) -> TextGrid:
             if counts:
                 cells = [str(counts[kind]) if counts[kind] else "" for kind in kinds]
                 lines.append((scores.contestant, scores.task, *cells))
-    return TextGrid(("contestant", "task", *kinds), tuple(lines), words=2).without_empty()
+    return TextTable(("contestant", "task", *kinds), tuple(lines), words=2).without_empty()
 
 
-def failures(runs: Sequence[RunScores], most: int = 12) -> TextGrid:
+def failure_table(runs: Sequence[RunScores], most: int = 12) -> TextTable:
     """What failed: the first line of each error with how often it came and an example, most frequent first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     example: dict[tuple[str, str, str], str] = {}
@@ -160,30 +160,30 @@ def failures(runs: Sequence[RunScores], most: int = 12) -> TextGrid:
                 counts[key] += 1
                 example.setdefault(key, scored.sample)
     lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(most))
-    return TextGrid(("contestant", "task", "error", "for example", "samples"), lines, words=4)
+    return TextTable(("contestant", "task", "error", "for example", "samples"), lines, words=4)
 
 
-def tokens(rows: Sequence[Row]) -> TextGrid:
+def token_table(rows: Sequence[Row]) -> TextTable:
     """Tokens of every contestant, as the server counted them, replies from the cache included."""
     rows = [r for r in rows if r.metric == "accuracy" and r.task == "micro" and not r.slice and r.tokens_in]
     lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}") for row in rows)
-    return TextGrid(("contestant", "tokens in", "tokens out"), lines)
+    return TextTable(("contestant", "tokens in", "tokens out"), lines)
 
 
-def ordered(rows: Sequence[Row]) -> list[Row]:
+def sort_rows(rows: Sequence[Row]) -> list[Row]:
     """The tasks in their order, the variants of each together, macro and micro at the end."""
-    names = {name: number for number, name in enumerate(dict.fromkeys(row.name for row in rows))}
+    names = {name: number for number, name in enumerate(dict.fromkeys(row.task_name for row in rows))}
     tasks = {task: number for number, task in enumerate(dict.fromkeys(row.task for row in rows))}
     last = {"macro": 1, "micro": 2}
-    return sorted(rows, key=lambda row: (0 if row.name else last[row.task], names[row.name], tasks[row.task]))
+    return sorted(rows, key=lambda row: (0 if row.task_name else last[row.task], names[row.task_name], tasks[row.task]))
 
 
-def without_repeats(rows: Sequence[Row]) -> list[Row]:
+def drop_repeats(rows: Sequence[Row]) -> list[Row]:
     """Majority and chance once for each task: variants of one task mostly have the same keys."""
     seen: set[tuple[Any, ...]] = set()
     kept = []
     for row in rows:
-        what = (row.run, row.contestant, row.name or row.task, row.slice, row.value, row.n)
+        what = (row.run, row.contestant, row.task_name or row.task, row.slice, row.value, row.n)
         if row.point or what not in seen:
             kept.append(row)
         seen.add(what)
@@ -195,7 +195,7 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
 
 
-def shown_p(p: float | None) -> str:
+def format_p(p: float | None) -> str:
     """A p-value to the precision that one reads."""
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
@@ -216,7 +216,7 @@ def _cell(tag: str, text: str) -> str:
 
 
 def _variant(row: Row, full: bool) -> str:
-    short = row.task if full or not row.name else row.task.removeprefix(row.name).strip(" []")
+    short = row.task if full or not row.task_name else row.task.removeprefix(row.task_name).strip(" []")
     return ", ".join(part for part in (short, row.slice) if part)
 
 
@@ -224,10 +224,10 @@ def _numbers(row: Row, near: dict[str, Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     beside = [percent(found.value) if found else "" for found in near.values()]
-    test = [percent(row.delta, sign=True), shown_p(row.p), shown_p(row.p_holm), _count(row.discordant)]
+    test = [percent(row.delta, sign=True), format_p(row.p), format_p(row.p_holm), _count(row.discordant)]
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), *counts, *rest, *beside, *test, _count(row.fell_out)
+    return value, str(row.n), *counts, *rest, *beside, *test, _count(row.excluded)
 
 
 def _overview_cell(row: Row | None) -> str:

@@ -1,0 +1,1 @@
+from .table import Table as Table, score_table as score_table

@@ -1,0 +1,82 @@
+"""Rows of the metrics that are a benchmark's own: of a point, over the benchmark's subtasks, and from judges."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from looktwice.eval.scoring.benchmark import Metric, Total, build_scorer
+from looktwice.eval.scoring.comparison import compare
+from looktwice.eval.scoring.metrics import METRICS, macro_row, micro_row
+from looktwice.eval.scoring.row import Row, fill
+from looktwice.eval.scoring.verdict import PointScores
+
+
+def is_benchmark_metric(row: Row) -> bool:
+    """Whether a row is of a benchmark's own metric, and not of those that every task has."""
+    return row.metric not in (*METRICS, "missing")
+
+
+def benchmark_rows(scores: PointScores, plain: Row, baseline: PointScores | None = None) -> list[Row]:
+    """A row for each metric of the task's scorer and of a judge, compared with `baseline` on the metric's own units.
+
+    A slice of a slice is left out: it would be one row for every pair of values. So are comparisons of slices.
+    """
+    others = {metric.name: metric for metric in _metrics(baseline) if not metric.slice} if baseline else {}
+    rows = []
+    for metric in _metrics(scores):
+        if plain.slice and metric.slice:
+            continue
+        row, other = fill(plain, metric), others.get(metric.name)
+        if baseline and other and metric.p is None and not metric.slice:
+            row = compare(row, baseline.contestant, [(metric, other)])
+        rows.append(row)
+    return rows
+
+
+def total_rows(held: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
+    """The totals of every benchmark whose subtasks are all there, once each: one contestant's rows, or a level's."""
+    suites: dict[str, dict[str, Mapping[str, Row]]] = defaultdict(dict)
+    totals: dict[str, tuple[Total, ...]] = {}
+    twice = set()
+    for scores in held:
+        scorer = build_scorer(scores.point.facts)
+        if scorer is None or not scorer.suite:
+            continue
+        twice |= {scorer.suite} if scorer.part in suites[scorer.suite] else set()
+        suites[scorer.suite][scorer.part] = {r.metric: r for r in rows if r.task == scores.task and not r.slice}
+        totals[scorer.suite] = scorer.totals
+    single = (suite for suite in suites if suite not in twice)
+    return [row for suite in single for row in _totals(suite, suites[suite], totals[suite])]
+
+
+def _totals(suite: str, parts: Mapping[str, Mapping[str, Row]], totals: Sequence[Total]) -> Iterator[Row]:
+    for total in totals:
+        rows = [parts.get(part, {}).get(metric) for part, metric in total.parts.items()]
+        found = [row for row in rows if row is not None and row.value is not None and row.n]
+        if len(found) < len(total.parts):
+            continue
+        mean = (micro_row if total.pooled else macro_row)(found)
+        if all(row.low is None for row in found):  # chance levels have no interval
+            mean = replace(mean, low=None, high=None)
+        yield replace(mean, metric=total.metric, task=suite, task_name=suite, n_groups=None, unit="")
+
+
+def _metrics(scores: PointScores) -> list[Metric]:
+    scorer = build_scorer(scores.point.facts)
+    return [*(scorer.metrics(scores) if scorer is not None else ()), *_judge_metrics(scores)]
+
+
+def _judge_metrics(scores: PointScores) -> list[Metric]:
+    """`cot_score` and its criteria: means over the replies that a judge graded."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for entry in scores.all:
+        for name, value in entry.judged.items():
+            values.setdefault(name, {}).setdefault(entry.sample, []).append(value)
+    means = {name: {sample: fmean(held) for sample, held in by.items()} for name, by in values.items()}
+    if not means:
+        return []
+    both = {sample: fmean(by[sample] for by in means.values()) for sample in next(iter(means.values()))}
+    return [Metric("cot_score", both, "reply"), *(Metric(f"cot_{name}", by, "reply") for name, by in means.items())]

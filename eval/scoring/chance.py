@@ -1,0 +1,56 @@
+"""What is right without looking at an image: always the most frequent key, and the chance level."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
+from looktwice.eval.scoring.metrics import macro_row, micro_row
+from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores
+
+MAJORITY, CHANCE = "majority (key)", "chance (level)"
+
+
+def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
+    """A row for the majority class, and one with the chance level of accuracy and of each metric that has one.
+
+    There is no majority where the key is no class that an answer could name, but a number of points for a judge.
+    """
+    samples = {name: row for name, row in scores.samples.items() if row.answer is not None}
+    if not samples:
+        return []
+    scorer = build_scorer(scores.point.facts)
+    plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
+    rows = []
+    if scorer is None or scorer.key_is_answer:
+        count = Counter(row.answer for row in samples.values()).most_common(1)[0][1]
+        low, high = wilson(count, len(samples))
+        majority = replace(plain, contestant=MAJORITY, value=count / len(samples), low=low, high=high)
+        rows.append(replace(majority, right=count, wrong=len(samples) - count, unreadable=0, failed=0))
+    levels = dict(scorer.chance(samples)) if scorer is not None and not plain.slice else {}
+    choices = [len(row.sample["choices"]) for row in samples.values()]
+    if all(choices):
+        levels = {**levels, "accuracy": fmean(1 / number for number in choices)}
+    ordered = sorted(levels, key=lambda metric: metric != "accuracy")
+    return rows + [replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]) for metric in ordered]
+
+
+def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
+    """These rows of all tasks, each contestant's followed by its macro and micro, then the benchmarks' totals."""
+    out: list[Row] = []
+    own = [row for row in rows if is_benchmark_metric(row)]
+    names = list(dict.fromkeys(row.contestant for row in rows if row not in own))
+    for name in names:
+        mine = [row for row in rows if row.contestant == name and row not in own]
+        means = [macro_row(mine), micro_row(mine)]
+        if name == CHANCE:  # a level, not a measurement: it has no interval
+            means = [replace(mean, low=None, high=None) for mean in means]
+        out += [*mine, *means]
+    totals = [row for name in names for row in total_rows(tasks, [r for r in rows if r.contestant == name])]
+    return out + own + totals

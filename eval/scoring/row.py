@@ -1,0 +1,89 @@
+"""One row of the long table: the columns of report.csv, each described here, and how a metric fills them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+
+from looktwice.eval.scoring.benchmark import Metric
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+SUMMED = {"summed": True}
+"""Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the long table; shares lie in 0..1 and None (in the file: empty) means: does not apply.
+
+    Counts, tokens and cost stand on every row of a point, but are its own only once: sum them over the rows of
+    `accuracy`.
+    """
+
+    run: str  # name of the run folder
+    point: str  # id of the point in points.yaml; empty for means over tasks, majority and chance
+    contestant: str  # with its changes, "plain [mark.radius=15]"
+    task: str  # with its changes; "macro", "micro" and the name of a benchmark stand for several tasks
+    slice: str  # the part of the samples, "category=indoor"; empty for all
+    metric: str
+    value: float | None
+    low: float | None = None  # 95 % interval of the value
+    high: float | None = None
+    n: int = field(default=0, metadata=SUMMED)  # units behind the value, see `unit`
+    n_groups: int | None = field(default=None, metadata=SUMMED)  # groups of samples, or levels of a parameter
+    right: int | None = field(default=None, metadata=SUMMED)  # the four counts are of draws
+    wrong: int | None = field(default=None, metadata=SUMMED)
+    unreadable: int | None = field(default=None, metadata=SUMMED)
+    failed: int | None = field(default=None, metadata=SUMMED)
+    delta: float | None = None  # mean paired difference to the baseline
+    p: float | None = None  # exact paired test against the baseline, or the metric's own test
+    tokens_in: int | None = field(default=None, metadata=SUMMED)  # of all calls, cached replies included
+    tokens_out: int | None = field(default=None, metadata=SUMMED)
+    cost: float | None = field(default=None, metadata=SUMMED)  # list price of all calls, see eval/scoring/cost.py
+    split: str = ""
+    label_version: str = ""
+    reader: str = ""  # who read the replies
+    p_holm: float | None = None  # p after Holm's correction over the run's comparisons
+    baseline: str = ""  # the contestant that delta and p compare with
+    discordant: int | None = None  # units on which the two differ
+    excluded: int | None = None  # units out of the test: failed or missing on either side
+    missing: int = field(default=0, metadata=SUMMED)  # draws that have no record
+    hidden: int = field(default=0, metadata=SUMMED)  # answers to samples without a key
+    unit: str = "sample"  # what the metric is a mean over: sample, pair, image, group ...
+    task_name: str = ""  # the task's name in the configuration; empty for means over tasks
+    n_tasks: int = 1  # tasks behind a mean
+
+
+COLUMNS = tuple(column.name for column in fields(Row))
+"""The columns of report.csv."""
+
+
+def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
+    """The row of a point, or of one slice of it, before any metric fills it."""
+    point = scores.point
+    facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
+    return Row(
+        run.name,
+        point.id,
+        scores.contestant,
+        scores.task,
+        part,
+        metric="accuracy",
+        value=None,
+        task_name=point.task,
+        reader=scores.reader,
+        split=facts["split"],
+        label_version=facts["label_version"],
+    )
+
+
+def fill(row: Row, metric: Metric) -> Row:
+    """The row of a metric: the mean of its units with Wilson's interval, or the value that it gives itself."""
+    n, total = len(metric.units), sum(metric.units.values())
+    groups = (metric.groups or row.n_groups) if metric.unit == "sample" else n
+    row = replace(row, metric=metric.name, n=n, unit=metric.unit, slice=metric.slice or row.slice, n_groups=groups)
+    row = replace(row, value=metric.value, low=None, high=None, p=metric.p)
+    if metric.value is not None or not n:
+        return row
+    low, high = wilson(total, n)
+    return replace(row, value=total / n, low=low, high=high)

@@ -1,0 +1,86 @@
+"""The rows of a run, which are those of report.csv: points, means over tasks, slices, majority and chance."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from looktwice.eval.scoring.benchmark_rows import benchmark_rows, total_rows
+from looktwice.eval.scoring.chance import majority_and_chance, mean_levels
+from looktwice.eval.scoring.comparison import accuracy_to_compare, compare, correct_p_values
+from looktwice.eval.scoring.groups import circular_rows
+from looktwice.eval.scoring.labels import baseline_of
+from looktwice.eval.scoring.metrics import METRICS, macro_row, measure, micro_row
+from looktwice.eval.scoring.row import Row, empty_row
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+
+def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
+    """Contestant by contestant the rows of its tasks, their macro and micro, and slices `by` meta fields.
+
+    Behind them stand circular evaluation, majority and chance.
+    """
+    points = {scores.point.id: scores for scores in run.points}
+    baselines = {name: _baseline(scores, points) for name, scores in points.items()}
+    rows = correct_p_values({name: _point_rows(run, scores, baselines[name]) for name, scores in points.items()})
+    by_contestant: dict[str, list[PointScores]] = defaultdict(list)
+    for scores in run.points:
+        by_contestant[scores.contestant].append(scores)
+    out: list[Row] = []
+    for held in by_contestant.values():
+        mine = [row for scores in held for row in rows[scores.point.id]]
+        out += [*mine, *_means(mine, held, baselines), *total_rows(held, mine)]
+        out += [row for scores in held for row in _slice_rows(run, scores, by)]
+    tasks = list({scores.point.task_id: scores for scores in run.points}.values())
+    levels = [row for scores in tasks for row in majority_and_chance(scores, empty_row(run, scores))]
+    sliced = [
+        row
+        for scores in tasks
+        for part, held in _slices(scores, by)
+        for row in majority_and_chance(held, empty_row(run, scores, part))
+    ]
+    return out + circular_rows(run) + mean_levels(tasks, levels) + sliced
+
+
+def _baseline(scores: PointScores, points: Mapping[str, PointScores]) -> PointScores | None:
+    found = baseline_of(scores.point, [other.point for other in points.values()])
+    return None if found is None else points[found.id]
+
+
+def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | None) -> list[Row]:
+    rows = measure(scores, empty_row(run, scores))
+    if baseline is not None:
+        pair = accuracy_to_compare(scores), accuracy_to_compare(baseline)
+        rows[0] = compare(rows[0], baseline.contestant, [pair])
+    return rows + benchmark_rows(scores, empty_row(run, scores), baseline)
+
+
+def _means(rows: Sequence[Row], held: Sequence[PointScores], baselines: Mapping[str, PointScores | None]) -> list[Row]:
+    """A contestant's macro and micro rows; the micro accuracy has the paired test over all its tasks."""
+    out: list[Row] = []
+    for metric in METRICS:
+        alike = [row for row in rows if row.metric == metric]
+        out += [macro_row(alike), micro_row(alike)]
+    rivals = [rival for scores in held if (rival := baselines[scores.point.id]) is not None]
+    if len(rivals) == len(held):
+        pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(held, rivals, strict=True)]
+        out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)
+        if len(held) > out[1].n_tasks:  # a question asked in several variants must not count several times in a test
+            out[1] = replace(out[1], p=None, discordant=None)
+        out[0] = replace(out[0], baseline=out[1].baseline)
+    return out
+
+
+def _slice_rows(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[Row]:
+    for part, held in _slices(scores, by):
+        yield from measure(held, empty_row(run, scores, part))
+        yield from benchmark_rows(held, empty_row(run, scores, part))
+
+
+def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
+    for name in by:
+        values: dict[str, set[str]] = defaultdict(set)
+        for sample, row in scores.samples.items():
+            values[str(row.meta.get(name, ""))].add(sample)
+        yield from ((f"{name}={value}", scores.only(held)) for value, held in sorted(values.items()))
