@@ -215,6 +215,6 @@ def test_the_terminal_shows_labels_with_brackets_and_every_fact(made: MadeRun, c
     console = Console(width=100, color_system=None)
     console.print(console_table(score_table(study(made))))
     shown = capsys.readouterr().out
-    for words in ("swept [strength=1]", "macro", "micro", "split: val", "labels: 2024", "reader: choice", "r/w/u/f/m"):
+    for words in ("swept [strength=1]", "macro", "micro", "split: val", "labels: 2024", "reader: robust", "r/w/u/f/m"):
         assert words in shown
     assert re.search(r"other +50\.0 \[15\.0–85\.0\] +4 +2/2/0/0/0 +\+25\.0", shown)
