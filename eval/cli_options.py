@@ -82,9 +82,9 @@ def plugins_of(names: list[str] | None) -> list[str]:
 
 
 def reader_of(name: str | None) -> Any:
-    from looktwice.eval.readers.stages import reader
+    from looktwice.eval.readers.reader import build_reader
 
-    return reader(name) if name else None
+    return build_reader(name) if name else None
 
 
 @contextmanager

@@ -1,12 +1,6 @@
-from .stages import (
-    BlinkOfficial as BlinkOfficial,
-    LmmsEval as LmmsEval,
-    Marked as Marked,
-    Robust as Robust,
-    Strict as Strict,
-    Vlmevalkit as Vlmevalkit,
-    WholeReply as WholeReply,
-)
+from .fixed_forms import Marked as Marked, Strict as Strict, WholeReply as WholeReply
+from .robust import Robust as Robust
+from .toolkits import BlinkOfficial as BlinkOfficial, LmmsEval as LmmsEval, Vlmevalkit as Vlmevalkit
 from .vlm2 import (
     Vlm2Count as Vlm2Count,
     Vlm2Exact as Vlm2Exact,

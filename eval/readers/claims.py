@@ -1,4 +1,4 @@
-"""What single sentences of a reply claim about the choices: who is declared, preferred, described or ruled out."""
+"""What single sentences of a reply claim about the choices: which is declared, preferred, described or ruled out."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from enum import IntEnum
 from itertools import chain
 
 from looktwice.eval.readers import phrases
-from looktwice.eval.readers.mentions import MENTION, letters_in
-from looktwice.eval.readers.phrases import COPULA, GAP, NEAR, NEGATED, NOT, SIGN
-from looktwice.eval.readers.subtask_words import Predicates
+from looktwice.eval.readers.mentions import TAG, tagged_letters
+from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
+from looktwice.eval.readers.subtask_words import AnswerWords
 
-_HEADING = re.compile(
+_OPEN_COLON = re.compile(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\u27e6]*(?:option |choice )?\u27e6)", re.I
 )  # fmt: skip
-_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
-_BETWEEN = re.compile(rf"\bbetween\s+{MENTION}[^.]*$", re.I)
-_AFTER = re.compile(rf"{GAP}{{0,110}}?{COPULA}{SIGN}", re.I)
-_BESIDE = re.compile(rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{SIGN}", re.I)
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
+_BETWEEN = re.compile(rf"\bbetween\s+{TAG}[^.]*$", re.I)
+_AFTER = re.compile(rf"{GAP}{{0,110}}?{COPULA}{CHOICE}", re.I)
+_BESIDE = re.compile(rf"\s*(?:{NEAR}{{0,30}}?\b(?:to|with|as|by|of|in|for)\b|is|:)?\s*{NEAR}{{0,25}}?{CHOICE}", re.I)
 _COMPARED = re.compile(r"\b(?:than|from|compared)\b", re.I)
 _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
-_THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{MENTION}", re.I)
-_CHAINED = re.compile(rf"(?:{MENTION}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
-_CLOSED = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
+_THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}", re.I)
+_TAGS_JOINED = re.compile(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
+_PREDICATE_OF_TAG = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
 _FAR = 220  # characters between a subject and its predicate
-_LONGEST = 4000  # characters of a sentence; the time to hear one grows with their square
+_LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
 
 
 class Weight(IntEnum):
-    """How much a claim binds: a higher weight is heard first, and of equal ones the last."""
+    """How strong a claim is: the highest weight decides, and of equal ones the last."""
 
     NAMED = 1
     DESCRIBED = 2
@@ -50,87 +50,87 @@ class Claim:
     against: bool = False
 
 
-def sentences_of(text: str) -> list[str]:
+def split_sentences(text: str) -> list[str]:
     """The sentences of a text; a line that ends with a colon goes with the next one, unless that begins a list.
 
-    Of one that never ends, as endless repetition makes it, the last characters are heard.
+    Of one that never ends, as models that repeat themselves produce, only the last characters are kept.
     """
-    return [part.strip()[-_LONGEST:] for part in _END.split(_HEADING.sub(r"\1 ", text)) if part.strip()]
+    return [part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(_OPEN_COLON.sub(r"\1 ", text)) if part.strip()]
 
 
-def claims_of(sentence: str, letters: str, words: Predicates) -> Iterator[Claim]:
-    """The claims of one sentence with signs for its choices (see `mentions`)."""
+def find_claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
+    """The claims of one sentence in which choices are tagged (see `mentions`)."""
     forced = bool(phrases.FORCED.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
     if phrases.NOBODY.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
-    if not letters_in(text) or (phrases.NOT_YET.search(text) and not forced):
+    if not tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
         return
-    yield from _predicated(text, words.strong, Weight.PREFERRED, words.follows)
+    yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words.follows)
     if words.weak:
-        yield from _predicated(text, words.weak, Weight.DESCRIBED, words.follows)
+        yield from _claims_by_predicate(text, words.weak, Weight.DESCRIBED, words.follows)
     if words.other:
-        yield from _opposed(text, words.other, letters, words.equal)
+        yield from _claims_by_opposite(text, words.other, letters, words.equal)
     if words.claimed:
-        yield from _declared(text, words.claimed, Weight.PREFERRED)
+        yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
-        yield from _declared(text, phrases.EQUAL, Weight.PREFERRED)
+        yield from _claims_by_phrase(text, phrases.EQUAL, Weight.PREFERRED)
     for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
-        yield from _declared(text, pattern, Weight.DECLARED)
-    yield from _declared(text, phrases.MARKED, Weight.MARKED)
+        yield from _claims_by_phrase(text, pattern, Weight.DECLARED)
+    yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
     for match in phrases.WRONG.finditer(text):
-        yield from (Claim(Weight.NAMED, letter, against=True) for letter in letters_in(match[0]))
-    found = set(letters_in(text)) & set(letters)
+        yield from (Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0]))
+    found = set(tagged_letters(text)) & set(letters)
     if phrases.CONCLUDES.search(text) and len(found) == 1 and not NEGATED.search(text):
         yield Claim(Weight.CONCLUDED, found.pop())
 
 
-def _declared(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[Claim]:
+def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[Claim]:
     for match in pattern.finditer(text):
-        said, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
-        if first and phrases.BARRED.search(said):
+        phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
+        if first and phrases.BARRED.search(phrase):
             continue
         joined = phrases.JOINED.search(text[: match.start()]) if first else None
-        several = joined is not None and joined[1] != match["letter"]
-        if re.search(r"\bneither\b", said, re.I):
+        several = (joined is not None and joined[1] != match["letter"]) or _names_another(
+            text, match.end("letter") + 1, match["letter"]
+        )
+        if re.search(r"\bneither\b", phrase, re.I):
             yield Claim(weight, match["letter"], against=True)
-        elif (
-            several or _several(text, match.end("letter") + 1, match["letter"]) or re.search(r"\beither\b", said, re.I)
-        ):
+        elif several or re.search(r"\beither\b", phrase, re.I):
             yield Claim(weight, "")
         else:
-            against = NOT.search(said) or phrases.LESS.search(said) or phrases.AFTERWARDS.match(text[match.end() :])
+            against = NOT.search(phrase) or phrases.LESS.search(phrase) or phrases.AFTERWARDS.match(text[match.end() :])
             yield Claim(weight, match["letter"], bool(against))
 
 
-def _several(text: str, end: int, letter: str) -> bool:
-    other = phrases.WITH.match(text[end:])
+def _names_another(text: str, end: int, letter: str) -> bool:
+    other = phrases.WITH_ANOTHER.match(text[end:])
     return bool(other and other[1] != letter)
 
 
-def _predicated(text: str, pattern: re.Pattern[str], weight: Weight, follows: bool) -> Iterator[Claim]:
+def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, follows: bool) -> Iterator[Claim]:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject, "closest to X"."""
     for match in pattern.finditer(text):
-        ways = (_after(text, match, weight), None if follows else _before(text, match, weight))
-        found = chain(ways, [_beside(text, match, weight, follows)])
+        ways = (_claim_after(text, match, weight), None if follows else _claim_before(text, match, weight))
+        found = chain(ways, [_claim_beside(text, match, weight, follows)])
         yield from [claim for claim in found if claim][:1]
 
 
-def _after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
+def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
     found = _AFTER.match(text[match.end() :])
     if not found or re.search(r"\bthan\b", found[0], re.I):
         return None
-    if found[0].startswith(":") and _CLOSED.search(text[: match.start()]):
+    if found[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    if _several(text, match.end() + found.end(), found["letter"]):
+    if _names_another(text, match.end() + found.end(), found["letter"]):
         return Claim(weight, "")
     less = _BEFORE_BEST.search(text[: match.start()])
     return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
 
 
-def _before(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
+def _claim_before(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
     """The nearest choice before the predicate is its subject, unless something else stands between."""
-    held = list(re.finditer(MENTION, text[: match.start()]))
+    held = list(re.finditer(TAG, text[: match.start()]))
     if not held:
         return None
     subject = held[-1]
@@ -143,23 +143,23 @@ def _before(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
     return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
 
 
-def _beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> Claim | None:
+def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool) -> Claim | None:
     """ "The first image is most similar to X": the choice is the object, and no other one the subject."""
     found = _BESIDE.match(text[match.end() :])
-    if not found or (letters_in(text[: match.start()]) and not follows) or _COMPARED.search(found[0]):
+    if not found or (tagged_letters(text[: match.start()]) and not follows) or _COMPARED.search(found[0]):
         return None
     end = match.end() + found.end()
-    if _several(text, end, found["letter"]):
+    if _names_another(text, end, found["letter"]):
         return Claim(weight, "")
     return Claim(weight, found["letter"], bool(NEGATED.search(text[:end])))
 
 
-def _opposed(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
+def _claims_by_opposite(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
-        claim = _before(text, match, Weight.DESCRIBED)
-        if claim and not claim.letter and (chain := _CHAINED.search(text[: match.start()])):
-            found = [letter for letter in letters_in(chain[0]) if letter in letters]
+        claim = _claim_before(text, match, Weight.DESCRIBED)
+        if claim and not claim.letter and (chain := _TAGS_JOINED.search(text[: match.start()])):
+            found = [letter for letter in tagged_letters(chain[0]) if letter in letters]
             yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in found)
         if (than := _THAN.match(text[match.end() :])) and than[1] in letters and not (claim and claim.against):
             yield Claim(Weight.DESCRIBED, than[1])

@@ -1,4 +1,4 @@
-"""Removes from a reply what is not its answer: thoughts, end tokens, markup, and echoes of the question."""
+"""Removes from a reply what is not its answer: thoughts, special tokens, markup, and echoes of the question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MARKS = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
 )
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
-_ASIAN = str.maketrans(
+_PUNCTUATION = str.maketrans(
     {
         "\u3010": "[",
         "\u3011": "]",
@@ -45,9 +45,10 @@ def after_thought(reply: str) -> str:
     return _OPENED.sub("", reply)
 
 
-def plain(reply: str) -> str:
-    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; signs as ASCII has them; \boxed{B} as "Answer: B"."""
-    text = unicodedata.normalize("NFKC", _TOKENS.sub(" ", after_thought(reply)).translate(_ASIAN)).translate(_QUOTES)
+def clean_text(reply: str) -> str:
+    r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as "Answer: B"."""
+    text = _TOKENS.sub(" ", after_thought(reply)).translate(_PUNCTUATION)
+    text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     text = _HTML.sub(" ", _LINK.sub(" ", _TAGGED.sub(r"\nAnswer: \2\n", text)))
     text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
     return re.sub(r"[ \t]+", " ", _MARKS.sub("", text)).strip()
@@ -55,27 +56,24 @@ def plain(reply: str) -> str:
 
 _QUESTION = re.compile(r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I)
 _HEADING = r"\A(?:[^\n]{0,99}\b(?:choices|options)\b[^\w\n]*\s)?\W*"
-_PAIR = re.compile(
+_BETWEEN_CHOICES = re.compile(
     r"(?:^|(?<=[.!?]\s))(?:between|(?:out )?of|comparing|looking at|considering)\b[^,.:;\n]{0,60}?\b(?:and|or)\b"
     r"[^,.:;\n]{0,40}, (?=\w)",
     re.I | re.M,
 )
 
 
-def without_echo(text: str, choices: tuple[str, ...]) -> str:
-    """The plain words of a reply from where it says something of its own; nothing of one that is a list of choices.
-
-    "Between A and B, " at the beginning of a sentence repeats the question as well.
-    """
+def strip_echo(text: str, choices: tuple[str, ...]) -> str:
+    """A cleaned reply without what it repeats of the question: its words, the choices, "Between A and B, "."""
     if question := _QUESTION.match(text):
         text = text[question.end() :]
-    if (listed := _listed(choices)) and (found := listed.match(text)):
+    if (listed := _choices_pattern(choices)) and (found := listed.match(text)):
         text = text[found.end() :]
-    return _PAIR.sub("", text)
+    return _BETWEEN_CHOICES.sub("", text)
 
 
 @lru_cache(maxsize=4096)
-def _listed(choices: tuple[str, ...]) -> re.Pattern[str] | None:
+def _choices_pattern(choices: tuple[str, ...]) -> re.Pattern[str] | None:
     """All choices in turn with their letters, as a question lists them; None where a choice has no text."""
     if len(choices) < 2 or not all(choices):
         return None

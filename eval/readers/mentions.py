@@ -1,6 +1,7 @@
-"""Finds where a reply names a choice, and writes each such place as one sign, so that rules can speak of choices.
+"""Finds where a reply names a choice and replaces each such place by a tag, so that rules can speak of choices.
 
-"(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become the sign of the choice B.
+"(B)", "Option B", "point labeled "B"", "the third image" and "Box B (B)" all become ⟦B⟧. A new way to name a choice by
+its letter goes into `_BY_LETTER`, one to name it by its text into `_patterns_of_text`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
 
-from looktwice.eval.readers.vocabulary import AGREED, DENIED, ELSEWHERE, LEFT, NO, NUMBERS, ORDINALS, RIGHT, YES, either
+from looktwice.eval.readers.vocabulary import (
+    AGREED,
+    DENIED,
+    FOREIGN_ORDINALS,
+    LEFT,
+    NO,
+    NUMBERS,
+    ORDINALS,
+    RIGHT,
+    YES,
+    any_word,
+)
 
-MENTION = "\u27e6([A-Z])\u27e7"
+TAG = "\u27e6([A-Z])\u27e7"
+"""The pattern of a tag, with the letter of the choice as its group."""
 _ORDINAL = "|".join(ORDINALS)
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
-FARTHEST = 3  # letters this far beyond the choices are still a choice that is not there; others are words
+_BEYOND = 3  # letters that many beyond the choices are tagged too, as choices that do not exist; others are words
 _IMAGE = r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?|shots?|ones?)"
 _NOUN = (
     r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
@@ -24,13 +37,13 @@ _NOUN = (
 )
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
-_CHAIN = re.compile(
+_ORDINALS_JOINED = re.compile(
     rf"\b((?:{_ORDINAL})(?:\s*(?:,|and/or|and|or|nor|&)+\s*(?:the\s+)?(?:{_ORDINAL}))+)"
     rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
     re.I,
 )
 _PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
-_COUNTED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
+_NUMBERS_JOINED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
 _LABELED = (
     rf"(?:\s+(?:(?:that|which)\s+(?:is|are)\s+)?(?:circled\s+and\s+)?{_MARKED}(?:\s+(?:as|with|by))?(?:\s+the)?"
@@ -47,7 +60,7 @@ _ALONE = (
     rf"(?<![{_LATIN}'(+=*/^|\u27e6-])({{}})(?![{_LATIN}(+=*/^|\u27e7-]|'(?!s\b))"
     r"(?!\s*[+=*/^\u00d7\u2229\u222a])"
 )
-_GENERAL = (
+_BY_LETTER = (
     re.compile(r"(?<![\w)])[(\[{<]\s*(?:option\s+)?([A-Z])\s*[)\]}>](?!\()"),
     re.compile(rf"(?i:\b{_NOUN}{_LABELED}\s*[:=#\"'(]?\s*)\(?([A-Z])\b[\"')]?(?![\w'])"),
     re.compile(r"(?<![\w)])\(([A-Z])\Z"),  # a reply that was cut off there
@@ -77,93 +90,98 @@ _SAME = re.compile(
     re.I,
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
-_AGAIN = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
-_OTHER = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
+_REPEATED = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
+_TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
 
 
-def sign(letter: str) -> str:
-    """The sign that stands for a choice in a text that `Named` has written."""
+def tag(letter: str) -> str:
+    """The tag that stands for a choice in a tagged text."""
     return f"\u27e6{letter}\u27e7"
 
 
-def letters_in(text: str) -> list[str]:
-    """The choices that a written text names, in order, each as often as it is named."""
-    return re.findall(MENTION, text)
+def tagged_letters(text: str) -> list[str]:
+    """The choices that a tagged text names, in order, each as often as it is named."""
+    return re.findall(TAG, text)
 
 
 @dataclass(frozen=True)
-class Named:
-    """Writes a plain reply with signs for its choices. `letters` are those of the choices, such as "ABCD"."""
+class MentionTagger:
+    """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the choices', such as "ABCD".
+
+    `texts` are the patterns by which a choice is named beside its letter; `ordinal` says that the choices are ordinals
+    ("the second image").
+    """
 
     letters: str
     texts: tuple[tuple[str, re.Pattern[str]], ...]
     ordinal: bool = False
 
     def __call__(self, text: str) -> str:
-        """The text with one sign per mention; letters a little beyond the choices are signs too.
+        """The text with one tag per mention; letters a little beyond the choices are tagged too.
 
-        Small letters in the signs are choices that are named by their texts, until those are joined with the others.
+        Small letters in tags are choices that are named by their texts, until those are merged with the others.
         """
         if self.ordinal:
-            text = _CHAIN.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
-            text = _COUNTED.sub(lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text)
+            text = _ORDINALS_JOINED.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
+            text = _NUMBERS_JOINED.sub(
+                lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
+            )
         for letter, pattern in self.texts:
-            text = pattern.sub(sign(letter.lower()), text)
-        for pattern in _GENERAL:
-            text = pattern.sub(self._signed, text)
-        return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), self._merged(text))
+            text = pattern.sub(tag(letter.lower()), text)
+        for pattern in _BY_LETTER:
+            text = pattern.sub(self._tag_letter, text)
+        text = _REPEATED.sub(_drop_repeated, _TWO_KINDS.sub(self._prefer_letter, _REPEATED.sub(_drop_repeated, text)))
+        return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
-    def _signed(self, match: re.Match[str]) -> str:
-        known = ord(match[1].upper()) < ord("A") + len(self.letters) + FARTHEST
+    def _tag_letter(self, match: re.Match[str]) -> str:
+        known = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
         before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
-        return (before[0] if before else "") + sign(match[1].upper()) if known else match[0]
+        return (before[0] if before else "") + tag(match[1].upper()) if known else match[0]
 
-    def _merged(self, text: str) -> str:
-        """Neighbouring signs of one choice become one; a letter is heard before the text beside it, if it is known."""
-        return _AGAIN.sub(_once, _OTHER.sub(self._heard, _AGAIN.sub(_once, text)))
-
-    def _heard(self, match: re.Match[str]) -> str:
+    def _prefer_letter(self, match: re.Match[str]) -> str:
+        """Of a letter and a text side by side the letter counts, if it is one of the choices."""
         first, between, second = match.groups()
         if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
             return match[0]
         letter, text = (second, first) if first.islower() else (first, second)
-        return sign(letter if letter in self.letters else text)
+        return tag(letter if letter in self.letters else text)
 
 
-def _once(match: re.Match[str]) -> str:
-    """Nothing for a sign that the same one follows, but not from line to line or, within a line, after a full stop."""
+def _drop_repeated(match: re.Match[str]) -> str:
+    """Nothing for a tag that the same one follows, but not from line to line or, within a line, after a full stop."""
     lead, letter, between = match.groups()
     parted = "\n" in between or ((lead is None or letter.islower()) and re.search(r"\.\s", between))
     return match[0] if parted else lead or ""
 
 
 @lru_cache(maxsize=4096)
-def named(choices: tuple[str, ...]) -> Named:
-    """The writer for these choices' texts, empty where a choice has none."""
-    found = [(letter, pattern) for letter, text in zip(ascii_uppercase, choices, strict=False) for pattern in _of(text)]
+def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
+    """The tagger for these choices' texts, empty where a choice has none."""
+    pairs = zip(ascii_uppercase, choices, strict=False)
+    found = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]
     found.sort(key=lambda pair: -len(pair[1].pattern))
     ordinal = any(re.match(rf"(?:the\s+)?(?:{_ORDINAL})\b", text, re.I) for text in choices)
     if ordinal:
         found.append((ascii_uppercase[len(choices) - 1], re.compile(rf"\bthe last {_IMAGE}\b", re.I)))
-    return Named(ascii_uppercase[: len(choices)], tuple(found), ordinal)
+    return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal)
 
 
-def _of(text: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_text(text: str) -> Iterator[re.Pattern[str]]:
     """The patterns by which a reply names a choice of this text, beside its letter."""
     folded = " ".join(text.casefold().split()).strip(" .")
     ordinal = re.fullmatch(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}", folded)
     if ordinal:
-        yield from _ordinal(ordinal[1])
+        yield from _patterns_of_ordinal(ordinal[1])
     elif folded in ("yes", "no"):
-        word, first = (either(YES), AGREED) if folded == "yes" else (either(NO), DENIED)
-        yield re.compile(rf"\A\W*{either(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
+        word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
+        yield re.compile(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
         yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))", re.I)
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
-        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{either(there)}{_TO}(?={either(here)}))?"
-        yield re.compile(rf"{way}{either(here)}(?!{_TO}{either(there)}){_NO_JUDGEMENT}", re.I)
+        way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
+        yield re.compile(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}", re.I)
     elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
-        yield from _number(NUMBERS.get(folded, folded))
+        yield from _patterns_of_number(NUMBERS.get(folded, folded))
     elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
         yield re.compile(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
@@ -175,7 +193,7 @@ def _of(text: str) -> Iterator[re.Pattern[str]]:
         yield re.compile(rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+"), re.I)
 
 
-def _number(digits: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_number(digits: str) -> Iterator[re.Pattern[str]]:
     words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
     yield re.compile(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?", re.I)
     if digits == "0":
@@ -186,7 +204,7 @@ def _number(digits: str) -> Iterator[re.Pattern[str]]:
         )
 
 
-def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_ordinal(word: str) -> Iterator[re.Pattern[str]]:
     number = ORDINALS[word]
     yield re.compile(
         rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?"
@@ -194,5 +212,5 @@ def _ordinal(word: str) -> Iterator[re.Pattern[str]]:
     short = f"{number}(?:st|nd|rd|th)"
     yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
     yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", re.I)
-    if number in ELSEWHERE:
-        yield re.compile(rf"\b(?:(?:la|a|das) )?(?:{ELSEWHERE[number]})\b", re.I)
+    if number in FOREIGN_ORDINALS:
+        yield re.compile(rf"\b(?:(?:la|a|das) )?(?:{FOREIGN_ORDINALS[number]})\b", re.I)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from looktwice.eval.readers.clean import plain
-from looktwice.eval.readers.robust import Reading, nothing
-from looktwice.eval.readers.vocabulary import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, either
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.reader import Reading
+from looktwice.eval.readers.vocabulary import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, any_word
 
 _ASKS = {
     "true_false": r"\bT or F\b|\btrue or false\b|\bT/F\b|\btrue/false\b|['\"]T['\"]\s*(?:or|/)\s*['\"]F['\"]",
@@ -54,13 +54,13 @@ def kind_of(question: str, subtask: str = "") -> str:
 
 def read_open(reply: str, kind: str) -> Reading:
     """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its whole text."""
-    text = plain(reply)
+    text = clean_text(reply)
     if not text:
-        return nothing(reply)
+        return Reading.without_words(reply)
     return KINDS[kind](text)
 
 
-def _two(text: str, words: Mapping[str, str]) -> Reading:
+def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
     """One of two words: what is declared last, what the reply begins with, or the only one that it names."""
     first, second = words
     words_of_both = "|".join(words.values())
@@ -83,18 +83,18 @@ def _two(text: str, words: Mapping[str, str]) -> Reading:
     return Reading(said.pop()) if len(said) == 1 else Reading(None, "unread: it names both answers or neither")
 
 
-def _yes_no(text: str) -> Reading:
+def _read_yes_no(text: str) -> Reading:
     text = re.sub(r"\A\W*([yn])\W*\Z", lambda bare: "yes" if bare[1] in "yY" else "no", text, flags=re.I)
     for word, others in (("yes", AGREED), ("no", DENIED)):
-        text = re.sub(rf"\A\W*{either(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
-    return _two(text, {"yes": either(YES), "no": either(NO)})
+        text = re.sub(rf"\A\W*{any_word(others)}(?=\s*(?:[.,;!\n]|$))", word, text, flags=re.I)
+    return _read_two_words(text, {"yes": any_word(YES), "no": any_word(NO)})
 
 
-def _true_false(text: str) -> Reading:
-    return _two(text, {"T": either(TRUE), "F": either(FALSE)})
+def _read_true_false(text: str) -> Reading:
+    return _read_two_words(text, {"T": any_word(TRUE), "F": any_word(FALSE)})
 
 
-def _integer(text: str) -> Reading:
+def _read_integer(text: str) -> Reading:
     """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
@@ -123,7 +123,7 @@ def _digits(word: str) -> str:
     return NUMBERS.get(word.casefold(), word).replace(",", "").split(".")[0].lstrip("0") or "0"
 
 
-def _letters(text: str) -> Reading:
+def _read_letters(text: str) -> Reading:
     """The capitals after the last declaration, else the longest run of capitals, where no other is as long."""
     if len(each := _EACH.findall(text)) > 1 and len(each) == len(text.splitlines()):
         return Reading("".join(each))
@@ -138,10 +138,10 @@ def _letters(text: str) -> Reading:
 
 
 KINDS: Mapping[str, Callable[[str], Reading]] = {
-    "yes_no": _yes_no,
-    "true_false": _true_false,
-    "integer": _integer,
-    "letters": _letters,
+    "yes_no": _read_yes_no,
+    "true_false": _read_true_false,
+    "integer": _read_integer,
+    "letters": _read_letters,
     "text": lambda text: Reading(text),
 }
 """How each kind of open answer is read, from plain text."""

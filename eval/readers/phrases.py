@@ -1,4 +1,7 @@
-"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over texts with signs in them."""
+"""The turns of phrase by which replies declare, prefer, negate and hedge: patterns over tagged texts (see `mentions`).
+
+A new way to say "the answer is ⟦B⟧" goes into DECLARES, "I go with ⟦B⟧" into CHOOSE; `claims` says how each is used.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,24 @@ import re
 GAP = r"[^\u27e6\u27e7.?!;\n]"
 """A character between two places of one clause."""
 NEAR = r"[^\u27e6\u27e7.,?!;\n]"
-SIGN = r"\u27e6(?P<letter>[A-Z])\u27e7"
+"""The same without a comma."""
+CHOICE = r"\u27e6(?P<letter>[A-Z])\u27e7"
+"""The tag of the choice that a phrase is about."""
 
 
-def _one(*words: str) -> str:
+def _any_of(*words: str) -> str:
     return f"(?:{'|'.join(words)})"
 
 
-def _compiled(*parts: str) -> re.Pattern[str]:
+def _pattern(*parts: str) -> re.Pattern[str]:
     return re.compile("|".join(parts), re.I)
 
 
-_BE = _one(
+_BE = _any_of(
     "is", "are", "was", "be", "would be", "should be", "could be", "must be", "might be", "may be", "will be",
     "seems to be", "appears to be", "becomes",
 )  # fmt: skip
-_ADVERB = _one(
+_ADVERB = _any_of(
     "likely", "probably", r"\w+ly", "therefore", "thus", "indeed", "then", "in", "the", "that of", "option", "labeled",
     "to be", "point", "at",
 )  # fmt: skip
@@ -33,17 +38,20 @@ COPULA = (
 )
 """From a verb of being, or a colon, to the choice that follows it."""
 
-NOT = _compiled(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
-LESS = _compiled(r"\b(?:less|least)\b")
-NEGATED = _compiled(
+NOT = _pattern(r"\b(?:not|never|neither|cannot|none)\b", r"n't\b")
+"""Turns a declared choice into one that is ruled out."""
+LESS = _pattern(r"\b(?:less|least)\b")
+"""So does this: "the least likely answer is X"."""
+NEGATED = _pattern(
     r"\b(?:not|cannot|neither|nor|none|never|incorrect|wrong|rather than|instead of|except|unlikely|without|lacks?"
     r"|fails?|excluded?|eliminated?|rule out|ruled out|difficult|impossible|unclear|hard to)\b",
     r"n't\b",
 )
+"""Negations and their like, for sentences that only describe a choice."""
 AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
 """Right after a declared choice: "the answer is (A) is not correct"."""
-_ALL = _one(r"images?", r"options?", r"points?", r"pictures?", "choices", "boxes", r"photos\w*")
-NOBODY = _compiled(
+_ALL = _any_of(r"images?", r"options?", r"points?", r"pictures?", "choices", "boxes", r"photos\w*")
+NOBODY = _pattern(
     r"\bnone of (?!the other)",
     r"\bneither (?:of|image|option|point|box|choice|one|answer|is\b|the \u27e6|\u27e6)",
     r"\bnot (?:among|listed|one of|any of)\b",
@@ -53,65 +61,69 @@ NOBODY = _compiled(
 )
 """No choice is the answer, or any of them may be."""
 
-_ANSWER = _one(
+_ANSWER = _any_of(
     "answer", "ans", "choice", "option", "response", "conclusion", "assessment", "selection", "guess", "verdict",
     "decision", "judge?ment", "prediction", "pick", "solution", "respuesta", "antwort", r"r[e\u00e9]ponse",
     "risposta", "resposta",
 )  # fmt: skip
-_ANSWER_ELSEWHERE = _one(
+_ANSWER_ELSEWHERE = _any_of(
     "\u7b54\u6848", "\u7b54\u3048", "\u6b63\u89e3", "\u9009\u62e9?", "\u9078\u64c7?", "\u56de\u7b54", "\uc815\ub2f5",
     "\u043e\u0442\u0432\u0435\u0442",
 )  # fmt: skip
-_GOOD = _one("correct", "right", "best", r"most \w+", "final", "ideal", "better", r"more \w+")
+_GOOD = _any_of("correct", "right", "best", r"most \w+", "final", "ideal", "better", r"more \w+")
 DECLARES = (
-    _compiled(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{SIGN}"),
-    _compiled(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{SIGN}"),
-    _compiled(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{SIGN}"),
-    _compiled(
-        rf"{SIGN}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
+    _pattern(rf"\b{_ANSWER}\b{GAP}{{0,90}}?{COPULA}{GAP}{{0,40}}?{CHOICE}"),
+    _pattern(rf"\b(?:it|this)\s+(?:must|should|has to|would|will)\s+be\s+{GAP}{{0,15}}?{CHOICE}"),
+    _pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
+    _pattern(
+        rf"{CHOICE}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
         r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|candidate|fit|solution)\b"
     ),
-    _compiled(
-        rf"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*(?:it|that)(?:'s| is) (?:\w+ly )?{SIGN}\W*$"
+    _pattern(
+        r"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*"
+        rf"(?:it|that)(?:'s| is) (?:\w+ly )?{CHOICE}\W*$"
     ),
-    _compiled(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{SIGN}"),
-    _compiled(rf"\b(?:so|actually|no wait),? {SIGN}\W*$"),
-    _compiled(
+    _pattern(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{CHOICE}"),
+    _pattern(rf"\b(?:so|actually|no wait),? {CHOICE}\W*$"),
+    _pattern(
         r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
-        rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{SIGN}\W*$"
+        rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{CHOICE}\W*$"
     ),
-    _compiled(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {SIGN}"),
-    _compiled(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{SIGN}\W*$"),
-    _compiled(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{SIGN}"),
-    _compiled(
+    _pattern(rf"\bchang(?:e|es|ed|ing)\b{GAP}{{0,40}}?(?:\bfrom \u27e6[A-Z]\u27e7 )?\bto {CHOICE}"),
+    _pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
+    _pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
+    _pattern(
         r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously)"
-        rf"\s+{SIGN}\W*(?:$|,)"
+        rf"\s+{CHOICE}\W*(?:$|,)"
     ),
-    _compiled(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {SIGN}\W*$"),
-    _compiled(rf"{SIGN} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
-    _compiled(
-        rf"\bonly {SIGN} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"
+    _pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
+    _pattern(rf"{CHOICE} (?:is|seems|looks|appears)(?: to be)? right\W*$"),
+    _pattern(
+        rf"\bonly {CHOICE} (?:does|is|can|could|would|match\w*|fit\w*|satisf\w+|follow\w*|meets?|works?)\b(?! visible)"
     ),
 )
 """ "The answer is X", in other languages, and "X is the correct choice"."""
-_MODAL = _one(
+_MODAL = _any_of(
     "i", "we", "i'd", "i'll", "one", "would", "will", "can", "could", "might", "may", "must", "to", "therefore", "thus",
     "so", "should", ",",
 )  # fmt: skip
-_PICK = _one(
+_PICK = _any_of(
     "choose", "select", "pick", "opt for", "go with", "vote for", "lean (?:more )?towards?", "settle on", "chose",
     "selected", "choosing",
 )  # fmt: skip
-CHOOSE = _compiled(
+CHOOSE = _pattern(
     rf"(?<!\bplease )(?<!\byou )(?<!\bhad to )(?<!\bhave to )\b{_MODAL}\s+(?:(?:\w+ly|now)\s+)?{_PICK}\b"
-    rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{SIGN}"
+    rf"(?!\s+(?:one|between|from|the next|your|which)\b){GAP}{{0,60}}?{CHOICE}"
 )
-PREFER = _compiled(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{SIGN}")
-SAY = _compiled(
+""" "I would go with X"."""
+PREFER = _pattern(rf"\b(?:preference (?:for|towards?)|leaning (?:more )?towards?)\b{GAP}{{0,30}}?{CHOICE}")
+""" "I have a preference for X"."""
+SAY = _pattern(
     r"\b(?:i|we|one)(?:'d|\s+(?:would|might|can|could|may))?\s+(?:say|conclude|guess|argue|infer|suggest)\b"
-    rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{SIGN}"
+    rf"\s*(?:that\s+|:\s*)*(?:it is |it's )?{CHOICE}"
 )
-WRONG = _compiled(
+""" "I would say X"."""
+WRONG = _pattern(
     r"((?:\u27e6[A-Z]\u27e7(?:\s|,|and\b|or\b|nor\b)*)+) (?:is|are|was|were) (?:\w+ly )?"
     r"(?:wrong|incorrect|(?:not|n't) (?:correct|right))\b",
     r"^\W*(?:(?:it|this|that)(?:'s| is) )?not"
@@ -119,46 +131,50 @@ WRONG = _compiled(
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
-EQUAL = _compiled(
+EQUAL = _pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
-    rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){SIGN}"
+    rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )
-MARKED = _compiled(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{SIGN}")
+""" "They are X", where X says that the others do not differ ("about the same")."""
+MARKED = _pattern(rf"\b(?:my[_ ]answer|final[ _]answer)\b(?! chang)\s*(?:is)?\s*[:=]*\s*{GAP}{{0,20}}?{CHOICE}")
+""" "MY_ANSWER: X", as prompts ask for it."""
 
-CONCLUDES = _compiled(
+CONCLUDES = _pattern(
     r"^\W*(?:therefore|thus|hence|so|in conclusion|overall|consequently|in summary|conclusion|as a result"
     r"|based on (?:this|these|the above|my))\b"
 )
-FORCED = _compiled(
+"""How a sentence begins that concludes."""
+FORCED = _pattern(
     r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus)\b",
     r"\bif forced\b",
     r"\beducated guess\b",
     r"\bif (?:a choice|one) (?:must|has to)\b",
 )
 """A choice is made in spite of doubts: "if I had to choose"."""
-_CONSIDER = _one("determine", "compare", "find", "identify", "look", "consider", "analyze", "check")
-_PURPOSE = _one("determine", "find", "identify", "decide", "solve", "figure")
-NOT_YET = _compiled(
+_CONSIDER = _any_of("determine", "compare", "find", "identify", "look", "consider", "analyze", "check")
+_PURPOSE = _any_of("determine", "find", "identify", "decide", "solve", "figure")
+NOT_YET = _pattern(
     r"\?\s*$",
     rf"^\W*(?:if|suppose|assuming|let's|let us|we (?:need|have|can|must|should) (?:to )?{_CONSIDER}|to {_PURPOSE})\b",
     r"\bif\b[^,]{3,140},\s*(?:then|the|it|we)\b",
     r"\bdepend(?:s|ing)\b|\b(?:one|which) of the following\b|\bplease\b|\bwhether\b",
 )
 """A question, a condition, a plan or a request claims nothing."""
-SUBORDINATE = _compiled(
+SUBORDINATE = _pattern(
     r"^\W*(?:(?:while|although|though|even though)\b[^,]*"
     r"|(?:to (?:determine|find|identify|decide|solve|figure|choose)|in order to|when)\b[^,\u27e6]*),\s*"
 )
-_UNABLE = _one(
+"""A clause before the main one, which is left out: "although A is larger, "."""
+_UNABLE = _any_of(
     "cannot", "can't", "can not", "not possible to", "impossible to", "unable to", "difficult to", "hard to",
     "challenging to", "couldn't", "could not",
 )  # fmt: skip
-_FIND = _one(
+_FIND = _any_of(
     "determined?", "tell", "select", "choose", "say", "decide", "identify", "conclude", "provide", "make", "judge",
     "know", "answer", "pinpoint",
 )  # fmt: skip
-UNDECIDED = _compiled(
+UNDECIDED = _pattern(
     rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
     r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b",
@@ -167,12 +183,15 @@ UNDECIDED = _compiled(
 """The reply cannot tell, or hands the question back."""
 
 _AND = r"\s*(?:,|/|&|and/or|or|and|nor|as well as|,\s*(?:or|and)|)\s*"
-WITH = _compiled(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
-JOINED = _compiled(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
-OBJECT = _compiled(
+WITH_ANOTHER = _pattern(rf"^{_AND}(?:either |also |possibly )?\s*\u27e6([A-Z])\u27e7")
+"""Right after a choice: a second one, so that several are named."""
+JOINED = _pattern(rf"\u27e6([A-Z])\u27e7{_AND}(?:the )?$")
+"""Right before a choice: a first one."""
+OBJECT = _pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for |that |in )?(?:the )?$"
 )
-BARRED = _compiled(
+"""Right before a choice that something else is compared with: "closer than X"."""
+BARRED = _pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
     r"\bother (?:images?|points?|options?)\b",

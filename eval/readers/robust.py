@@ -1,4 +1,15 @@
-"""Our own reading of a reply to a question with choices: which choice it claims, or why it claims none."""
+"""The reader `Robust`: our own rules for free words, which find the choice that a reply claims, however it says so.
+
+How a reply to a question with choices is read, and where a rule of each step goes:
+
+1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup goes there);
+2. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in `vocabulary`);
+3. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in `phrases` ("I would
+   go with ⟦B⟧") and by what makes a choice the answer of a subtask in `subtask_words` ("⟦B⟧ is closer");
+4. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims decides.
+
+Open questions are read in `open_answers`. Every rule has a line in the tables of `tests/eval/readers/test_robust.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,53 +17,69 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import ClassVar, Literal
 
-from looktwice.eval.readers.claims import Claim, Weight, claims_of, sentences_of
-from looktwice.eval.readers.clean import plain, without_echo
-from looktwice.eval.readers.mentions import MENTION, letters_in, named
+from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
+from looktwice.eval.readers.clean import clean_text, strip_echo
+from looktwice.eval.readers.mentions import TAG, tagged_letters, tagger_of
+from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.readers.phrases import NEGATED, NOT_YET, UNDECIDED
-from looktwice.eval.readers.subtask_words import predicates
+from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
+from looktwice.eval.readers.subtask_words import answer_words
 from looktwice.eval.readers.vocabulary import REFUSED
+from looktwice.pipelines.state import State
+
+Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The answer, or None and why: a reason of scoring (unread, refused, empty, cut_off), then what was seen."""
+class Robust(Reader):
+    """Our own rules for free words: the choice that a reply claims, in whatever way it claims it.
 
-    answer: str | None
-    reason: str = ""
+    Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`): the answer
+    declared last, comparisons, letters, texts; refusals, several choices and none of them are no answer, with the
+    reason (see `read_choice`). Open questions are read by what they ask for: `kind` "auto" tells it from the question
+    (see `eval.readers.open_answers`). What stands in <think> and the like is no answer.
+    """
+
+    kind: Kind = "auto"
+    version: ClassVar[int] = 3
+
+    def read(self, state: State) -> Reading:
+        sample, subtask = state.sample, subtask_of(state)
+        if self.kind in ("auto", "choice") and sample.choices:
+            return read_choice(state.reply, choice_texts(state), subtask, sample.question)
+        if self.kind == "choice":
+            return Reading(None, "unread: the sample has no choices")
+        kind = kind_of(sample.question, subtask) if self.kind == "auto" else self.kind
+        return read_open(state.reply, kind)
 
 
-def nothing(reply: str) -> Reading:
-    """For a reply of which no words are left: it was empty, or ended inside its thoughts."""
-    return Reading(None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty")
-
-
-_ONLY = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{MENTION})+\W*", re.I)
-_LIST = re.compile(
-    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{MENTION}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+", re.I
+_ONLY_CHOICES = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*", re.I)
+_LISTED = re.compile(
+    rf"[^\w\u2705\u2713\u2714\u2611]*(?:{TAG}(?:[^\w\u2705\u2713\u2714\u2611=]|\b(?:and|or)\b)*)+", re.I
 )
-_VERDICT = re.compile(
-    rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{MENTION}[^\n\u27e6]*?"
+_TICKED = re.compile(
+    rf"(?:^|[\u274c\u2717\u2718])[^\w\n]*{TAG}[^\n\u27e6]*?"
     r"(?:[-:(\u2013\u2014]\s?(?:yes|correct|true)[^\w\n]*$|[\u2705\u2713\u2714\u2611])",
     re.I | re.M,
 )
-_LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
-_LEADS = re.compile(
-    rf"^[\W_]*?(?:option\s+|choice\s+)?{MENTION}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
+_BARE_LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
+_OPENS = re.compile(
+    rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
     r"|,\s+(?!which|that|who|is|and|or)|\s+(?:because|since|as)\b)",
     re.I,
 )
-_ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
-_SECOND = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
-_HEAD = re.compile(rf"\W*(?:\d+\W+)?{MENTION}\s*:")
-_FIRST = re.compile(rf"^\W*?{MENTION}")
-_SERIES = re.compile(rf"(?:\s*,\s*{MENTION})*\s*,?\s*(?:and|or|&)\s*(?:the )?{MENTION}", re.I)  # "A, B and C are ..."
-_ALONE = re.compile(rf"[\W\d]*{MENTION}(?: \d+)?[^\w:]*")
+_LIST_ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
+_SECOND_ITEM = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
+_LIST_HEADING = re.compile(rf"\W*(?:\d+\W+)?{TAG}\s*:")
+_FIRST_TAG = re.compile(rf"^\W*?{TAG}")
+_SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)  # "A, B and C are ..."
+_OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
-    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{MENTION}\s*[,;]?", re.I
+    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{TAG}\s*[,;]?", re.I
 )
-_CUT = re.compile(r"\n\s*[A-Z]\Z")
+_CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
     r"(?! (?:\w+ )?(?:visible|shown|present|pictured|clear|possible|enough|sure|applicable))"
@@ -63,7 +90,7 @@ _DENIED = re.compile(
 _UNSURE = re.compile(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no (?:way|information))\b|\?", re.I
 )
-_AUXILIARY = {
+_IDLE_WORDS = {
     "is", "are", "was", "were", "do", "does", "did", "has", "have", "can", "could", "will", "would", "a", "an", "the",
     "of", "in", "this", "that", "image", "there", "it",
 }  # fmt: skip
@@ -78,81 +105,78 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
     the only one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
     conditions and refusals are no answer. To yes and no, a statement may answer as well.
     """
-    asked = question if [choice.casefold() for choice in choices] == ["yes", "no"] else None  # else it has no say
-    return _read(reply, tuple(choices), subtask, asked)
+    yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
+    return _read_choice(reply, tuple(choices), subtask, question if yes_no else None)
 
 
 @lru_cache(maxsize=8192)  # models say the same of many questions
-def _read(reply: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
-    text = plain(reply)
+def _read_choice(reply: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
+    """As `read_choice`; the question is there only where it has a say, so that equal replies are read once."""
+    text = clean_text(reply)
     if not text:
-        return nothing(reply)
-    name = named(choices)
-    text = without_echo(text, choices)
+        return Reading.without_words(reply)
+    tagger = tagger_of(choices)
+    text = strip_echo(text, choices)
     if not text:
-        return _known("", name.letters)
-    written = name(text)
-    held = set(letters_in(written))
-    if len(held) == 1 and _ONLY.fullmatch(written):
-        return _known(held.pop(), name.letters)
-    if len(held) > 1 and _LIST.fullmatch(written):
-        return _known("", name.letters)
-    if bare := _LETTER.fullmatch(text):
-        return _known(bare[1].upper(), name.letters)
-    found = _weighed(list(_claims(text, written, name.letters, subtask)), written, name.letters)
-    if found.answer is None and question is not None:
-        return _stated(text, question) or found
-    return found
+        return _reading_of("", tagger.letters)
+    tagged = tagger(text)
+    mentioned = set(tagged_letters(tagged))
+    if len(mentioned) == 1 and _ONLY_CHOICES.fullmatch(tagged):
+        return _reading_of(mentioned.pop(), tagger.letters)
+    if len(mentioned) > 1 and _LISTED.fullmatch(tagged):
+        return _reading_of("", tagger.letters)
+    if bare := _BARE_LETTER.fullmatch(text):
+        return _reading_of(bare[1].upper(), tagger.letters)
+    reading = _decide(list(_collect_claims(text, tagged, tagger.letters, subtask)), tagged, tagger.letters)
+    if reading.answer is None and question is not None:
+        return _read_statement(text, question) or reading
+    return reading
 
 
-def _claims(text: str, written: str, letters: str, subtask: str) -> Iterator[Claim]:
-    words = predicates(subtask)
-    for sentence in sentences_of(written):
-        yield from claims_of(sentence, letters, words)
-    yield from _opening(text, written)
-    yield from _alone(text, written)
-    yield from _ticked(written)
-    yield from _named_once(written, letters)
+def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Iterator[Claim]:
+    words = answer_words(subtask)
+    for sentence in split_sentences(tagged):
+        yield from find_claims(sentence, letters, words)
+    yield from _claim_of_opening(text, tagged)
+    yield from _claim_of_own_line(text, tagged)
+    ticked = set(_TICKED.findall(tagged))
+    if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
+        yield Claim(Weight.DECLARED, ticked.pop())
+    yield from _claim_of_only_mention(tagged, letters)
 
 
-def _opening(text: str, written: str) -> Iterator[Claim]:
+def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
     """The choice at the beginning, but not of a text that goes through the choices line by line."""
-    lead = _LEADS.match(written)
-    items = {found[1] for line in text.splitlines() if (found := _ITEM.match(line))}
-    items |= {found[1] for line in written.splitlines() if (found := _HEAD.match(line))}
-    if lead is None and _ITEM.match(text) and not _SECOND.search(text):
-        lead = _FIRST.match(written)
-    if lead and len(items) < 2 and not _SERIES.match(written[lead.end(1) + 1 :]):
-        yield Claim(Weight.OPENED, lead[1])
+    opening = _OPENS.match(tagged)
+    items = {found[1] for line in text.splitlines() if (found := _LIST_ITEM.match(line))}
+    items |= {found[1] for line in tagged.splitlines() if (found := _LIST_HEADING.match(line))}
+    if opening is None and _LIST_ITEM.match(text) and not _SECOND_ITEM.search(text):
+        opening = _FIRST_TAG.match(tagged)
+    if opening and len(items) < 2 and not _SERIES.match(tagged[opening.end(1) + 1 :]):
+        yield Claim(Weight.OPENED, opening[1])
 
 
-def _alone(text: str, written: str) -> Iterator[Claim]:
+def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
     """A line that is a choice and nothing more, where no other line is another one."""
-    lines = [line.strip() for line in written.splitlines() if line.strip()]
-    alone = {found[1] for line in lines if (found := _ALONE.fullmatch(line))}
+    lines = [line.strip() for line in tagged.splitlines() if line.strip()]
+    alone = {found[1] for line in lines if (found := _OWN_LINE.fullmatch(line))}
     if len(alone) == 1 and len(lines) > 1:
-        cut = _CUT.search(text)  # a last letter may begin a word that was cut off
+        cut = _CUT_OFF.search(text)  # a last letter may begin a word that was cut off
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
 
 
-def _ticked(written: str) -> Iterator[Claim]:
-    """The only choice of a list that is ticked or has "Yes", "Correct" or "True" behind it."""
-    ticked = set(_VERDICT.findall(written))
-    if len(ticked) == 1 and set(letters_in(written)) > ticked:
-        yield Claim(Weight.DECLARED, ticked.pop())
+def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
+    """The only choice that the reply names, where the last sentence that names it neither negates nor asks."""
+    tagged = _CONTRAST.sub("", tagged)
+    naming = [sentence for sentence in split_sentences(tagged) if set(tagged_letters(sentence)) & set(letters)]
+    mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(letters)
+    if len(mentioned) == 1 and not NEGATED.search(naming[-1]) and not NOT_YET.search(naming[-1]):
+        yield Claim(Weight.NAMED, mentioned.pop())
 
 
-def _named_once(written: str, letters: str) -> Iterator[Claim]:
-    written = _CONTRAST.sub("", written)
-    said = [sentence for sentence in sentences_of(written) if set(letters_in(sentence)) & set(letters)]
-    whole = {letter for sentence in said for letter in letters_in(sentence)} & set(letters)
-    if len(whole) == 1 and not NEGATED.search(said[-1]) and not NOT_YET.search(said[-1]):
-        yield Claim(Weight.NAMED, whole.pop())
-
-
-def _weighed(claims: Sequence[Claim], written: str, letters: str) -> Reading:
+def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
     """The last of the weightiest claims; weak ones must agree, and count for nothing where the reply cannot tell."""
-    undecided = bool(UNDECIDED.search(written))
+    undecided = bool(UNDECIDED.search(tagged))
     claims = [claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters]
     against = {claim.letter for claim in claims if claim.against}
     for weight in sorted(Weight, reverse=True):
@@ -161,17 +185,17 @@ def _weighed(claims: Sequence[Claim], written: str, letters: str) -> Reading:
         if not held or (weak and (undecided or len(set(held)) > 1)) or (weight is Weight.NAMED and held[-1] in against):
             continue
         if len(set(held)) > 2 and held.count(held[-1]) < 2:
-            return _known("", letters)
-        return _known(held[-1], letters)
+            return _reading_of("", letters)
+        return _reading_of(held[-1], letters)
     if undecided:
         return Reading(None, "refused: it says that it cannot tell")
     left = set(letters) - against
     if len(left) == 1:
         return Reading(left.pop())
-    return Reading(None, "refused" if REFUSED.search(written) else "unread: no choice is declared")
+    return Reading(None, "refused" if REFUSED.search(tagged) else "unread: no choice is declared")
 
 
-def _known(letter: str, letters: str) -> Reading:
+def _reading_of(letter: str, letters: str) -> Reading:
     if not letter:
         return Reading(None, "unread: it names several choices, or none of them")
     if letter not in letters:
@@ -179,12 +203,12 @@ def _known(letter: str, letters: str) -> Reading:
     return Reading(letter)
 
 
-def _stated(text: str, question: str) -> Reading | None:
+def _read_statement(text: str, question: str) -> Reading | None:
     """A statement in place of yes or no: a negated one says no, one with all the words of the question yes."""
     if REFUSED.search(text) or UNDECIDED.search(text) or _UNSURE.search(text):
         return None
-    asked = set(re.findall(r"\w+", question.casefold())) - _AUXILIARY
-    for sentence in reversed(sentences_of(text)):
+    asked = set(re.findall(r"\w+", question.casefold())) - _IDLE_WORDS
+    for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
             if _DENIED.search(sentence):
                 return Reading("B")

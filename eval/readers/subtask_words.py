@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Predicates:
+class AnswerWords:
     """What makes a choice the answer: plainly (`strong`), perhaps (`weak`), or what makes it the `other` one.
 
     Where the choice `follows` its words ("the camera moves to the left"), it is never their subject.
@@ -42,7 +42,7 @@ _BEST = (
 _VIEWER = r"(?! to\b(?! the (?:camera|viewer|lens|photographer|front|foreground|observer)| us\b| me\b| you\b))"
 _POINT = "(?:the )?\u27e6"
 _MOVES = "mov|rotat|pann?|shift|orbit|turn|circl|travel|swe|going|goes|motion|direction"
-_CORRESPONDENCE = Predicates(
+_CORRESPONDENCE = AnswerWords(
     _any(r"\bcorrespond(?:s|ing)?\b", r"\bmatch(?:es|ing)?\b", *_BEST),
     _any(
         r"\bsame (?:\w+ )?(?:point|location|position|spot|part|place|feature|corner|area|function)\b",
@@ -53,8 +53,8 @@ _CORRESPONDENCE = Predicates(
         r" (?:\W?REF\b|reference\b)"
     ),
 )
-_SUBTASKS: Mapping[str, Predicates] = {
-    "Relative_Depth": Predicates(
+_SUBTASKS: Mapping[str, AnswerWords] = {
+    "Relative_Depth": AnswerWords(
         _any(rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}"),
         _any(r"\bforeground\b"),
         _any(
@@ -64,10 +64,10 @@ _SUBTASKS: Mapping[str, Predicates] = {
         ),
         claimed=_any(rf"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{{0,40}}\bin front of(?= {_POINT})"),
     ),
-    "Relative_Reflectance": Predicates(
+    "Relative_Reflectance": AnswerWords(
         _any(r"\b(?:darker|darkest)\b"), other=_any(r"\b(?:lighter|lightest|brighter)\b"), equal=True
     ),
-    "Object_Localization": Predicates(
+    "Object_Localization": AnswerWords(
         _any(
             *_BEST,
             r"\b(?:more|most)\s+(?:\w+\s+)?(?:accurate|precise|tight|close)\w*",
@@ -85,7 +85,7 @@ _SUBTASKS: Mapping[str, Predicates] = {
             r"\b(?:does not|doesn't) (?:\w+ly )?(?:include|cover|contain|enclose|capture)\b",
         ),
     ),
-    "Art_Style": Predicates(
+    "Art_Style": AnswerWords(
         _any(
             r"\b(?:shares?|sharing|has|have|in|of|with|exhibits?|follows?|matches)\s+(?:\w+\s+){0,2}?(?:the\s+)?"
             r"(?:same|similar|closest)\s+(?:\w+\s+){0,3}?style\b",
@@ -96,7 +96,7 @@ _SUBTASKS: Mapping[str, Predicates] = {
         ),
         _any(r"\b(?:aligns?|matches|similar|consistent|shares?)\b"),
     ),
-    "Jigsaw": Predicates(
+    "Jigsaw": AnswerWords(
         _any(
             *_BEST,
             r"\b(?:is|be) (?:the|likely the|probably the) missing (?:part|piece|section|portion|corner)",
@@ -106,16 +106,16 @@ _SUBTASKS: Mapping[str, Predicates] = {
             r"\b(?:fits?|matches|missing|complet\w+|continu\w+|aligns?|suitable|appropriate|seamless(?:ly)?|corresponds?)\b"
         ),
     ),
-    "Visual_Similarity": Predicates(
+    "Visual_Similarity": AnswerWords(
         _any(*_BEST, r"\bclosely resembles\b", r"\bcloser (?:to|match|in)\b"),
         _any(r"\b(?:similar|resembl\w+|matches|alike|same)\b"),
     ),
-    "Forensic_Detection": Predicates(
+    "Forensic_Detection": AnswerWords(
         _any(*_BEST, r"\bthe real (?:photo\w*|image|one)\b"),
         _any(r"\b(?:real|genuine|authentic|actual|likely)\b"),
         _any(r"\b(?:(?:ai|computer)[- ])?generated\b|\b(?:synthetic|fake)\b"),
     ),
-    "IQ_Test": Predicates(
+    "IQ_Test": AnswerWords(
         _any(
             *_BEST,
             r"\bfollows? the (?:same )?(?:pattern|rule|sequence)",
@@ -124,14 +124,14 @@ _SUBTASKS: Mapping[str, Predicates] = {
         ),
         _any(r"\b(?:matches|fits?|follows?|consistent|continu\w+)\b"),
     ),
-    "Multi-view_Reasoning": Predicates(
+    "Multi-view_Reasoning": AnswerWords(
         _any(
             rf"\bcamera\b(?:(?!\bobject|\bscene\b)[^.\u27e6]){{0,90}}?\b(?:{_MOVES})\w*\b",
             r"\b(?:moving|movement|direction)\b(?=[^.\u27e6]{0,60}\u27e6)",
         ),
         follows=True,
     ),
-    "Counting": Predicates(
+    "Counting": AnswerWords(
         _any(
             r"\+[^=.\n]{1,60}(?==)",
             r"\bthere (?:is|are)\b",
@@ -147,9 +147,9 @@ _SUBTASKS: Mapping[str, Predicates] = {
     "Semantic_Correspondence": _CORRESPONDENCE,
     "Visual_Correspondence": _CORRESPONDENCE,
 }
-_GENERAL = Predicates(_any(*_BEST))
+_GENERAL = AnswerWords(_any(*_BEST))
 
 
-def predicates(subtask: str) -> Predicates:
+def answer_words(subtask: str) -> AnswerWords:
     """The words of a subtask of BLINK, with spaces or underscores; others are read with general words."""
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)

@@ -21,7 +21,7 @@ NUMBERS |= {
 """Number words in English from zero to ninety-nine, as digits."""
 ORDINALS = {word: number for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)}
 """Ordinals as numbers from 1."""
-ELSEWHERE = {
+FOREIGN_ORDINALS = {
     1: r"primera imagen|premi[èe]re image|erste bild|prima immagine|primeira imagem",
     2: r"segunda imagen|(?:deuxi[èe]m|second)e image|zweite bild|seconda immagine|segunda imagem",
     3: r"tercera imagen|troisi[èe]me image|dritte bild|terza immagine|terceira imagem",
@@ -75,7 +75,7 @@ REFUSED = re.compile(
 """Words with which a model declines."""
 
 
-def either(words: Sequence[str]) -> str:
+def any_word(words: Sequence[str]) -> str:
     """The pattern of one of the words: between boundaries, but those of Chinese, Japanese and Korean anywhere."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
     spaced = [word for word in words if word not in joined]

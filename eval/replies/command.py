@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
 
-from looktwice.eval.readers.stages import reader as reader_of
+from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.replies.exports import export
 from looktwice.eval.replies.files import CHOICES, Recorded, load_key, load_replies, name_of
 from looktwice.eval.replies.label_proofs import disproof
@@ -132,7 +132,7 @@ def replies_lines(
     endings (see `exports.FORMATS`); with several files of replies, their names hold `{name}`. Raises TaskError,
     RunError and ConfigError.
     """
-    stage = reader_of(reader) if reader else None
+    stage = build_reader(reader) if reader else None
     if disagreements is not None and stage is None:
         raise TaskError("--disagreements compares a reader with the recorded labels; name one with --reader")
     keys, tallies = (load_key(key) if key is not None else None), []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from string import ascii_uppercase
 
-from looktwice.eval.readers.claims import Weight, claims_of, sentences_of
-from looktwice.eval.readers.clean import plain
-from looktwice.eval.readers.mentions import letters_in, named
-from looktwice.eval.readers.subtask_words import predicates
+from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.mentions import tagged_letters, tagger_of
+from looktwice.eval.readers.subtask_words import answer_words
 from looktwice.eval.replies.files import Recorded
 
 
@@ -22,9 +22,9 @@ def disproof(recorded: Recorded, label: str | None, answer: str | None) -> str:
     letters = ascii_uppercase[: len(choices)]
     if label is not None and label not in letters:
         return f"the label is {label}, and there are only {letters[0]} to {letters[-1]}"
-    text = plain(recorded.reply)
-    written = named(choices)(text)
-    held = set(letters_in(written))
+    text = clean_text(recorded.reply)
+    written = tagger_of(choices)(text)
+    held = set(tagged_letters(written))
     if label is None:
         return f"the reply is {answer} and nothing more" if answer and text.strip("() .") == answer else ""
     if not held and all(choices) and "yes" not in choices:  # a statement may mean yes or no
@@ -33,8 +33,8 @@ def disproof(recorded: Recorded, label: str | None, answer: str | None) -> str:
         return ""
     if held == {answer}:
         return f"the reply names {answer} alone"
-    words = predicates(recorded.subtask)
-    claims = [claim for sentence in sentences_of(written) for claim in claims_of(sentence, letters, words)]
+    words = answer_words(recorded.subtask)
+    claims = [claim for sentence in split_sentences(written) for claim in find_claims(sentence, letters, words)]
     said_for = {claim.letter for claim in claims if not claim.against}
     plainly = {claim.letter for claim in claims if not claim.against and claim.weight >= Weight.PREFERRED}
     return f"the reply claims {answer} and nowhere {label}" if plainly == {answer} and label not in said_for else ""

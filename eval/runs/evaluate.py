@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.readers.stages import Robust
+from looktwice.eval.readers.robust import Robust
 from looktwice.eval.runs.predict import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from looktwice.eval.readers.stages import Robust, reader_name
+from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.records.judgements import Judgement, judgements, words_of
 from looktwice.eval.records.records import Key, PointRow, Record, RunFolder, SampleRow

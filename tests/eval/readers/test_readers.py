@@ -20,8 +20,9 @@ from looktwice.eval.readers import (
     Vlm2Grouping,
     Vlm2TrueFalse,
     Vlmevalkit,
+    WholeReply,
 )
-from looktwice.eval.readers.stages import WholeReply, names, reader, reader_name
+from looktwice.eval.readers.reader import build_reader, reader_name, readers_by_name
 from looktwice.pipelines.config import ConfigError, build
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
@@ -115,6 +116,8 @@ def test_lmms_eval(reply: str, answer: str | None) -> None:
         (Vlm2TrueFalse(), "True, because it's", "T"),
         (Vlm2TrueFalse(), "", None),
         (Vlm2Exact(), " T ", "T"),
+        (Vlm2Exact(), " F\n", "F"),
+        (Vlm2Exact(), "", None),
         (Vlm2Exact(), "T.", None),
         (Vlm2Exact(), "True", None),
         (Vlm2Count(), "3", "3"),
@@ -124,6 +127,10 @@ def test_lmms_eval(reply: str, answer: str | None) -> None:
         (Vlm2Count(), "2 (two)", None),
         (Vlm2Count(), "one or two", "3"),
         (Vlm2Count(), "0", "0"),
+        (Vlm2Count(), "12", "12"),
+        (Vlm2Count(), "two hundred and five", "205"),
+        (Vlm2Count(), "three thousand and twelve", "3012"),
+        (Vlm2Count(), "", None),
         (Vlm2Count(), "zero", None),
         (Vlm2Count(), "1.5", None),
         (Vlm2Count(), "image 1 and image 2 show 2", None),
@@ -133,6 +140,9 @@ def test_lmms_eval(reply: str, answer: str | None) -> None:
         (Vlm2Grouping(), "(D)", "(D"),
         (Vlm2Grouping(), "D. 1 and 2", "D. 1 and 2"),
         (Vlm2Grouping(), "(A) or (D)", None),
+        (Vlm2Grouping(), "d) 1 and 2", "d"),
+        (Vlm2Grouping(), "Answer: D) 1 and 2", "Answer: D"),
+        (Vlm2Grouping(), "", None),
     ],
 )
 def test_the_official_readings_of_vlm2(stage: Stage, reply: str, answer: str | None) -> None:
@@ -190,15 +200,15 @@ def test_a_mark_of_an_open_answer_is_followed_by_the_answer() -> None:
 
 
 def test_readers_have_names() -> None:
-    assert names().keys() == {
+    assert readers_by_name().keys() == {
         "blink_official", "lmms_eval", "marked", "robust", "strict", "vlm2_count", "vlm2_exact",
         "vlm2_grouping", "vlm2_official", "vlm2_true_false", "vlm2_vlmevalkit", "vlmevalkit", "whole_reply",
     }  # fmt: skip
-    assert reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
+    assert build_reader("blink_official") == BlinkOfficial() == build({"use": "eval.readers.BlinkOfficial"})
     assert build({"use": "eval.readers.Robust", "kind": "integer"}) == Robust("integer")
     assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
     with pytest.raises(ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"):
-        reader("robsut")
+        build_reader("robsut")
 
 
 def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:

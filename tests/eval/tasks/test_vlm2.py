@@ -13,20 +13,10 @@ import numpy as np
 import pytest
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.readers.vlm2 import (
-    chance_numeric,
-    count_answer,
-    group_answer,
-    group_right,
-    judged_score,
-    numeric_score,
-    tf_answer,
-    tf_exact,
-    vid_scores,
-)
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
+from looktwice.eval.tasks.vlm2.metrics import chance_numeric, judged_score, numeric_score
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
@@ -35,46 +25,6 @@ from tests.made_run import MadeRun
 VERBATIM = {"use": "eval.readers.WholeReply"}
 SEQUENCES = {"OC": {2: (40, [1, 2]), 3: (40, [1, 2, 3]), 4: (40, [1, 2, 3, 4])}}
 GROUPING = "Rule. Which images show the same bag? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
-
-
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        ("T", "T"), ("false", "F"), ("Answer: T.", "T"), ("T or F", None), ("I don't know", "T"),
-        ("True, because it's", "T"), ("", None),
-    ],
-)  # fmt: skip
-def test_true_or_false_as_the_official_regex_reads_it(reply: str, found: str | None) -> None:
-    assert tf_answer(reply) == found
-
-
-@pytest.mark.parametrize(("reply", "found"), [("T", "T"), (" F\n", "F"), ("T.", None), ("True", None), ("", None)])
-def test_gc_takes_exact_letters_alone(reply: str, found: str | None) -> None:
-    assert tf_exact(reply) == found
-
-
-@pytest.mark.parametrize(
-    ("reply", "found"),
-    [
-        ("3", 3), ("three", 3), ("twenty one", 21), ("There are 2 bags", 2), ("2 (two)", None), ("one or two", 3),
-        ("0", 0), ("zero", None), ("12", 12), ("1.5", None), ("image 1 and image 2 show 2", None), ("", None),
-        ("two hundred and five", 205),
-    ],
-)  # fmt: skip
-def test_counts_as_the_official_parser_reads_them(reply: str, found: int | None) -> None:
-    assert count_answer(reply) == found
-
-
-@pytest.mark.parametrize(
-    ("reply", "right"),
-    [
-        ("D) 1 and 2", True), ("D", True), ("D)", True), ("(D)", False), ("d) 1 and 2", False), ("D. 1 and 2", False),
-        ("Answer: D) 1 and 2", False), ("(A) 1 and 3 or (D) 1 and 2", False), ("", False),
-    ],
-)  # fmt: skip
-def test_grouping_as_the_official_rule_reads_it(reply: str, right: bool) -> None:
-    assert group_right(reply, "D) 1 and 2") is right
-    assert (group_answer(reply) == "D") is right
 
 
 @pytest.mark.parametrize(
@@ -101,17 +51,9 @@ def test_chance_levels_are_the_papers() -> None:
     assert round((25 + 25 + 50 + level + 25 + 50 + pc + 25) / 8, 2) == 33.72
 
 
-def test_video_scores_and_the_judge_s_words() -> None:
-    ab, aba, both = vid_scores([1, 0, 1, 1], [2, 1, 0, 2])
-    assert (100 * ab, 100 * aba, 100 * both) == (75.0, 62.5, 68.75)
-    assert [judged_score(text) for text in ("Score: 2", "Reason ... Score:1", "two", "Score: none")] == [
-        2,
-        1,
-        None,
-        None,
-    ]
-    with pytest.raises(ValueError, match="both kinds"):
-        vid_scores([1], [])
+def test_the_score_in_a_judge_s_words() -> None:
+    texts = ("Score: 2", "Reason ... Score:1", "two", "Score: none")
+    assert [judged_score(text) for text in texts] == [2, 1, None, None]
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.eval.readers import Robust
-from looktwice.eval.readers.stages import WholeReply
+from looktwice.eval.readers import Robust, WholeReply
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Usage
 from looktwice.pipelines.models import ChatAPI, Scripted

@@ -1,0 +1,79 @@
+"""What a reader is: a stage that finds the answer in the model's last reply; and how readers are called by name."""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib import import_module
+from typing import ClassVar
+
+from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.state import Stage, State
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The answer, or None and why: one of scoring's reasons (unread, refused, empty, cut_off), then the details."""
+
+    answer: str | None
+    reason: str = ""
+
+    @classmethod
+    def of(cls, answer: str | None) -> Reading:
+        """A reading with this answer; without one its reason is "unread"."""
+        return cls(answer, "" if answer else "unread")
+
+    @classmethod
+    def without_words(cls, reply: str) -> Reading:
+        """For a reply of which cleaning leaves no words: it was empty, or ended inside its thoughts."""
+        return cls(None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty")
+
+
+class Reader(ABC):
+    """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
+
+    Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass says how by `read`.
+    """
+
+    asks: ClassVar[bool] = False
+
+    @abstractmethod
+    def read(self, state: State) -> Reading:
+        """The answer in `state.reply`: a letter of the sample's choices, or text where it has none."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Read the last reply; the model is not asked."""
+        reading = self.read(state)
+        return state.replace(answer=reading.answer, reason=reading.reason)
+
+
+def subtask_of(state: State) -> str:
+    """The subtask that the sample's `meta` names, or nothing."""
+    return str(state.sample.meta.get("subtask", ""))
+
+
+def choice_texts(state: State) -> list[str]:
+    """The texts of the sample's choices, empty where a choice is an image."""
+    return [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
+
+
+def build_reader(name: str) -> Stage:
+    """The reader of this name as commands spell it: `blink_official` is BlinkOfficial. Raises ConfigError."""
+    readers = readers_by_name()
+    if name not in readers:
+        raise ConfigError([f"reader: no reader is named {name!r}; there are {', '.join(sorted(readers))}"])
+    reader: Stage = readers[name]()
+    return reader
+
+
+def readers_by_name() -> dict[str, type]:
+    """Every reader of this room by its name in snake case, as `--reader` takes it."""
+    room = import_module("looktwice.eval.readers")
+    return {reader_name(name): getattr(room, name) for name in room.__all__}
+
+
+def reader_name(class_name: str) -> str:
+    """`BlinkOfficial` or `eval.readers.BlinkOfficial` as `blink_official`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", class_name.rpartition(".")[2]).lower()
