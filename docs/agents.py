@@ -27,8 +27,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting import agent
-from looktwice.prompting.agent import Native, Plain, Tagged, specialist_tools, view_tools
-from looktwice.prompting.agent.record import looks_in
+from looktwice.prompting.agent import NativeCalls, PlainCalls, TaggedCalls, specialist_tools, view_tools
+from looktwice.prompting.agent.record import read_looks
 
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE.parent / "configs" / "agent_near_sighted.yaml"
@@ -110,7 +110,7 @@ Every look is a note in the record, from which the metrics are computed:
 ```
 
 **Controls.** The same first call, answered by the placebo (`prompting.agent.RandomZoom`: a crop of the same
-size elsewhere) and by the oracle (`prompting.agent.TrueZoom`: the marked region, whatever was asked for). To
+size elsewhere) and by the oracle (`prompting.agent.OracleZoom`: the marked region, whatever was asked for). To
 the model both look like `zoom`.
 
 {controls}
@@ -196,12 +196,12 @@ def forms() -> str:
     """A call in each of the three forms."""
     call = 'zoom", "arguments": {"image": 1, "box": [114, 144, 330, 306]}}'
     shown = {
-        Native: "(a function call of the server, with a JSON schema)",
-        Tagged: f'<tool_call>{{"name": "{call}</tool_call>',
-        Plain: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
+        NativeCalls: "(a function call of the server, with a JSON schema)",
+        TaggedCalls: f'<tool_call>{{"name": "{call}</tool_call>',
+        PlainCalls: 'CALL zoom {"image": 1, "box": [114, 144, 330, 306]}',
     }
     parts = [
-        f"`prompting.agent.call_formats.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
+        f"`prompting.agent.{form.__name__}`: {(form.__doc__ or '').splitlines()[0]}\n\n```\n{words}\n```\n"
         for form, words in shown.items()
     ]
     return FORMS + "\n" + "\n".join(parts)
@@ -213,7 +213,7 @@ def trace(folder: Path) -> str:
     state = traced(found["zoom"])
     stages: dict[str, Any] = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))["stages"]
     shown = yaml.safe_dump({"stages": stages}, sort_keys=False, default_flow_style=None, width=110).strip()
-    notes = "\n".join(look.note for look in looks_in(state.notes))
+    notes = "\n".join(look.note for look in read_looks(state.notes))
     after = AFTER.format(notes=notes, controls=controls(found, folder))
     return "\n".join([TRACE.format(stages=shown), *turns(state, folder), after])
 

@@ -13,7 +13,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.grids.base import source_box
 
-__all__ = ["UNITS", "Frame", "Shown", "ToolError", "alone", "joined_to", "new_regions"]
+__all__ = ["UNITS", "Frame", "ShownImage", "ToolError", "find_new_regions", "map_to_sources", "state_of_view"]
 
 Frame = Literal["pixels", "0-1", "0-1000"]
 UNITS: dict[Frame, str] = {
@@ -22,7 +22,7 @@ UNITS: dict[Frame, str] = {
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
 FARTHEST = 1e9  # pixels; what is farther is no place at all
-QUIET = NoModel("a tool of an agent may not call the model; only the agent does")
+NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
 class ToolError(ValueError):
@@ -30,7 +30,7 @@ class ToolError(ValueError):
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ShownImage:
     """An image as the model was shown it (`sent`), and as the tools work on it (`view`), which may be larger.
 
     `affine` maps points of `view` to points of `sent`, in pixel centres.
@@ -41,11 +41,11 @@ class Shown:
     affine: Affine = field(default_factory=Affine)
 
     @classmethod
-    def through(cls, view: View, fit: Stage | None, state: State) -> Shown:
+    def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
         """A view as the stage `fit` makes it, its size alone changed. Raises ValueError where it does more."""
         if fit is None:
             return cls(view, view)
-        views = fit(alone(state, view), QUIET).views
+        views = fit(state_of_view(state, view), NO_MODEL).views
         if len(views) != 1 or len(views[0].parts) != 1:
             raise ValueError(
                 f"fit: {type(fit).__name__} gave {len(views)} views of one; name a stage that changes a view's size "
@@ -53,7 +53,7 @@ class Shown:
             )
         if views[0].picture is view.picture:
             return cls(view, view)
-        return cls(view, joined_to(view, views[0]), views[0].parts[0].affine)
+        return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
     def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
         """A point (x, y) or box (left, top, right, bottom) of the model as pixels of `view`.
@@ -66,17 +66,19 @@ class Shown:
         scaled = [number * (down if k % 2 else across) for k, number in enumerate(numbers)]
         where = f"{name}, which is {width} x {height} pixels; give {UNITS[frame]}"
         if max(map(abs, scaled)) > FARTHEST:
-            raise ToolError(f"{_written(numbers)} lies outside {where}")
+            raise ToolError(f"{_format_numbers(numbers)} lies outside {where}")
         if len(numbers) == 2:
             return self._point(scaled, 0.0 if frame == "pixels" else 0.5, numbers, where)
         if not (scaled[0] < scaled[2] and scaled[1] < scaled[3]):
-            raise ToolError(f"the box {_written(numbers)} has no area; give left, top, right, bottom, in this order")
+            raise ToolError(
+                f"the box {_format_numbers(numbers)} has no area; give left, top, right, bottom, in this order"
+            )
         seen = intersect(rectangle(*scaled), rectangle(0, 0, width, height))
         if not seen:
-            raise ToolError(f"the box {_written(numbers)} lies outside {where}")
+            raise ToolError(f"the box {_format_numbers(numbers)} lies outside {where}")
         full = intersect(self.affine.inverse.polygon(seen), rectangle(0, 0, *self.view.size))
         if not full:
-            raise ToolError(f"the box {_written(numbers)} has no area within {where}")
+            raise ToolError(f"the box {_format_numbers(numbers)} has no area within {where}")
         return bounds(full)
 
     def _point(self, xy: Sequence[float], half: float, numbers: Sequence[float], where: str) -> tuple[float, ...]:
@@ -84,17 +86,17 @@ class Shown:
         x, y = xy[0] - half, xy[1] - half
         width, height = self.sent.size
         if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
-            raise ToolError(f"the point {_written(numbers)} lies outside {where}")
+            raise ToolError(f"the point {_format_numbers(numbers)} lies outside {where}")
         return tuple(float(value) for value in self.affine.inverse((x, y)))
 
 
-def alone(state: State, view: View, *marks: Mark) -> State:
+def state_of_view(state: State, view: View, *marks: Mark) -> State:
     """A state in which a view is a sample's only image, with these marks in the view's own pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 
 
-def joined_to(view: View, new: View) -> View:
+def map_to_sources(view: View, new: View) -> View:
     """A view that was made of `view` as if it were a source, with the map back to the sample's own images."""
     parts = [
         replace(old, affine=part.affine @ old.affine, clip=intersect(part.affine.polygon(old.clip), part.clip))
@@ -104,27 +106,27 @@ def joined_to(view: View, new: View) -> View:
     return View(new.picture, tuple(part for part in parts if part.clip))
 
 
-def new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
+def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
     """What the views from number `first` (from 0) show of a source image: (image, left, top, right, bottom).
 
     Empty for a view that shows none, or no other region than a view before it. Of several images in a view it is the
     one that has most of it.
     """
-    found = [_region(view) for view in views]
+    found = [_source_region(view) for view in views]
     return tuple(
-        () if any(_alike(found[number], found[k]) for k in range(number)) else found[number]
+        () if any(_nearly_equal(found[number], found[k]) for k in range(number)) else found[number]
         for number in range(first, len(views))
     )
 
 
-def _region(view: View) -> tuple[float, ...]:
+def _source_region(view: View) -> tuple[float, ...]:
     seen = source_box(view, Box("", 0, 0, *view.size))
     return () if seen is None else (seen.image, *(round(edge, 2) for edge in seen.xyxy))
 
 
-def _alike(one: Sequence[float], two: Sequence[float]) -> bool:
+def _nearly_equal(one: Sequence[float], two: Sequence[float]) -> bool:
     return len(one) == len(two) and all(abs(a - b) <= 1 for a, b in zip(one, two, strict=True))
 
 
-def _written(numbers: Sequence[float]) -> str:
+def _format_numbers(numbers: Sequence[float]) -> str:
     return f"[{', '.join(f'{number:g}' for number in numbers)}]"

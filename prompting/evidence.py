@@ -15,7 +15,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["Missing", "gathered", "lack", "spread", "told"]
+__all__ = ["Missing", "collect", "handle_missing", "project", "with_views"]
 
 Missing = Literal["keep", "fail", "abstain"]
 """What is done where a specialist finds nothing: the picture as it is, a failure, or no answer for that reason."""
@@ -23,7 +23,7 @@ Missing = Literal["keep", "fail", "abstain"]
 Found = TypeVar("Found")
 
 
-def gathered(
+def collect(
     state: State, images: Sequence[int] | None, look: Callable[[int], Found]
 ) -> tuple[dict[int, Found], list[str]]:
     """What `look` finds in each source picture that a view shows, by its number, and why there is none in others.
@@ -46,7 +46,7 @@ def gathered(
     return found, lacking
 
 
-def lack(state: State, missing: Missing, reasons: Sequence[str]) -> State:
+def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> State:
     """The state where a specialist found nothing: with a note, or abstaining. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
@@ -57,19 +57,19 @@ def lack(state: State, missing: Missing, reasons: Sequence[str]) -> State:
     return state.noted(*(f"{reason}; kept as it is" for reason in reasons))
 
 
-def told(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:
+def with_views(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:
     """The state with its new views, and a note in the record for each reason in `lacking` why a picture was kept.
 
     Where a view is new, the prompt has `words` as its last line.
     """
-    state = lack(state, "keep", lacking)
+    state = handle_missing(state, "keep", lacking)
     if len(views) == len(state.views) and all(a is b for a, b in zip(views, state.views, strict=True)):
         return state
     prompt = "\n".join(line for line in (state.prompt, words) if line)
     return state.replace(views=tuple(views), prompt=prompt)
 
 
-def spread(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
+def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Maps of source pictures, each (height, width) of its picture, as one map of the view (height, width).
 
     NaN where no part with a map is on top or where the map knows nothing. Resampled linearly between known pixels.
@@ -77,16 +77,16 @@ def spread(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.fl
     width, height = view.size
     field = np.full((height, width), np.nan)
     for part in view.parts:
-        top, left, seen = _seen(part, width, height)
+        top, left, seen = _visible_pixels(part, width, height)
         window = field[top : top + seen.shape[0], left : left + seen.shape[1]]
         if part.source in maps:
-            window[seen] = _warped(maps[part.source], part, left, top, seen.shape)[seen]
+            window[seen] = _warp(maps[part.source], part, left, top, seen.shape)[seen]
         else:
             window[seen] = np.nan
     return field
 
 
-def _seen(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.bool_]]:
+def _visible_pixels(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.bool_]]:
     """(top, left) of the box around a part's clip in a view of this size, and which of its pixels lie in the clip."""
     x0, y0, x1, y1 = bounds(part.clip)
     left, top = max(0, math.floor(x0)), max(0, math.floor(y0))
@@ -95,9 +95,7 @@ def _seen(part: Part, width: int, height: int) -> tuple[int, int, NDArray[np.boo
     return top, left, contains(part.clip, xs + 0.5, ys + 0.5)
 
 
-def _warped(
-    values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]
-) -> NDArray[np.float64]:
+def _warp(values: NDArray[np.float64], part: Part, left: int, top: int, shape: tuple[int, ...]) -> NDArray[np.float64]:
     matrix = part.affine.matrix - [[0, 0, left], [0, 0, top]]
     known = ~np.isnan(values)
     size = (shape[1], shape[0])

@@ -22,7 +22,7 @@ from looktwice.pipelines.geometry import bounds, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.state import Stage
-from looktwice.prompting.agent.record import Ended, Look, ended_in, looks_in
+from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
 
 HINT = "region"
 """The field of a sample that names what matters, as prompting.controls.OracleCrop reads it."""
@@ -37,7 +37,7 @@ class AgentRecord:
     """
 
     looks: tuple[Look, ...]
-    ended: Ended
+    ended: EpisodeEnd
     verdicts: tuple[Verdict | None, ...]
     right: float
     tokens: int
@@ -118,7 +118,7 @@ def agent_records(
     """The records of a point that an agent brought to an end, one by one."""
     judge = RecordScorer(run.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
     for record in records:
-        ended = ended_in(record.notes)
+        ended = read_end(record.notes)
         final = scores.scored.get(record.sample, {}).get(record.draw)
         if ended is not None and final is not None and record.sample in scores.samples:
             yield _chain(judge, record, scores.samples[record.sample], ended, final)
@@ -156,8 +156,8 @@ def turn_count_table(found: Sequence[LookSummary]) -> TextTable:
     return grid if len({point.task for point in found}) > 1 else grid.without(1)
 
 
-def _chain(judge: RecordScorer, record: Record, row: SampleRow, ended: Ended, final: ScoredRecord) -> AgentRecord:
-    looks = tuple(looks_in(record.notes))
+def _chain(judge: RecordScorer, record: Record, row: SampleRow, ended: EpisodeEnd, final: ScoredRecord) -> AgentRecord:
+    looks = tuple(read_looks(record.notes))
     asked: dict[int, int] = {}
     for look in looks:
         asked.setdefault(look.call, look.call if look.probe is None else look.probe)

@@ -20,7 +20,7 @@ from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.model import Message, ToolCall
 from looktwice.pipelines.state import Stage
 from looktwice.pipelines.view import View
-from looktwice.prompting.agent.record import ended_in, looks_in
+from looktwice.prompting.agent.record import read_end, read_looks
 
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
 
@@ -67,7 +67,7 @@ def trajectories(
 
 
 def _count_refused(record: Record) -> int:
-    return sum(look.outcome == "refused" for look in looks_in(record.notes))
+    return sum(look.outcome == "refused" for look in read_looks(record.notes))
 
 
 def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored: ScoredRecord) -> int:
@@ -88,7 +88,7 @@ def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored:
 def _line(
     folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int, out: Path
 ) -> dict[str, Any]:
-    messages, looks, ended = folder.messages(record, call), looks_in(record.notes), ended_in(record.notes)
+    messages, looks, ended = folder.messages(record, call), read_looks(record.notes), read_end(record.notes)
     images = [_save_image(view, out) for message in messages for view in message.views]
     usage = [reply.usage for reply in record.replies]
     row = scores.samples[record.sample]

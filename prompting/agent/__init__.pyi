@@ -1,21 +1,21 @@
 from .agent import Agent as Agent
-from .call_formats import Native as Native, Plain as Plain, Tagged as Tagged
+from .call_formats import NativeCalls as NativeCalls, PlainCalls as PlainCalls, TaggedCalls as TaggedCalls
 from .episode import Bounds as Bounds
 from .specialist_tools import (
-    Apply as Apply,
+    ApplyStage as ApplyStage,
     CropByWord as CropByWord,
+    OracleZoom as OracleZoom,
     RandomZoom as RandomZoom,
     ShowDepth as ShowDepth,
     ShowMatches as ShowMatches,
     ShowSegments as ShowSegments,
-    TrueZoom as TrueZoom,
     ZoomOnFaces as ZoomOnFaces,
 )
 from .tool import (
     AgentTool as AgentTool,
     Arguments as Arguments,
-    OnBox as OnBox,
-    OnImage as OnImage,
+    BoxArguments as BoxArguments,
+    ImageArguments as ImageArguments,
     ToolResult as ToolResult,
 )
 from .view_tools import (

@@ -12,15 +12,15 @@ from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.agent.call_formats import CallForm, Native, Parts, arguments_of
+from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
 from looktwice.prompting.agent.episode import Bounds, Episode
 from looktwice.prompting.agent.record import Look, Outcome
-from looktwice.prompting.agent.tool import AgentTool, ToolResult, offered, understood
+from looktwice.prompting.agent.tool import AgentTool, ToolResult, describe_tool, parse_arguments
 from looktwice.prompting.agent.view_tools import Answer
-from looktwice.prompting.coordinates import QUIET, UNITS, Frame, Shown, ToolError, new_regions
-from looktwice.prompting.turns.ask import uncounted
+from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, find_new_regions
+from looktwice.prompting.turns.ask import check_token_count
 from looktwice.prompting.turns.history import History
-from looktwice.prompting.wording.text_file import Text, filled, read_texts, said
+from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
 
 SYSTEM = (
@@ -57,7 +57,7 @@ class Agent:
 
     tools: Mapping[str, AgentTool]
     reader: Stage | None = None
-    protocol: CallForm = field(default_factory=Native)
+    protocol: CallFormat = field(default_factory=NativeCalls)
     bounds: Bounds = field(default_factory=Bounds)
     coordinates: Frame = "pixels"
     fit: Stage | None = None
@@ -104,11 +104,11 @@ class Agent:
     def offers(self) -> tuple[Tool, ...]:
         """The tools as the model is told of them; none where no step is allowed."""
         named = self.tools.items() if self.bounds.steps else ()
-        return tuple(offered(name, tool, self.coordinates) for name, tool in named)
+        return tuple(describe_tool(name, tool, self.coordinates) for name, tool in named)
 
     def _opened(self, state: State, model: Model) -> Episode:
         """The system's turn, the sample's images with their numbers, and the prompt."""
-        shown = tuple(Shown.through(view, self.fit, state) for view in state.views)
+        shown = tuple(ShownImage.through(view, self.fit, state) for view in state.views)
         heard = [
             *(call for step in state.trace for call in step.calls),
             *(model.calls if isinstance(model, RecordingModel) else ()),
@@ -128,13 +128,13 @@ class Agent:
     def _words(self) -> str:
         if not self.offers:
             return ""
-        told = filled(self.system, unit=UNITS[self.coordinates]), self.protocol.words(self.offers)
+        told = fill_in(self.system, unit=UNITS[self.coordinates]), self.protocol.words(self.offers)
         return "\n\n".join(part for part in told if part)
 
     def _heard(self, episode: Episode, model: Model) -> tuple[Episode, Reply]:
         """The model's next turn, after the probe where there is one."""
-        if said(self.probe):
-            aside, _ = self._asked(episode.told(said(self.probe)), model, None)
+        if text_of(self.probe):
+            aside, _ = self._asked(episode.told(text_of(self.probe)), model, None)
             episode = episode.with_(
                 calls=aside.calls, tokens=aside.tokens, seconds=aside.seconds, notes=aside.notes, probe=episode.calls
             )
@@ -143,7 +143,7 @@ class Agent:
     def _asked(self, episode: Episode, model: Model, tools: tuple[Tool, ...] | None) -> tuple[Episode, Reply]:
         messages, notes = self.history(episode.turns)
         reply = model(messages, draw=episode.state.draw, options=replace(self.options, tools=tools))
-        return episode.with_(notes=(*episode.notes, *notes, *uncounted(messages, reply))).counted(reply), reply
+        return episode.with_(notes=(*episode.notes, *notes, *check_token_count(messages, reply))).counted(reply), reply
 
     def _worked(self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int) -> Episode:
         """The calls of one reply, run in order and answered."""
@@ -171,14 +171,14 @@ class Agent:
         """One call: refused, or run with what it brought. Nothing that a model writes raises here."""
         look = self._noted(episode, call.name, call.arguments)
         try:
-            data = arguments_of(call)
+            data = decode_arguments(call)
             if call.name not in self.tools:
                 raise ToolError(f"there is no tool {call.name[:64]!r}; there are {', '.join(self.tools)}")
             tool = self.tools[call.name]
-            arguments, given = understood(tool, data, episode.shown, episode.gone, self.coordinates)
+            arguments, given = parse_arguments(tool, data, episode.shown, episode.gone, self.coordinates)
         except ToolError as exc:
             return episode.looked(replace(look, reason=str(exc))), (f"error: {exc}",)
-        look = replace(look, arguments=_short(given))
+        look = replace(look, arguments=_shorten(given))
         key = canonical([call.name, arguments.model_dump(mode="json")])
         if key in episode.done and not episode.gone.intersection(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
@@ -186,7 +186,7 @@ class Agent:
             return episode.looked(replace(look, outcome="repeated", reason=words)), (words,)
         try:
             result = tool(episode.views, arguments)
-            shown = [Shown.through(view, self.fit, episode.state) for view in result.views]
+            shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
         except WeightsError:  # the machinery's fault: looks that cannot be made would pass for looks that do not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
@@ -194,7 +194,7 @@ class Agent:
         return self._brought(episode, look, key, result, shown)
 
     def _brought(
-        self, episode: Episode, look: Look, key: str, result: ToolResult, shown: Sequence[Shown]
+        self, episode: Episode, look: Look, key: str, result: ToolResult, shown: Sequence[ShownImage]
     ) -> tuple[Episode, Parts]:
         """A tool's words and the images that a bound leaves room for; or its answer, or an image taken back."""
         if result.answer is not None:
@@ -210,7 +210,7 @@ class Agent:
             episode = episode.with_(shown=(*episode.shown, each))
             parts = (*parts, *episode.tagged(len(episode.shown), self.coordinates))
         images = tuple(range(number + 1, len(episode.shown) + 1))
-        areas = new_regions([each.view for each in episode.shown], number)
+        areas = find_new_regions([each.view for each in episode.shown], number)
         held = len(shown) - len(images)
         reason = f"{held} images are not shown: no more are allowed" if held else ""
         outcome: Outcome = "shown" if images else "bound" if held else "said"
@@ -229,11 +229,11 @@ class Agent:
 
     def _noted(self, episode: Episode, tool: str, arguments: Any, reason: str = "") -> Look:
         number, asked = len(episode.looks) + 1, episode.calls - 1
-        return Look(number, asked, tool[:64], "refused", _short(arguments), reason=reason, probe=episode.probe)
+        return Look(number, asked, tool[:64], "refused", _shorten(arguments), reason=reason, probe=episode.probe)
 
     def _forced(self, episode: Episode, model: Model, bound: str) -> State:
         """The last turn: no tool is offered, and what is said is the answer."""
-        episode, reply = self._asked(episode.told(said(self.final)), model, None)
+        episode, reply = self._asked(episode.told(text_of(self.final)), model, None)
         calls, _ = self.protocol.calls(reply, 1)
         if calls and isinstance(self.tools.get(calls[0].name), Answer):
             episode, _ = self._look(episode.with_(probe=None), calls[0])
@@ -249,7 +249,7 @@ class Agent:
         """The answer that came through a tool, as the reader reads it."""
         done = self._done(episode, by)
         turn = Message("assistant", (episode.answer or "",))
-        read = self.reader(done.replace(messages=(*done.messages, turn)), QUIET) if self.reader else done
+        read = self.reader(done.replace(messages=(*done.messages, turn)), NO_MODEL) if self.reader else done
         return done.replace(answer=read.answer, reason=read.reason, confidence=read.confidence)
 
     def _done(self, episode: Episode, by: str) -> State:
@@ -258,7 +258,7 @@ class Agent:
         return episode.state.replace(messages=episode.turns, views=views).noted(*notes)
 
 
-def _short(arguments: Any) -> Any:
+def _shorten(arguments: Any) -> Any:
     """Arguments as a note holds them: values as they are, or the beginning of a long text."""
     text = arguments if isinstance(arguments, str) else canonical(arguments)
     return arguments if len(text) <= LONGEST else text[:LONGEST] + "..."

@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical
 from looktwice.pipelines.models.wire import whole
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.turns.history import strip_thoughts
 
 Parts = tuple[str | View, ...]
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.S)
@@ -25,7 +25,7 @@ _CALL = re.compile(r"^[ \t]*CALL[ \t]+(\S+)[ \t]*(.*)$", re.M)
 _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
-class CallForm(Protocol):
+class CallFormat(Protocol):
     """One way of asking for tools. `calls` gives at most so many, and how many there were; a call that cannot be read
     has no name and the text as its arguments."""
 
@@ -49,7 +49,7 @@ class CallForm(Protocol):
 
 
 @dataclass(frozen=True)
-class Native:
+class NativeCalls:
     """Function calls with JSON schemas, where the server has them.
 
     Servers of chat completions take images in a user's turn alone. `images_as` "user" puts all of a reply's results
@@ -83,7 +83,7 @@ class Native:
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
         words = [Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id) for c, parts in answers]
-        shown = tuple(part for _, parts in answers for part in _with_names(parts))
+        shown = tuple(part for _, parts in answers for part in _named_images(parts))
         return (*words, Message("user", shown)) if shown else tuple(words)
 
     def fault(self, reply: Reply) -> str:
@@ -92,7 +92,7 @@ class Native:
 
 
 @dataclass(frozen=True)
-class Tagged:
+class TaggedCalls:
     """Calls in the reply's own text, as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
     The form of Qwen's chat templates, Hermes and many models tuned to use tools, for servers without function calls.
@@ -102,7 +102,7 @@ class Tagged:
     def words(self, tools: Sequence[Tool]) -> str:
         """The tools and the form."""
         return (
-            f"<tools>\n{_listed(tools)}\n</tools>\n"
+            f"<tools>\n{_list_tools(tools)}\n</tools>\n"
             'To call a tool, write <tool_call>{"name": "NAME", "arguments": {...}}</tool_call>, the arguments as JSON '
             "by the tool's parameters. Several calls may follow one another. Then stop: the results come back in "
             "<tool_response>."
@@ -114,17 +114,19 @@ class Tagged:
 
     def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The calls in the text, thoughts left out."""
-        text = spoken(reply.text)
+        text = strip_thoughts(reply.text)
         found = islice(_TAGGED.finditer(text), most)
-        return [_tagged(number, match[1].strip()) for number, match in enumerate(found)], text.count("<tool_call>")
+        return [_parse_tagged(number, match[1].strip()) for number, match in enumerate(found)], text.count(
+            "<tool_call>"
+        )
 
     def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text up to the last of the calls."""
-        return Message("assistant", (_cut(reply.text, _TAGGED, calls),))
+        return Message("assistant", (_cut_after_calls(reply.text, _TAGGED, calls),))
 
     def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user's turn with everything."""
-        return (Message("user", tuple(part for _, parts in answers for part in _responded(parts))),)
+        return (Message("user", tuple(part for _, parts in answers for part in _wrap_response(parts))),)
 
     def fault(self, reply: Reply) -> str:
         """Nothing: words without a call are an answer."""
@@ -132,7 +134,7 @@ class Tagged:
 
 
 @dataclass(frozen=True)
-class Plain:
+class PlainCalls:
     """The strict form for models that know no other: a line `CALL name {...}` asks, a line `ANSWER: ...` answers.
 
     A reply with neither is malformed.
@@ -141,7 +143,7 @@ class Plain:
     def words(self, tools: Sequence[Tool]) -> str:
         """The tools and the form."""
         return (
-            f"The tools, one a line, with their parameters as JSON schemas:\n{_listed(tools)}\n"
+            f"The tools, one a line, with their parameters as JSON schemas:\n{_list_tools(tools)}\n"
             "Every reply must end in one of two forms. To call a tool, write a line of its own:\nCALL NAME {...}\n"
             "with the arguments as JSON on the same line; several such lines may follow one another. To give the "
             "final answer, write a line of its own:\nANSWER: ..."
@@ -153,13 +155,13 @@ class Plain:
 
     def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The lines that call, thoughts left out."""
-        found = list(_CALL.finditer(spoken(reply.text)))
+        found = list(_CALL.finditer(strip_thoughts(reply.text)))
         calls = [ToolCall(f"call_{n}", match[1], match[2].strip() or "{}") for n, match in enumerate(found[:most])]
         return calls, len(found)
 
     def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text up to the last of the calls."""
-        return Message("assistant", (_cut(reply.text, _CALL, calls),))
+        return Message("assistant", (_cut_after_calls(reply.text, _CALL, calls),))
 
     def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user's turn with everything."""
@@ -168,17 +170,17 @@ class Plain:
 
     def fault(self, reply: Reply) -> str:
         """That neither line is there."""
-        if _ANSWER.search(spoken(reply.text)):
+        if _ANSWER.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'
 
 
-def arguments_of(call: ToolCall) -> Mapping[str, Any]:
+def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     """The arguments of a call as JSON values. Raises ToolError for anything but one object of finite numbers."""
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {call.arguments[:120]!r}')
     try:
-        data = json.loads(call.arguments, parse_constant=_refuse)
+        data = json.loads(call.arguments, parse_constant=_refuse_constant)
         canonical(data).encode()  # refuses 1e999, which is read as infinite, and half a surrogate pair
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {call.arguments[:120]!r}") from exc
@@ -187,7 +189,7 @@ def arguments_of(call: ToolCall) -> Mapping[str, Any]:
     return data
 
 
-def _tagged(number: int, text: str) -> ToolCall:
+def _parse_tagged(number: int, text: str) -> ToolCall:
     """The call between two tags; without a name where that is no object with name and arguments."""
     try:
         data = json.loads(text)
@@ -200,30 +202,30 @@ def _tagged(number: int, text: str) -> ToolCall:
     return ToolCall(f"call_{number}", whole(data["name"]), whole(written))
 
 
-def _cut(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:
+def _cut_after_calls(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:
     """A reply without what follows the last call that is answered, where more calls follow."""
-    said = spoken(text)
+    said = strip_thoughts(text)
     found = list(islice(pattern.finditer(said), len(calls) + 1))
     return said[: found[len(calls) - 1].end()] if calls and len(found) > len(calls) else text
 
 
-def _listed(tools: Sequence[Tool]) -> str:
+def _list_tools(tools: Sequence[Tool]) -> str:
     described = ({"name": t.name, "description": t.description, "parameters": dict(t.parameters)} for t in tools)
     return "\n".join(json.dumps(tool, ensure_ascii=False) for tool in described)
 
 
-def _with_names(parts: Parts) -> Iterable[str | View]:
+def _named_images(parts: Parts) -> Iterable[str | View]:
     """The images of a result, each behind the words before it."""
     for before, part in zip(("", *parts), parts, strict=False):
         if isinstance(part, View):
             yield from (before, part) if isinstance(before, str) and before else (part,)
 
 
-def _responded(parts: Parts) -> Iterable[str | View]:
+def _wrap_response(parts: Parts) -> Iterable[str | View]:
     yield "<tool_response>"
     yield from parts
     yield "</tool_response>"
 
 
-def _refuse(name: str) -> Any:
+def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number")

@@ -10,10 +10,10 @@ from looktwice.pipelines.model import Message, Reply
 from looktwice.pipelines.state import State, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import Parts
-from looktwice.prompting.agent.record import Ended, Look
-from looktwice.prompting.coordinates import Shown
+from looktwice.prompting.agent.record import EpisodeEnd, Look
+from looktwice.prompting.coordinates import ShownImage
 
-WITHDRAWN = "[this image was taken back]"
+IMAGE_WITHDRAWN = "[this image was taken back]"
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Episode:
 
     state: State
     turns: tuple[Message, ...]
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownImage, ...]
     first: int
     calls: int
     gone: frozenset[int] = frozenset()
@@ -100,10 +100,10 @@ class Episode:
             return "images"
         return "megapixels" if self.megapixels + _megapixels(sent) > bounds.megapixels else ""
 
-    def used(self, by: str) -> Ended:
+    def used(self, by: str) -> EpisodeEnd:
         """What was used up, for the record."""
         images = len(self.shown) - self.first
-        return Ended(by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3))
+        return EpisodeEnd(by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3))
 
     def counted(self, reply: Reply) -> Episode:
         """With what one more reply cost."""
@@ -126,7 +126,7 @@ class Episode:
         """With more turns; images that were taken back are named in them and no longer shown."""
         hidden = {id(self.shown[number - 1].sent) for number in self.gone}
         whole = (*self.turns, *turns)
-        return self.with_(turns=tuple(_without(turn, hidden) for turn in whole) if hidden else whole)
+        return self.with_(turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole)
 
     def tagged(self, number: int, frame: str) -> Parts:
         """An image behind its number and, where places are told in pixels, its size."""
@@ -135,8 +135,8 @@ class Episode:
         return f"Image {number}{size}:", sent
 
 
-def _without(turn: Message, hidden: set[int]) -> Message:
-    parts: Sequence[str | View] = [WITHDRAWN if id(part) in hidden else part for part in turn.parts]
+def _hide_images(turn: Message, hidden: set[int]) -> Message:
+    parts: Sequence[str | View] = [IMAGE_WITHDRAWN if id(part) in hidden else part for part in turn.parts]
     return replace(turn, parts=tuple(parts)) if tuple(parts) != turn.parts else turn
 
 

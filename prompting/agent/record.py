@@ -13,7 +13,7 @@ Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", 
 """What became of a call. It brought images, or words alone, or the answer; it was made before; the tool could not do
 it; it was refused as malformed and never run; or a bound kept it from being run or shown."""
 
-Note = TypeVar("Note", "Look", "Ended")
+Note = TypeVar("Note", "Look", "EpisodeEnd")
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Look:
     @property
     def note(self) -> str:
         """The line in the record."""
-        return _written("look", self)
+        return _write_note("look", self)
 
 
 @dataclass(frozen=True)
-class Ended:
+class EpisodeEnd:
     """Why an agent stopped looking.
 
     `by` is "reply" (an answer in words), "answer" (the tool), "malformed", or the bound that was reached: "steps",
@@ -62,27 +62,27 @@ class Ended:
     @property
     def note(self) -> str:
         """The line in the record."""
-        return _written("ended", self)
+        return _write_note("ended", self)
 
 
-def looks_in(notes: Iterable[str]) -> list[Look]:
+def read_looks(notes: Iterable[str]) -> list[Look]:
     """The looks among the notes of a record or state, in order."""
-    return [look for note in notes if (look := _read("look", Look, note)) is not None]
+    return [look for note in notes if (look := _read_note("look", Look, note)) is not None]
 
 
-def ended_in(notes: Iterable[str]) -> Ended | None:
+def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
     """Why the looking ended, by the last note that says so."""
-    found = [ended for note in notes if (ended := _read("ended", Ended, note)) is not None]
+    found = [ended for note in notes if (ended := _read_note("ended", EpisodeEnd, note)) is not None]
     return found[-1] if found else None
 
 
-def _written(word: str, thing: Look | Ended) -> str:
+def _write_note(word: str, thing: Look | EpisodeEnd) -> str:
     """The word and the fields that say something, as JSON."""
     plain = {name: value for name, value in asdict(thing).items() if value not in (None, "", (), {})}
     return f"{word} {canonical(plain)}"
 
 
-def _read(word: str, kind: type[Note], note: str) -> Note | None:
+def _read_note(word: str, kind: type[Note], note: str) -> Note | None:
     """The thing behind a note, or None where the note is another sentence."""
     if not note.startswith(f"{word} {{"):
         return None
@@ -92,10 +92,10 @@ def _read(word: str, kind: type[Note], note: str) -> Note | None:
         return None
     known = {f.name for f in fields(kind)}
     try:
-        return kind(**{name: _tupled(value) for name, value in data.items() if name in known})
+        return kind(**{name: _as_tuples(value) for name, value in data.items() if name in known})
     except TypeError:  # a sentence of somebody else that begins like one of ours
         return None
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(_tupled(inner) for inner in value) if isinstance(value, list) else value
+def _as_tuples(value: Any) -> Any:
+    return tuple(_as_tuples(inner) for inner in value) if isinstance(value, list) else value

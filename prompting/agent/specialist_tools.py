@@ -9,7 +9,15 @@ from pydantic import Field
 
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.agent.tool import Arguments, Image, OnBox, OnImage, ToolResult, drawn, looked
+from looktwice.prompting.agent.tool import (
+    Arguments,
+    BoxArguments,
+    ImageArguments,
+    ImageNumber,
+    ToolResult,
+    run_stage,
+    run_stage_on_image,
+)
 from looktwice.prompting.agent.view_tools import ASKED, Zoom
 from looktwice.prompting.controls.crops import OracleCrop, RandomCrop
 from looktwice.prompting.coordinates import ToolError
@@ -34,18 +42,18 @@ class RandomZoom:
     crop: Crop = ZOOM_CONTROL.crop
     seed: int = 0
 
-    arguments: ClassVar[type[Arguments]] = OnBox
+    arguments: ClassVar[type[Arguments]] = BoxArguments
 
-    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+    def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop, which says nothing of where it lies. Raises ToolError."""
         asked = OracleCrop(ASKED, crop=self.crop)
         elsewhere = RandomCrop(asked, seed=self.seed + len(state.views))
-        found = drawn(elsewhere, state, state.views[arguments.image - 1], Box(ASKED, *arguments.box))
+        found = run_stage_on_image(elsewhere, state, state.views[arguments.image - 1], Box(ASKED, *arguments.box))
         return ToolResult("", found.views)
 
 
 @dataclass(frozen=True)
-class TrueZoom:
+class OracleZoom:
     """The oracle: the region that matters, wherever the model asked for.
 
     `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names, or on the first one that
@@ -57,35 +65,35 @@ class TrueZoom:
     hint: str = "region"
     crop: Crop = ZOOM_CONTROL.crop
 
-    arguments: ClassVar[type[Arguments]] = OnBox
+    arguments: ClassVar[type[Arguments]] = BoxArguments
 
-    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+    def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop, which says nothing of where it lies. Raises ValueError where no image shows the region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
         places = oracle.places(state.replace(views=(asked, *state.views)))
         view = (asked, *state.views)[min(places)]
-        return ToolResult("", looked(oracle, state, view).views)
+        return ToolResult("", run_stage(oracle, state, view).views)
 
 
-ZOOM = Crop(padding=0.1, min_px=32, upscale=512, most=4)
+WORD_CROP = Crop(padding=0.1, min_px=32, upscale=512, most=4)
 
 
-class Named(OnImage):
+class SearchArguments(ImageArguments):
     """A thing to look for in one of the images."""
 
     word: str = Field(min_length=1, max_length=80, description="what to look for, in a word or two")
 
 
-class Pair(Arguments):
+class PairArguments(Arguments):
     """Two of the images."""
 
-    first: Image = Field(1, description="number of the first image, from 1")
-    second: Image = Field(2, description="number of the second image, from 1")
+    first: ImageNumber = Field(1, description="number of the first image, from 1")
+    second: ImageNumber = Field(2, description="number of the second image, from 1")
 
 
 @dataclass(frozen=True)
-class Apply:
+class ApplyStage:
     """Any stage as a tool, applied to the image that the model names; `description` is what the model is told of it.
 
     Specialists in the stage look at the sample's own image behind it.
@@ -94,11 +102,11 @@ class Apply:
     stage: Stage
     description: str
 
-    arguments: ClassVar[type[Arguments]] = OnImage
+    arguments: ClassVar[type[Arguments]] = ImageArguments
 
-    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """What the stage makes of the image. Raises ToolError, and what the stage raises."""
-        return looked(self.stage, state, state.views[arguments.image - 1])
+        return run_stage(self.stage, state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -108,16 +116,16 @@ class CropByWord:
     detector: Detector
     description: str = "Looks for a thing by its name and shows each one that is found larger, as an image of its own."
     min_score: float | None = None
-    crop: Crop = ZOOM
+    crop: Crop = WORD_CROP
 
-    arguments: ClassVar[type[Arguments]] = Named
+    arguments: ClassVar[type[Arguments]] = SearchArguments
 
-    def __call__(self, state: State, arguments: Named) -> ToolResult:
+    def __call__(self, state: State, arguments: SearchArguments) -> ToolResult:
         """The crops. Raises ToolError where nothing is found."""
         zoom = ZoomOnDetections(
             self.detector, (arguments.word.strip() or "?",), min_score=self.min_score, crop=self.crop
         )
-        return looked(zoom, state, state.views[arguments.image - 1])
+        return run_stage(zoom, state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -126,13 +134,13 @@ class ZoomOnFaces:
 
     detector: Detector
     description: str = "Looks for faces and shows each one larger, as an image of its own."
-    crop: Crop = ZOOM
+    crop: Crop = WORD_CROP
 
-    arguments: ClassVar[type[Arguments]] = OnImage
+    arguments: ClassVar[type[Arguments]] = ImageArguments
 
-    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The crops. Raises ToolError where there is no face."""
-        return looked(ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1])
+        return run_stage(ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -142,13 +150,13 @@ class ShowDepth:
     depth: DepthEstimator
     description: str = "Shows how near everything in an image is to the camera: the brighter the nearer."
 
-    arguments: ClassVar[type[Arguments]] = OnImage
+    arguments: ClassVar[type[Arguments]] = ImageArguments
 
-    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The map of depth. Raises ValueError where there is none."""
         view = state.views[arguments.image - 1]
         sources = tuple(sorted({part.source for part in view.parts}))
-        return looked(DepthOverlay(depth=self.depth, layout="only", images=sources), state, view)
+        return run_stage(DepthOverlay(depth=self.depth, layout="only", images=sources), state, view)
 
 
 @dataclass(frozen=True)
@@ -159,11 +167,11 @@ class ShowSegments:
     description: str = "Shows an image with its regions outlined and numbered."
     most: int = 20
 
-    arguments: ClassVar[type[Arguments]] = OnImage
+    arguments: ClassVar[type[Arguments]] = ImageArguments
 
-    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The image with its regions. Raises ValueError where there is none."""
-        return looked(SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1])
+        return run_stage(SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -173,12 +181,12 @@ class ShowMatches:
     matcher: Matcher
     description: str = "Lays two images beside one another and joins the places that show the same spot by lines."
 
-    arguments: ClassVar[type[Arguments]] = Pair
+    arguments: ClassVar[type[Arguments]] = PairArguments
 
-    def __call__(self, state: State, arguments: Pair) -> ToolResult:
+    def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
         """The two images with the lines. Raises ToolError, and ValueError where no place matches."""
         views = state.views[arguments.first - 1], state.views[arguments.second - 1]
         shown = [{part.source for part in view.parts} for view in views]
         if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:
             raise ToolError(f"images {arguments.first} and {arguments.second} do not show two different images")
-        return looked(MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1]))), state, *views)
+        return run_stage(MatchOverlay(self.matcher, images=(min(shown[0]), min(shown[1]))), state, *views)

@@ -13,7 +13,14 @@ from pydantic import Field
 from looktwice.pipelines import transforms
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.agent.tool import Arguments, OnBox, OnImage, Place, ToolResult, drawn
+from looktwice.prompting.agent.tool import (
+    Arguments,
+    BoxArguments,
+    ImageArguments,
+    PointCoordinates,
+    ToolResult,
+    run_stage_on_image,
+)
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.grids.grids import RuledGrid
 from looktwice.prompting.markers.points import Circles
@@ -23,55 +30,55 @@ from looktwice.prompting.views.zoom import ZoomOnMarks
 
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
-TILE = 8  # of CLAHE: so many fields along each side
+CLAHE_TILES = 8  # of CLAHE: so many fields along each side
 LARGEST = 32.0  # megapixels of a turned image: turned over and over, one grows with every turn
 LONGEST_TEXT = 4000  # characters of an answer, and of a label 40
 
 
-class OnPoint(OnImage):
+class PointArguments(ImageArguments):
     """A point on one of the images."""
 
-    point: Place = Field(description="x and y of the point, in {unit}")
+    point: PointCoordinates = Field(description="x and y of the point, in {unit}")
 
 
-class Magnified(OnPoint):
+class MagnifyArguments(PointArguments):
     """A point, and how many times larger its surroundings are shown."""
 
     factor: float = Field(2.0, gt=1, le=16, description="how many times larger, more than 1 and at most 16")
 
 
-class LabelledBox(OnBox):
+class DrawBoxArguments(BoxArguments):
     """A box with a name."""
 
     label: str = Field("", max_length=40, description="a short name to write beside it")
 
 
-class LabelledPoint(OnPoint):
+class DrawPointArguments(PointArguments):
     """A point with a name."""
 
     label: str = Field("", max_length=40, description="a short name to write beside it")
 
 
-class Turned(OnImage):
+class RotateArguments(ImageArguments):
     """An image and an angle."""
 
     degrees: float = Field(90.0, ge=-360, le=360, description="counter-clockwise, in degrees")
 
 
-class Stretch(OnImage):
+class ContrastArguments(ImageArguments):
     """An image and how far its contrast is raised."""
 
     strength: float = Field(3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong")
 
 
-class TwoPoints(OnImage):
+class MeasureArguments(ImageArguments):
     """Two points of one image."""
 
-    start: Place = Field(description="x and y of the first point, in {unit}")
-    end: Place = Field(description="x and y of the second point, in {unit}")
+    start: PointCoordinates = Field(description="x and y of the first point, in {unit}")
+    end: PointCoordinates = Field(description="x and y of the second point, in {unit}")
 
 
-class Said(Arguments):
+class AnswerArguments(Arguments):
     """A text."""
 
     text: str = Field(max_length=LONGEST_TEXT, description="the answer to the question, and nothing else")
@@ -84,12 +91,12 @@ class Zoom:
     description: str = "Shows a part of an image larger, as an image of its own."
     crop: Crop = CROP
 
-    arguments: ClassVar[type[Arguments]] = OnBox
+    arguments: ClassVar[type[Arguments]] = BoxArguments
 
-    def __call__(self, state: State, arguments: OnBox) -> ToolResult:
+    def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop. Raises ToolError."""
         box = Box(ASKED, *arguments.box)
-        return drawn(ZoomOnMarks(crop=self.crop), state, state.views[arguments.image - 1], box)
+        return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, state.views[arguments.image - 1], box)
 
 
 @dataclass(frozen=True)
@@ -98,15 +105,17 @@ class Magnify:
 
     description: str = "Shows what lies around a point several times larger, as an image of its own."
 
-    arguments: ClassVar[type[Arguments]] = Magnified
+    arguments: ClassVar[type[Arguments]] = MagnifyArguments
 
-    def __call__(self, state: State, arguments: Magnified) -> ToolResult:
+    def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
         """The crop. Raises ToolError."""
         view = state.views[arguments.image - 1]
         (x, y), (width, height) = arguments.point, (side / arguments.factor / 2 for side in view.size)
         box = Box(ASKED, x + 0.5 - width, y + 0.5 - height, x + 0.5 + width, y + 0.5 + height)
-        inside = _pushed(box, view.size)
-        return drawn(ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size))), state, view, inside)
+        inside = _move_inside(box, view.size)
+        return run_stage_on_image(
+            ZoomOnMarks(crop=Crop(padding=0, min_px=0, upscale=max(view.size))), state, view, inside
+        )
 
 
 @dataclass(frozen=True)
@@ -116,11 +125,13 @@ class DrawBox:
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
 
-    arguments: ClassVar[type[Arguments]] = LabelledBox
+    arguments: ClassVar[type[Arguments]] = DrawBoxArguments
 
-    def __call__(self, state: State, arguments: LabelledBox) -> ToolResult:
+    def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
         """The image with the box. Raises ToolError, and ValueError where the label has no room."""
-        return drawn(self.marker, state, state.views[arguments.image - 1], Box(arguments.label, *arguments.box))
+        return run_stage_on_image(
+            self.marker, state, state.views[arguments.image - 1], Box(arguments.label, *arguments.box)
+        )
 
 
 @dataclass(frozen=True)
@@ -130,11 +141,13 @@ class DrawPoint:
     description: str = "Draws a mark around a point on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Circles)
 
-    arguments: ClassVar[type[Arguments]] = LabelledPoint
+    arguments: ClassVar[type[Arguments]] = DrawPointArguments
 
-    def __call__(self, state: State, arguments: LabelledPoint) -> ToolResult:
+    def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
         """The image with the mark. Raises ToolError, and ValueError where the label has no room."""
-        return drawn(self.marker, state, state.views[arguments.image - 1], Point(arguments.label, *arguments.point))
+        return run_stage_on_image(
+            self.marker, state, state.views[arguments.image - 1], Point(arguments.label, *arguments.point)
+        )
 
 
 @dataclass(frozen=True)
@@ -144,11 +157,11 @@ class ShowGrid:
     description: str = "Shows an image with a grid of named cells over it, to tell places apart."
     grid: Stage = field(default_factory=RuledGrid)
 
-    arguments: ClassVar[type[Arguments]] = OnImage
+    arguments: ClassVar[type[Arguments]] = ImageArguments
 
-    def __call__(self, state: State, arguments: OnImage) -> ToolResult:
+    def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The image with the grid. Raises ValueError where it has no room."""
-        return drawn(self.grid, state, state.views[arguments.image - 1])
+        return run_stage_on_image(self.grid, state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
@@ -157,9 +170,9 @@ class Rotate:
 
     description: str = "Shows an image turned counter-clockwise."
 
-    arguments: ClassVar[type[Arguments]] = Turned
+    arguments: ClassVar[type[Arguments]] = RotateArguments
 
-    def __call__(self, state: State, arguments: Turned) -> ToolResult:
+    def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
         """The turned image. Raises ToolError for a full turn, and for more than `LARGEST` megapixels."""
         if arguments.degrees % 360 == 0:
             raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
@@ -180,13 +193,15 @@ class Contrast:
 
     description: str = "Shows an image with more contrast, for what is too dark, too bright or too faint."
 
-    arguments: ClassVar[type[Arguments]] = Stretch
+    arguments: ClassVar[type[Arguments]] = ContrastArguments
 
-    def __call__(self, state: State, arguments: Stretch) -> ToolResult:
+    def __call__(self, state: State, arguments: ContrastArguments) -> ToolResult:
         """The image with more contrast; hue and saturation stay."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
-        lab[..., 0] = cv2.createCLAHE(arguments.strength, (TILE, TILE)).apply(np.ascontiguousarray(lab[..., 0]))
+        lab[..., 0] = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES)).apply(
+            np.ascontiguousarray(lab[..., 0])
+        )
         return ToolResult("", (view.drawn(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),))
 
 
@@ -200,9 +215,9 @@ class Measure:
 
     description: str = "Measures the distance between two points of an image and the direction from one to the other."
 
-    arguments: ClassVar[type[Arguments]] = TwoPoints
+    arguments: ClassVar[type[Arguments]] = MeasureArguments
 
-    def __call__(self, state: State, arguments: TwoPoints) -> ToolResult:
+    def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
         """The measures in words."""
         (x0, y0), (x1, y1) = arguments.start, arguments.end
         length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
@@ -232,14 +247,14 @@ class Answer:
 
     description: str = "Gives the final answer to the question and ends the looking."
 
-    arguments: ClassVar[type[Arguments]] = Said
+    arguments: ClassVar[type[Arguments]] = AnswerArguments
 
-    def __call__(self, state: State, arguments: Said) -> ToolResult:
+    def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
         """The answer."""
         return ToolResult(answer=arguments.text)
 
 
-def _pushed(box: Box, size: tuple[int, int]) -> Box:
+def _move_inside(box: Box, size: tuple[int, int]) -> Box:
     """The box moved into a picture of this size (width, height), which is larger."""
     dx = max(0.0, -box.x0) - max(0.0, box.x1 - size[0])
     dy = max(0.0, -box.y0) - max(0.0, box.y1 - size[1])

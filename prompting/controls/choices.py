@@ -41,21 +41,21 @@ class PermuteChoices:
     def __call__(self, state: State, model: Model) -> State:
         """The state with its choices permuted. Raises ValueError, see the class, and where it comes too late."""
         sample = state.sample
-        _early(state)
+        _check_position(state)
         said = [choice for choice in sample.choices if isinstance(choice, str)]
-        named = {letter for choice in said for letter in _words(sample.letters, choice)}
+        named = {letter for choice in said for letter in _find_labels(sample.letters, choice)}
         if len(named) > 1:  # one alone is the article of "A dog"
             raise ValueError(
                 f"sample {sample.id}: the choices name the letters {', '.join(sorted(named))} themselves, so an answer "
                 "could mean a choice's letter or its text; permute the labels of the marks with PermuteLabels"
             )
-        if said and _listed(said, state.prompt) and not _listed(said, sample.question):
+        if said and _all_in(said, state.prompt) and not _all_in(said, sample.question):
             raise ValueError(f"sample {sample.id}: the choices are worded already; put this stage before that one")
-        numbers = _order(state, self.order, self.by, len(sample.choices))
+        numbers = _permutation(state, self.order, self.by, len(sample.choices))
         letters = {shown: sample.letters[number] for shown, number in zip(sample.letters, numbers, strict=True)}
         meta = {key: value for key, value in sample.meta.items() if key != "prompt"}
         asked = replace(sample, choices=tuple(sample.choices[number] for number in numbers), meta=meta)
-        return state.replace(sample=asked, letters=_composed(letters, state.letters))
+        return state.replace(sample=asked, letters=_compose(letters, state.letters))
 
 
 @dataclass(frozen=True)
@@ -80,21 +80,21 @@ class PermuteLabels:
     def __call__(self, state: State, model: Model) -> State:
         """The state with its marks relabelled."""
         sample = state.sample
-        _early(state)
+        _check_position(state)
         named = self._named(state)
         labels = sorted(named)
-        numbers = _order(state, self.order, self.by, len(labels))
+        numbers = _permutation(state, self.order, self.by, len(labels))
         new = {labels[number]: label for label, number in zip(labels, numbers, strict=True)}
         marks = tuple(replace(mark, label=new.get(mark.label, mark.label)) for mark in sample.marks)
         letters = {letter: letter for letter in sample.letters} | {named[new[old]]: named[old] for old in labels}
-        return state.replace(sample=replace(sample, marks=marks), letters=_composed(letters, state.letters))
+        return state.replace(sample=replace(sample, marks=marks), letters=_compose(letters, state.letters))
 
     def _named(self, state: State) -> dict[str, str]:
         """The letter of the choice that names each label. Raises ValueError where a permutation would not be sound."""
         sample, held = state.sample, sorted({mark.label for mark in state.sample.marks if mark.label})
         named: dict[str, str] = {}
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
-            found = _words(held, choice) if isinstance(choice, str) else []
+            found = _find_labels(held, choice) if isinstance(choice, str) else []
             if len(found) > 1 or named.keys() & set(found):
                 raise ValueError(f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of its own")
             named |= dict.fromkeys(found, letter)
@@ -103,7 +103,7 @@ class PermuteLabels:
                 f"sample {sample.id}: the choices name {len(named)} of the marks {', '.join(held) or '(none)'}; "
                 "labels are permuted among marks that different choices name"
             )
-        asked = set(_words(list(named), sample.question))
+        asked = set(_find_labels(list(named), sample.question))
         if asked - {"A"} and asked != named.keys():
             raise ValueError(
                 f"sample {sample.id}: the question names {', '.join(sorted(asked))} but not the other labels, "
@@ -112,7 +112,7 @@ class PermuteLabels:
         return named
 
 
-def _early(state: State) -> None:
+def _check_position(state: State) -> None:
     """Raises ValueError where there is nothing to permute, or an answer or a turn is there already."""
     if len(state.sample.choices) < 2:
         raise ValueError(
@@ -125,7 +125,7 @@ def _early(state: State) -> None:
         )
 
 
-def _order(state: State, order: Order, by: int, count: int) -> list[int]:
+def _permutation(state: State, order: Order, by: int, count: int) -> list[int]:
     """For each place the number of what comes there."""
     if order == "reversed":
         return list(range(count))[::-1]
@@ -134,14 +134,14 @@ def _order(state: State, order: Order, by: int, count: int) -> list[int]:
     return [int(number) for number in state.rng(f"permute {by}").permutation(count)]
 
 
-def _composed(letters: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
+def _compose(letters: Mapping[str, str], before: Mapping[str, str]) -> dict[str, str]:
     """Letters as asked now to those of the task, through what an earlier stage permuted."""
     return {shown: before.get(meant, meant) for shown, meant in letters.items()}
 
 
-def _words(labels: Sequence[str], text: str) -> list[str]:
+def _find_labels(labels: Sequence[str], text: str) -> list[str]:
     return [label for label in labels if re.search(rf"(?<!\w){re.escape(label)}(?!\w)", text)]
 
 
-def _listed(choices: Sequence[str], text: str) -> bool:
+def _all_in(choices: Sequence[str], text: str) -> bool:
     return all(choice in text for choice in choices)

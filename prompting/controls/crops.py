@@ -39,7 +39,7 @@ class OracleCrop:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError where nothing says where the region is, or no view shows it."""
-        return _shown(state, self.places(state), self.crop)
+        return _crop_places(state, self.places(state), self.crop)
 
     def places(self, state: State) -> dict[int, Mark]:
         """Where each view, by its number, shows the region, in that view's coordinates."""
@@ -95,18 +95,20 @@ class RandomCrop:
         rng = state.rng(f"RandomCrop {self.seed}")
         if self.of is not None:
             crop, true = self.of.crop, self.of.places(state)
-            places = {number: _off(state.views[number], place, crop, rng) for number, place in true.items()}
+            places = {number: _place_off(state.views[number], place, crop, rng) for number, place in true.items()}
         else:
             crop = Crop(padding=0, min_px=1)
             places = {number: self._place(view.size, rng) for number, view in enumerate(state.views)}
-        return _shown(state, places, crop)
+        return _crop_places(state, places, crop)
 
     def _place(self, size: tuple[int, int], rng: np.random.Generator) -> Mark:
         width, height = (max(1, round(side * self.share)) for side in size)
-        return _box(width, height, int(rng.integers(size[0] - width + 1)), int(rng.integers(size[1] - height + 1)))
+        return _random_box(
+            width, height, int(rng.integers(size[0] - width + 1)), int(rng.integers(size[1] - height + 1))
+        )
 
 
-def _shown(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
+def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
     views: list[View] = []
     notes: list[str] = []
     for number, view in enumerate(state.views):
@@ -124,25 +126,25 @@ def _shown(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
     return state.replace(views=tuple(views)).noted(*notes)
 
 
-def _off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
+def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
     """A box as large as `true` whose crop has the size of the true one and shares least with it."""
     (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
-    size, best = (area[2] - area[0], area[3] - area[1]), (_shared(area, area), true)
+    size, best = (area[2] - area[0], area[3] - area[1]), (_shared_area(area, area), true)
     for left, top in rng.integers((0, 0), np.subtract(view.size, size), (DRAWS, 2), endpoint=True):
         # centred on whole pixels, so that the crop is rounded to the same size wherever it lies
         x, y = left + (size[0] - (x1 - x0)) / 2, top + (size[1] - (y1 - y0)) / 2
-        place = _box(x1 - x0, y1 - y0, float(x), float(y), true.image)
+        place = _random_box(x1 - x0, y1 - y0, float(x), float(y), true.image)
         other = crop.areas(view, [place])[0][0]
         if (other[2] - other[0], other[3] - other[1]) == size:
-            best = min(best, (_shared(area, other), place), key=lambda pair: pair[0])
+            best = min(best, (_shared_area(area, other), place), key=lambda pair: pair[0])
     return best[1]
 
 
-def _shared(one: Area, two: Area) -> int:
+def _shared_area(one: Area, two: Area) -> int:
     across = min(one[2], two[2]) - max(one[0], two[0])
     down = min(one[3], two[3]) - max(one[1], two[1])
     return max(0, across) * max(0, down)
 
 
-def _box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
+def _random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:
     return Box("random", left, top, left + width, top + height, image)

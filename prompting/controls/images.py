@@ -24,7 +24,7 @@ from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
-from looktwice.prompting.views.resize import resized
+from looktwice.prompting.views.resize import resize_view
 
 TRIES = 2000  # places that are tried for one mark before there counts as no room
 
@@ -123,10 +123,10 @@ class OtherImage:
         if self.fit == "cover":
             factor = max(width / other.size[0], height / other.size[1])
             size = max(width, round(other.size[0] * factor)), max(height, round(other.size[1] * factor))
-            large = resized(other, size)
+            large = resize_view(other, size)
             left, top = (size[0] - width) // 2, (size[1] - height) // 2
             other = large if size == view.size else transforms.crop(large, left, top, left + width, top + height)
-        return replace(view, picture=resized(other, view.size).picture)
+        return replace(view, picture=resize_view(other, view.size).picture)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.drawing.masks import hue, raster
-from looktwice.prompting.evidence import Missing, gathered, lack, spread, told
+from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
 from looktwice.prompting.markers.matches import ends, joined, link, scale_color, spread_out
 from looktwice.specialists.protocols import DepthEstimator, Matcher, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import Masks, Matches
@@ -71,11 +71,11 @@ class _Map:
 
         Raises ValueError that names the sample where there is no map and `missing` is "fail".
         """
-        maps, lacking = gathered(state, self.images, lambda number: self.shares(state.sample, number))
+        maps, lacking = collect(state, self.images, lambda number: self.shares(state.sample, number))
         if lacking and self.missing != "keep":
-            return lack(state, self.missing, lacking)
+            return handle_missing(state, self.missing, lacking)
         views = tuple(new for view in state.views for new in self.laid(view, maps))
-        return told(state, views, self.words, lacking)
+        return with_views(state, views, self.words, lacking)
 
     def shares(self, sample: Sample, number: int) -> Floats:
         """The map of one picture between its percentiles `low` and `high`, as shares 0..1. Raises NoEvidence."""
@@ -97,7 +97,7 @@ class _Map:
         """One view with its map, in the layout asked for: one view, or two where the map is a view of its own."""
         if not any(part.source in maps for part in view.parts):
             return (view,)
-        field = spread(view, maps)
+        field = project(view, maps)
         known = ~np.isnan(field)
         colored = _table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
         if self.layout == "blend":
@@ -174,10 +174,10 @@ class SegmentTint:
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with their segments; a view that shows none is kept as it is, with its own bytes."""
-        found, lacking = gathered(state, self.images, lambda number: self._segments(state.sample, number))
+        found, lacking = collect(state, self.images, lambda number: self._segments(state.sample, number))
         if lacking and self.missing != "keep":
-            return lack(state, self.missing, lacking)
-        return told(state, [self.tinted(view, found) for view in state.views], self.words, lacking)
+            return handle_missing(state, self.missing, lacking)
+        return with_views(state, [self.tinted(view, found) for view in state.views], self.words, lacking)
 
     def tinted(self, view: View, found: Mapping[int, Masks]) -> View:
         """One view with the segments of the source pictures that it shows."""
@@ -252,8 +252,8 @@ class MatchOverlay:
                 raise NoEvidence(f"the views do not show both images {self.images}")
             matches = self.chosen(sample)
         except NoEvidence as exc:
-            return lack(state, self.missing, [str(exc)])
-        return told(state, [self.linked(view, matches, sample) for view in views], self.words)
+            return handle_missing(state, self.missing, [str(exc)])
+        return with_views(state, [self.linked(view, matches, sample) for view in views], self.words)
 
     def chosen(self, sample: Sample) -> Matches:
         """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""

@@ -19,7 +19,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, ink, rgb
 from looktwice.prompting.drawing.masks import Plate, Region, hue, place, raster
 from looktwice.prompting.drawing.text import plate
-from looktwice.prompting.evidence import Missing, gathered, lack, told
+from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
 from looktwice.prompting.grids.base import LEAST_FONT, letters
 from looktwice.prompting.markers.candidates import (
     Candidate,
@@ -107,9 +107,9 @@ class SetOfMark:
 
     def __call__(self, state: State, model: Model) -> State:
         """The views with numbered regions, and the sample with them as marks."""
-        found, lacking = gathered(state, self.images, lambda number: self.regions(state.sample, number))
+        found, lacking = collect(state, self.images, lambda number: self.regions(state.sample, number))
         if lacking and self.missing != "keep":
-            return lack(state, self.missing, lacking)
+            return handle_missing(state, self.missing, lacking)
         marks = self._labelled([region for regions in found.values() for region in regions])
         taken = {mark.label for mark in state.sample.marks} & {mark.label for mark in marks}
         if taken:
@@ -123,7 +123,7 @@ class SetOfMark:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         kept = tuple(_kept(mark, self.keep) for mark in marks)
         sample = replace(state.sample, marks=(*state.sample.marks, *kept))
-        return told(state, views, self.say, lacking).replace(sample=sample)
+        return with_views(state, views, self.say, lacking).replace(sample=sample)
 
     def regions(self, sample: Sample, number: int) -> list[Box | Mask]:
         """The regions of one source picture, in its pixels, in the order of their numbers. Raises NoEvidence."""

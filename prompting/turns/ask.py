@@ -13,13 +13,13 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage, State, remark
 from looktwice.pipelines.view import View
 from looktwice.prompting.turns.history import History
-from looktwice.prompting.views.layout import check_tag, tag
+from looktwice.prompting.views.layout import check_tag, write_tag
 from looktwice.prompting.wording.answer_format import JsonAnswer
-from looktwice.prompting.wording.text_file import Text, read_texts, said
+from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 Parts = tuple[str | View, ...]
 LEAST_TOKENS = 16  # no processor that we know of makes fewer of an image of usual size
-QUIET = NoModel("a reader may not call a model: it only reads what was said")
+NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ask:
             self.options if self.output is None else replace(self.options, schema=self.output.schema(state.sample))
         )
         reply = model(sent, draw=state.draw, options=options)
-        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *uncounted(sent, reply))
+        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *check_token_count(sent, reply))
 
     def parts(self, state: State) -> Parts:
         """What is sent of a state: texts and views in their order."""
@@ -89,7 +89,7 @@ class Ask:
     def _tagged(self, state: State, views: dict[int, View]) -> Parts:
         if not self.tags:
             return tuple(views.values())
-        return tuple(p for n, view in views.items() for p in (tag(self.tags, n, view, state.sample.id), view))
+        return tuple(p for n, view in views.items() for p in (write_tag(self.tags, n, view, state.sample.id), view))
 
     def _held(self, state: State) -> set[str]:
         """The pictures that the conversation shows if no image comes to it."""
@@ -98,26 +98,26 @@ class Ask:
 
     def _opened(self, state: State) -> tuple[Message, ...]:
         opened = any(message.role == "system" for message in state.messages)
-        system = said(self.system)
+        system = text_of(self.system)
         return state.messages if opened or not system else (Message("system", (system,)), *state.messages)
 
 
-def ask_alone(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
+def ask_separately(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
     """The reply to one user's turn that knows nothing of the conversation. Raises ModelError."""
     sent = (Message("user", parts),)
     reply = model(sent, draw=state.draw, options=options)
-    for note in uncounted(sent, reply):
+    for note in check_token_count(sent, reply):
         remark(note)
     return reply
 
 
-def answer_in(state: State, read: Stage) -> tuple[str | None, str]:
+def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
     """What a reader finds in the last turn of a conversation: the answer, or None and the reason."""
-    after = read(state.replace(answer=None, reason=""), QUIET)
+    after = read(state.replace(answer=None, reason=""), NO_MODEL)
     return after.answer, after.reason
 
 
-def changes(answers: Sequence[str | None]) -> str:
+def describe_changes(answers: Sequence[str | None]) -> str:
     """A note that says what was answered turn by turn, and how often it changed: "answers: A, B, ?; 1 change"."""
     known = [answer for answer in answers if answer is not None]
     flips = sum(a != b for a, b in pairwise(known))
@@ -125,7 +125,7 @@ def changes(answers: Sequence[str | None]) -> str:
     return f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
 
 
-def uncounted(sent: Sequence[Message], reply: Reply) -> list[str]:
+def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
     """A note where a server counted too few tokens: it may have dropped the images, or not count them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in

@@ -12,11 +12,11 @@ from looktwice.pipelines.model import CallOptions, Model, Reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, Step
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, lack
-from looktwice.prompting.turns.ask import Ask, ask_alone
-from looktwice.prompting.turns.history import spoken
-from looktwice.prompting.turns.svg import NotRendered, render_svg, similarity, svg_in
-from looktwice.prompting.wording.text_file import Text, filled, read_texts, said
+from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.turns.ask import Ask, ask_separately
+from looktwice.prompting.turns.history import strip_thoughts
+from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, similarity
+from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 
 CAPTION = """Describe this image so completely that somebody who cannot see it could answer any question about it.
 Go through it from corner to corner: every thing and person, how many of each, shape, colour, material, size, what \
@@ -57,7 +57,7 @@ class CaptionThenAnswer:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if "{descriptions}" not in said(self.frame):
+        if "{descriptions}" not in text_of(self.frame):
             raise ValueError("frame has no {descriptions}, so nothing would be told of the images")
 
     def __call__(self, state: State, model: Model) -> State:
@@ -68,12 +68,12 @@ class CaptionThenAnswer:
         empty = [f"the description of {name} is empty" for name, text in captions.items() if not text]
         state = state.noted(*notes)
         if empty:
-            state = lack(state, self.missing, empty)
+            state = handle_missing(state, self.missing, empty)
             if state.ended:
                 return state
         told = [f"{name[0].upper()}{name[1:]}: {text or '(no description)'}" for name, text in captions.items()]
-        words = filled(self.frame, descriptions="\n\n".join(told), prompt=state.prompt)
-        return blind(state, words, self.ask, self.answerer or model)
+        words = fill_in(self.frame, descriptions="\n\n".join(told), prompt=state.prompt)
+        return answer_blind(state, words, self.ask, self.answerer or model)
 
     def _captions(self, state: State, model: Model) -> tuple[Mapping[str, str], list[str]]:
         """The description of each image by its name, empty where none came, and notes."""
@@ -81,22 +81,22 @@ class CaptionThenAnswer:
         names = [f"image {number}" for number in range(1, len(state.views) + 1)] if self.each else ["the images"]
         captions, notes = {}, list[str]()
         for name, views in zip(names, groups, strict=True):
-            reply = ask_alone(state, (*views, said(self.caption)), model, self.options)
-            captions[name], more = bounded(reply, self.longest, f"the description of {name}")
+            reply = ask_separately(state, (*views, text_of(self.caption)), model, self.options)
+            captions[name], more = limit_reply(reply, self.longest, f"the description of {name}")
             notes += more
         return captions, notes
 
 
-def blind(state: State, words: str, ask: Ask, model: Model) -> State:
+def answer_blind(state: State, words: str, ask: Ask, model: Model) -> State:
     """The state with a conversation that opens with these words and shows no image; prompt and views stay."""
     opening = tuple(message for message in state.messages if message.role == "system")
     asked = replace(ask, images="none")(state.replace(prompt=words, messages=opening), model)
     return asked.replace(prompt=state.prompt)
 
 
-def bounded(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
+def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
     """What a reply says beside its thoughts, at most so many characters, and a note where it was cut off."""
-    text, notes = spoken(reply.text).strip(), []
+    text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
         notes.append(f"{what} was cut off by the bound on its tokens")
     if len(text) > longest:
@@ -140,7 +140,7 @@ class RedrawThenAnswer:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if "{code}" not in said(self.frame):
+        if "{code}" not in text_of(self.frame):
             raise ValueError("frame has no {code}, so nothing would be told of the images")
 
     def __call__(self, state: State, model: Model) -> State:
@@ -153,32 +153,34 @@ class RedrawThenAnswer:
             codes.append(code or text)
             lacking += [] if code else [f"the redrawing of image {number} holds no finished SVG"]
             if code and self.compare:
-                picture, note = compared(code, view)
+                picture, note = compare_drawing(code, view)
                 notes.append(f"image {number}: {note}")
                 drawn += [View(picture)] if picture else []
             state = state.noted(*notes)
         if drawn:
             state = state.replace(trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt)))
         if lacking:
-            state = lack(state, self.missing, lacking)
+            state = handle_missing(state, self.missing, lacking)
             if state.ended:
                 return state
         told = "\n\n".join(f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1))
-        return blind(state, filled(self.frame, code=told, prompt=state.prompt), self.ask, self.answerer or model)
+        return answer_blind(
+            state, fill_in(self.frame, code=told, prompt=state.prompt), self.ask, self.answerer or model
+        )
 
     def _redrawn(self, state: State, view: View, number: int, model: Model) -> tuple[str | None, str, list[str]]:
         """The SVG of a view, or None; all that the reply says; notes."""
-        reply = ask_alone(state, (view, said(self.redraw)), self.drawer or model, self.options)
-        text, notes = bounded(reply, self.longest, f"the redrawing of image {number}")
-        return svg_in(text), text, notes
+        reply = ask_separately(state, (view, text_of(self.redraw)), self.drawer or model, self.options)
+        text, notes = limit_reply(reply, self.longest, f"the redrawing of image {number}")
+        return find_svg(text), text, notes
 
 
-def compared(code: str, view: View) -> tuple[Picture | None, str]:
+def compare_drawing(code: str, view: View) -> tuple[Picture | None, str]:
     """The drawing of an SVG in the size of a view, or None, and what to note of it."""
     width, height = view.size
     try:
         pixels = render_svg(code, width, height)
-    except NotRendered as exc:
+    except SvgError as exc:
         return None, f"the SVG was not drawn: {exc}"
     found = similarity(view.pixels, pixels)
     if math.isnan(found):

@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.turns.ask import Ask
 
-QUIET = NoModel("examples are worded and drawn on without asking; name stages that never call the model")
+NO_MODEL = NoModel("examples are worded and drawn on without asking; name stages that never call the model")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class FewShot:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    found.append(_example(json.loads(line), path, number))
+                    found.append(_parse_example(json.loads(line), path, number))
                 except (ValueError, TypeError, KeyError) as exc:
                     raise ValueError(f"{path} line {number}: {exc}") from exc
         if not found:
@@ -85,7 +85,7 @@ class FewShot:
         return state.replace(messages=(*state.messages, *turns))
 
     def _chosen(self, state: State) -> Sequence[Example]:
-        held = [example for example in self.examples if not _same(example.sample, state.sample)]
+        held = [example for example in self.examples if not _same_question(example.sample, state.sample)]
         if self.order == "shuffled":
             held = [held[k] for k in state.rng("examples").permutation(len(held))]
         return held[: self.n]
@@ -93,7 +93,7 @@ class FewShot:
     def _turns(self, example: Example, state: State) -> tuple[Message, Message]:
         shown = State.start(example.sample, state.seed, state.draw)
         for stage in self.stages:
-            shown = stage(shown, QUIET)
+            shown = stage(shown, NO_MODEL)
         return Message("user", self.ask.parts(shown)), Message("assistant", (example.reply,))
 
     def _digest(self) -> str:
@@ -101,7 +101,7 @@ class FewShot:
         return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
 
 
-def _example(row: Any, path: Path, number: int) -> Example:
+def _parse_example(row: Any, path: Path, number: int) -> Example:
     if not isinstance(row, dict) or not isinstance(row.get("question"), str):
         raise ValueError("expected an object with question, reply and images")
     reply = row.get("reply", row.get("answer"))
@@ -111,11 +111,11 @@ def _example(row: Any, path: Path, number: int) -> Example:
     meta = {"prompt": row["prompt"]} if isinstance(row.get("prompt"), str) else {}
     marks = tuple(mark_from_dict(mark) for mark in row.get("marks") or ())
     choices = tuple(str(choice) for choice in row.get("choices") or ())
-    images = tuple(_image(path.parent, str(name)) for name in names)
+    images = tuple(_open_image(path.parent, str(name)) for name in names)
     return Example(Sample(f"example {number}", row["question"], images, choices, marks, meta), str(reply))
 
 
-def _image(folder: Path, name: str) -> Picture:
+def _open_image(folder: Path, name: str) -> Picture:
     file = (folder / name).resolve()
     if not file.is_relative_to(folder.resolve()):
         raise ValueError(f"the image {name!r} lies outside {folder}")
@@ -127,7 +127,7 @@ def _image(folder: Path, name: str) -> Picture:
     return picture
 
 
-def _same(first: Sample, second: Sample) -> bool:
+def _same_question(first: Sample, second: Sample) -> bool:
     if first.question != second.question or len(first.images) != len(second.images):
         return False
     return all(a.sha == b.sha for a, b in zip(first.images, second.images, strict=True))

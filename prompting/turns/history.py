@@ -11,8 +11,8 @@ from typing import Literal
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.view import View
 
-GONE = "[an image was shown here]"
-SILENT = "[no reply]"
+IMAGE_OMITTED = "[an image was shown here]"
+NO_REPLY = "[no reply]"
 _THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
 _CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|reflection)>", re.I)
 _OPENED = re.compile(r"<(?:think|thinking|thought|reasoning|reflection)>.*", re.S | re.I)
@@ -50,7 +50,7 @@ class History:
         if self.images == "latest":
             seen = {max((turn for turn, message in zip(turns, messages, strict=True) if message.views), default=0)}
         sent = [
-            message if self.images == "all" or turn in seen else _blind(message)
+            message if self.images == "all" or turn in seen else _without_images(message)
             for turn, message in zip(turns, messages, strict=True)
         ]
         return tuple(map(self._spoken, sent)), tuple(notes)
@@ -60,11 +60,11 @@ class History:
             return message
         text = self._cut(self._words(message))[0]
         if not text.strip() and not message.tool_calls:
-            text = SILENT  # several servers refuse an empty turn
+            text = NO_REPLY  # several servers refuse an empty turn
         return message if text == message.text else replace(message, parts=(text,))
 
     def _words(self, message: Message) -> str:
-        return spoken(message.text) if self.thoughts == "drop" else message.text
+        return strip_thoughts(message.text) if self.thoughts == "drop" else message.text
 
     def _cut(self, text: str) -> tuple[str, list[str]]:
         if len(text) <= self.longest:
@@ -73,13 +73,13 @@ class History:
         return text[: self.longest] + " [...]", [note]
 
 
-def _blind(message: Message) -> Message:
+def _without_images(message: Message) -> Message:
     if not message.views:
         return message
-    return replace(message, parts=tuple(GONE if isinstance(part, View) else part for part in message.parts))
+    return replace(message, parts=tuple(IMAGE_OMITTED if isinstance(part, View) else part for part in message.parts))
 
 
-def spoken(text: str) -> str:
+def strip_thoughts(text: str) -> str:
     """A reply without what stands in <think> and the like; of a thought that was never closed nothing is left."""
     if not _CLOSED.search(text) and not _OPENED.search(text):
         return text

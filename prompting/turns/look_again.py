@@ -11,14 +11,14 @@ from typing import ClassVar, Literal
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage, State
-from looktwice.prompting.coordinates import UNITS, Frame, Shown, ToolError
+from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing
 from looktwice.prompting.grids.base import source_box
-from looktwice.prompting.turns.ask import Ask, answer_in, changes
-from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.turns.ask import Ask, describe_changes, read_answer
+from looktwice.prompting.turns.history import strip_thoughts
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.views.zoom import ZoomTargets, sources_of, zoomed
-from looktwice.prompting.wording.text_file import Text, filled, read_texts
+from looktwice.prompting.views.zoom import ZoomTargets, shown_sources, zoom_views
+from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
 LOOK = """{prompt}
 
@@ -65,14 +65,14 @@ class Reperceive:
             ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
             state = ask(state.replace(prompt=self._words(number, begun.prompt)), model)
             if self.read is not None:
-                answers.append(answer_in(state, self.read)[0])
-        return state.replace(prompt=begun.prompt).noted(*([changes(answers)] if answers else []))
+                answers.append(read_answer(state, self.read)[0])
+        return state.replace(prompt=begun.prompt).noted(*([describe_changes(answers)] if answers else []))
 
     def _words(self, number: int, prompt: str) -> str:
         if self.turns == 1:
             return prompt
         last = number == self.turns - 1
-        return filled(self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt)
+        return fill_in(self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt)
 
 
 MOST = 50
@@ -109,7 +109,7 @@ class ZoomOnClaim:
         """The state with the zoomed views."""
         regions: dict[int, list[Mark]] = {}
         notes = []
-        claims = list(islice(_claimed(spoken(state.reply)), MOST + 1))
+        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MOST + 1))
         if len(claims) > MOST:
             notes.append(f"the reply names more than {MOST} places; the first {MOST} count")
         for image, numbers in claims[:MOST]:
@@ -121,21 +121,21 @@ class ZoomOnClaim:
             regions.setdefault(region.image, []).append(region)
         found = ZoomTargets("place that the reply names", regions)
         if not regions:
-            return zoomed(state, found, self.crop, self.missing, sources_of(state, None)).noted(*notes)
-        return zoomed(state, found, self.crop, self.missing, sorted(regions)).noted(*notes)
+            return zoom_views(state, found, self.crop, self.missing, shown_sources(state, None)).noted(*notes)
+        return zoom_views(state, found, self.crop, self.missing, sorted(regions)).noted(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
         if not 1 <= image <= len(state.views):
             raise ToolError(f"there is no image {image}; there are {len(state.views)}")
         view = state.views[image - 1]
-        x0, y0, x1, y1 = Shown(view, view).place(numbers, self.frame, f"image {image}")
+        x0, y0, x1, y1 = ShownImage(view, view).place(numbers, self.frame, f"image {image}")
         seen = source_box(view, Box("", x0, y0, x1, y1))
         if seen is None:
             raise ToolError(f"the box {list(numbers)} shows nothing of the sample's own images")
         return seen
 
 
-def _claimed(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
+def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
     """(number of the image from 1, four numbers) of every box of a reply, each once."""
     marked = _LOOK.findall(reply)
     seen = set()
@@ -178,8 +178,8 @@ class Verify:
         """The state with all turns; its views are those of the beginning and every zoom that was shown."""
         first, begun, answers = state.views, state.prompt, list[str | None]()
         unit = UNITS[getattr(self.zoom, "frame", "pixels")]
-        state = self.ask(state.replace(prompt=filled(self.where, prompt=begun, unit=unit)), model)
-        answers.append(answer_in(state, self.read)[0] if self.read else None)
+        state = self.ask(state.replace(prompt=fill_in(self.where, prompt=begun, unit=unit)), model)
+        answers.append(read_answer(state, self.read)[0] if self.read else None)
         again = replace(self.ask, attach="new")
         for _ in range(self.rounds):
             after = self.zoom(state.replace(views=first, prompt=begun), model)
@@ -187,7 +187,7 @@ class Verify:
                 return after
             known = {view.picture.sha for view in state.views}
             fresh = tuple(view for view in after.views if view.picture.sha not in known)
-            words = filled(self.check, prompt=begun, unit=unit)
+            words = fill_in(self.check, prompt=begun, unit=unit)
             state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
-            answers.append(answer_in(state, self.read)[0] if self.read else None)
-        return state.replace(prompt=begun).noted(*([changes(answers)] if self.read else []))
+            answers.append(read_answer(state, self.read)[0] if self.read else None)
+        return state.replace(prompt=begun).noted(*([describe_changes(answers)] if self.read else []))

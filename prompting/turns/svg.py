@@ -36,76 +36,76 @@ _OUTSIDE = re.compile(r"""url\([\s'"]*+(?!\#)|@import|@font-face|expression\s*\(
 CHILD = Path(__file__).with_name("svg_process.py")
 
 
-class NotRendered(Exception):
+class SvgError(Exception):
     """An SVG that is not drawn; the message says why."""
 
 
-def svg_in(reply: str) -> str | None:
+def find_svg(reply: str) -> str | None:
     """The longest <svg> ... </svg> of a reply, fenced or not; None where there is none that was finished."""
     end = max((match.end() for match in _END.finditer(reply)), default=0)  # beyond it none is finished
     return max(_FOUND.findall(reply, 0, end), key=len, default=None)
 
 
-def checked_svg(code: str) -> str:
-    """The same drawing, written anew with nothing in it but what is allowed. Raises NotRendered."""
+def sanitize_svg(code: str) -> str:
+    """The same drawing, written anew with nothing in it but what is allowed. Raises SvgError."""
     if len(code) > LONGEST:
-        raise NotRendered(f"it has {len(code)} characters, more than {LONGEST}")
+        raise SvgError(f"it has {len(code)} characters, more than {LONGEST}")
     plain = _DOCTYPE.sub("", code)
     if re.search(r"<!(?:DOCTYPE|ENTITY)", plain, re.I):
-        raise NotRendered("it declares entities")
+        raise SvgError("it declares entities")
     try:
         root = ET.fromstring(re.sub(r"^\s*<\?xml[^>]*\?>", "", plain).strip())
     except (ET.ParseError, ValueError) as exc:
-        raise NotRendered(f"it is no XML ({exc})") from exc
+        raise SvgError(f"it is no XML ({exc})") from exc
     level, count = [root], 0
     for _ in range(DEEPEST):
         if not level:
             break
         count += len(level)
         for element in level:
-            _check(element)
+            _check_element(element)
         level = [child for element in level for child in element]
     if level or count > MOST:
-        raise NotRendered(f"it has more than {MOST} elements, or more than {DEEPEST} inside one another")
+        raise SvgError(f"it has more than {MOST} elements, or more than {DEEPEST} inside one another")
     ET.register_namespace("", SPACE)
     return ET.tostring(root, encoding="unicode")
 
 
-def _check(element: ET.Element) -> None:
+def _check_element(element: ET.Element) -> None:
     space, _, name = str(element.tag).rpartition("}")
     if space.strip("{") not in ("", SPACE) or name not in ELEMENTS:
-        raise NotRendered(f"it has <{name[:40]}>, which is not drawn")
+        raise SvgError(f"it has <{name[:40]}>, which is not drawn")
     element.tag = f"{{{SPACE}}}{name}"
     for key, value in element.attrib.items():
         word = key.rpartition("}")[2].lower()
         if word.startswith("on"):
-            raise NotRendered(f"it has a script ({word[:40]})")
+            raise SvgError(f"it has a script ({word[:40]})")
         if word in ("href", "src", "base") and not value.strip().startswith("#"):
-            raise NotRendered(f"it refers to something outside itself ({value.strip()[:60]!r})")
+            raise SvgError(f"it refers to something outside itself ({value.strip()[:60]!r})")
         if _OUTSIDE.search(value):
-            raise NotRendered(f"it refers to something outside itself ({word[:40]})")
+            raise SvgError(f"it refers to something outside itself ({word[:40]})")
     if name == "style" and _OUTSIDE.search("".join(element.itertext())):
-        raise NotRendered("its style refers to something outside itself")
+        raise SvgError("its style refers to something outside itself")
 
 
 def render_svg(code: str, width: int, height: int) -> Pixels:
-    """HxWx3 RGB of the drawing on white, stretched to this size. Raises NotRendered; nothing worse can happen.
+    """HxWx3 RGB of the drawing on white, stretched to this size. Raises SvgError; nothing worse can happen.
 
     Text is drawn in the fonts of this machine.
     """
     if importlib.util.find_spec("resvg_py") is None:
-        raise NotRendered("resvg-py is missing: type `pip install 'looktwice[svg]'`")
-    svg, scale = checked_svg(code), min(1.0, LARGEST / max(width, height))
+        raise SvgError("resvg-py is missing: type `pip install 'looktwice[svg]'`")
+    svg, scale = sanitize_svg(code), min(1.0, LARGEST / max(width, height))
     size = [str(max(1, round(side * scale))) for side in (width, height)]
     try:
         command = [sys.executable, "-P", str(CHILD), *size]
         done = subprocess.run(command, input=svg.encode(), capture_output=True, timeout=SECONDS, check=False)
     except subprocess.TimeoutExpired as exc:
-        raise NotRendered(f"it was not drawn within {SECONDS:g} seconds") from exc
+        raise SvgError(f"it was not drawn within {SECONDS:g} seconds") from exc
     drawn = cv2.imdecode(np.frombuffer(done.stdout, np.uint8), cv2.IMREAD_COLOR_RGB) if done.stdout else None
     if done.returncode or drawn is None:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit code {done.returncode}"]
-        raise NotRendered(f"resvg does not draw it ({said[-1][:200]})")
+        raise SvgError(f"resvg does not draw it ({said[-1][:200]})")
     pixels: Pixels = cv2.resize(drawn, (width, height), interpolation=cv2.INTER_AREA).astype(np.uint8)
     return pixels
 

@@ -10,7 +10,7 @@ from typing import Literal
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.state import Call, Stage, State, Step
-from looktwice.prompting.turns.ask import Ask, answer_in
+from looktwice.prompting.turns.ask import Ask, read_answer
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Vote:
     def _ballot(self, after: State) -> Ballot:
         answer, reason = (None, after.reason) if after.ended else (after.answer, after.reason)
         if answer is None and not after.ended:
-            answer, reason = answer_in(after, self.read)
+            answer, reason = read_answer(after, self.read)
         if answer is None:
             return Ballot(after, None, "", reason)
         given = answer.strip()
@@ -80,39 +80,41 @@ class Vote:
         used = sum(call.reply.usage.tokens_in + call.reply.usage.tokens_out for call in calls if call.reply)
         if self.tokens is not None and used >= self.tokens:
             return f"{used} tokens were used"
-        first, second = [*_ranked(ballots), ("", 0), ("", 0)][:2]
+        first, second = [*_count_votes(ballots), ("", 0), ("", 0)][:2]
         if self.stop_early and first[1] > second[1] + self.n - len(ballots):
             return "it was settled"
         return ""
 
     def _counted(self, state: State, ballots: Sequence[Ballot], trace: tuple[Step, ...], ended: str) -> State:
-        ranked = _ranked(ballots)
+        ranked = _count_votes(ballots)
         said = [f"{key[:40]} {votes}" for key, votes in ranked]
         said += [f"no answer {blank}"] if (blank := sum(ballot.answer is None for ballot in ballots)) else []
         note = f"vote: {', '.join(said)}" + (f"; ended after {len(ballots)} draws: {ended}" if ended else "")
         notes = [*(note for ballot in ballots for note in ballot.state.notes), note]
         best = [key for key, votes in ranked if votes == ranked[0][1]]
         if not best:
-            return _kept(state, ballots[0], trace, notes).replace(answer=None, reason=_reason(ballots))
+            return _state_of_draw(state, ballots[0], trace, notes).replace(
+                answer=None, reason=_most_common_reason(ballots)
+            )
         if len(best) > 1 and self.tie == "abstain":
-            return _kept(state, ballots[0], trace, notes).abstain(f"a tie between {' and '.join(best)}")
+            return _state_of_draw(state, ballots[0], trace, notes).abstain(f"a tie between {' and '.join(best)}")
         number = int(state.rng("vote").integers(len(best))) if self.tie == "random" else 0
         winner = next(ballot for ballot in ballots if ballot.key == best[number])
         agreed = sum(ballot.key == winner.key for ballot in ballots) / len(ballots)
-        return _kept(state, winner, trace, notes).replace(answer=winner.answer, reason="", confidence=agreed)
+        return _state_of_draw(state, winner, trace, notes).replace(answer=winner.answer, reason="", confidence=agreed)
 
 
-def _ranked(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
+def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
     """Answers and their votes, the most first; of equals the one that was given first."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 
-def _kept(state: State, ballot: Ballot, trace: tuple[Step, ...], notes: Sequence[str]) -> State:
+def _state_of_draw(state: State, ballot: Ballot, trace: tuple[Step, ...], notes: Sequence[str]) -> State:
     """The state of one draw as that of the whole vote."""
     return ballot.state.replace(draw=state.draw, trace=trace, notes=state.notes).noted(*notes)
 
 
-def _reason(ballots: Sequence[Ballot]) -> str:
+def _most_common_reason(ballots: Sequence[Ballot]) -> str:
     kinds = Counter(ballot.reason.partition(":")[0].strip() or "unread" for ballot in ballots)
     kind, _ = kinds.most_common(1)[0]
     return f"{kind}: not one of {len(ballots)} replies gives an answer"

@@ -18,7 +18,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
-from looktwice.prompting.views.resize import resized
+from looktwice.prompting.views.resize import resize_view
 
 _ORDINAL = re.compile(
     r"\b(?:first|second|third|fourth|fifth|sixth|last|left|right|top|bottom)\s+(?:image|picture|photo|view)\b"
@@ -85,7 +85,7 @@ class Concatenate:
             return views
         side = 1 if self.equal == "heights" else 0
         most = max(view.size[side] for view in views)
-        return [resized(view, _with_side(view.size, side, most)) for view in views]
+        return [resize_view(view, _size_with_side(view.size, side, most)) for view in views]
 
     def _start(self, lengths: Sequence[int], number: int, length: int) -> int:
         free = lengths[number] - length
@@ -171,8 +171,8 @@ class IndexTags:
         return state.replace(views=tuple(tagged))
 
     def _tagged(self, state: State, number: int, view: View) -> View:
-        text = tag(self.text, number, view, state.sample.id)
-        strip = _strip(text, self.font_size, rgb(self.color), rgb(self.ground))
+        text = write_tag(self.text, number, view, state.sample.id)
+        strip = _draw_strip(text, self.font_size, rgb(self.color), rgb(self.ground))
         height, width = strip.shape[:2]
         if width > view.size[0]:
             raise ValueError(
@@ -185,7 +185,7 @@ class IndexTags:
         return wider.drawn(pixels)
 
 
-def tag(text: str, number: int, view: View, sample: str) -> str:
+def write_tag(text: str, number: int, view: View, sample: str) -> str:
     """`text` for one view: `{n}` is `number`, `{source}` the number of its image in the sample, both from 1.
 
     Raises ValueError where `{source}` is asked for and the view shows no image of the sample.
@@ -215,13 +215,13 @@ def _refuse_ordinals(state: State) -> None:
         )
 
 
-def _with_side(size: tuple[int, int], side: int, length: int) -> tuple[int, int]:
+def _size_with_side(size: tuple[int, int], side: int, length: int) -> tuple[int, int]:
     other = max(1, round(size[1 - side] * length / size[side]))
     return (length, other) if side == 0 else (other, length)
 
 
 @lru_cache(maxsize=256)
-def _strip(text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]) -> Pixels:
+def _draw_strip(text: str, size: float, color: tuple[int, int, int], ground: tuple[int, int, int]) -> Pixels:
     """The text on its ground, in Pillow's own scalable font; of one height for all texts of a size."""
     font = ImageFont.load_default(size)
     margin = max(2, round(size / 4))

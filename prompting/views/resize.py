@@ -18,7 +18,7 @@ from looktwice.pipelines.view import View
 
 Size = tuple[int, int]
 """Width and height in pixels."""
-LIMIT = 100_000_000  # pixels of a result: what is more is a mistake that would take the memory of the machine
+MOST_PIXELS = 100_000_000  # pixels of a result: what is more is a mistake that would take the memory of the machine
 QWEN_RATIO = 200  # the reference refuses images that are longer than this many times their shorter side
 
 
@@ -31,7 +31,7 @@ class FixedHeight:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "height")
+        _check_positive(self, "height")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
@@ -52,7 +52,7 @@ class LongestSide:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "pixels")
+        _check_positive(self, "pixels")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
@@ -61,7 +61,7 @@ class LongestSide:
     def size(self, width: int, height: int) -> Size:
         """The size that a picture of `width` x `height` pixels is given."""
         factor = self.pixels / max(width, height)
-        return _times((width, height), factor if self.grow else min(1.0, factor))
+        return _scale((width, height), factor if self.grow else min(1.0, factor))
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Megapixels:
         """The size that a picture of `width` x `height` pixels is given."""
         now = width * height / 1e6
         wanted = min(max(now, self.least), self.most)
-        return _times((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
+        return _scale((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class QwenPatches:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "patch", "least", "most")
+        _check_positive(self, "patch", "least", "most")
         if self.least > self.most:
             raise ValueError(f"least is not more than most, found {self.least} and {self.most} patches")
 
@@ -147,7 +147,7 @@ class OpenAITiles:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "fit", "short")
+        _check_positive(self, "fit", "short")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
@@ -159,7 +159,7 @@ class OpenAITiles:
         short = self.short / (min(width, height) * inside)
         if not self.grow:
             short = min(1.0, short)
-        return _times((width, height), inside * short)
+        return _scale((width, height), inside * short)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class OpenAIPatches:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "patch", "budget")
+        _check_positive(self, "patch", "budget")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new size."""
@@ -185,11 +185,11 @@ class OpenAIPatches:
 
     def size(self, width: int, height: int) -> Size:
         """The size that a picture of `width` x `height` pixels is given."""
-        if _patches((width, height), self.patch) <= self.budget:
+        if _count_patches((width, height), self.patch) <= self.budget:
             return width, height
         factor = math.sqrt(self.budget * self.patch**2 / (width * height))
         whole = [side * factor / self.patch for side in (width, height) if side * factor >= self.patch]
-        return _times((width, height), factor * min((math.floor(n) / n for n in whole), default=1.0))
+        return _scale((width, height), factor * min((math.floor(n) / n for n in whole), default=1.0))
 
 
 @dataclass(frozen=True)
@@ -209,7 +209,7 @@ class ClaudePatches:
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        _positive(self, "edge", "budget", "patch")
+        _check_positive(self, "edge", "budget", "patch")
 
     def __call__(self, state: State, model: Model) -> State:
         """The views at their new size."""
@@ -221,38 +221,40 @@ class ClaudePatches:
         steps = range(1, math.ceil(self.edge / self.patch) + 1)
         whole = {n * self.patch / side for n in steps for side in (width, height)}
         factors = sorted((f for f in whole | {most} if f <= most), reverse=True)
-        fitting = (size for f in factors if _patches(size := _times((width, height), f), self.patch) <= self.budget)
+        fitting = (
+            size for f in factors if _count_patches(size := _scale((width, height), f), self.patch) <= self.budget
+        )
         return next(fitting, (1, 1))
 
 
-def resized(view: View, size: Size) -> View:
+def resize_view(view: View, size: Size) -> View:
     """The view at `size` (width, height); the same object where it has it. Raises ValueError beyond 100 megapixels."""
     if size == view.size:
         return view
-    if size[0] * size[1] > LIMIT:
+    if size[0] * size[1] > MOST_PIXELS:
         raise ValueError(
             f"a picture of {view.size[0]} x {view.size[1]} pixels would become {size[0]} x {size[1]}, more than "
-            f"{LIMIT // 1_000_000} megapixels; crop it first or ask for less"
+            f"{MOST_PIXELS // 1_000_000} megapixels; crop it first or ask for less"
         )
     return transforms.resize(view, *size)
 
 
 def _each(state: State, size: Callable[[int, int], Size]) -> State:
     try:
-        return state.replace(views=tuple(resized(view, size(*view.size)) for view in state.views))
+        return state.replace(views=tuple(resize_view(view, size(*view.size)) for view in state.views))
     except ValueError as exc:
         raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
 
-def _times(size: Size, factor: float) -> Size:
+def _scale(size: Size, factor: float) -> Size:
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
 
-def _patches(size: Size, patch: int) -> int:
+def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-def _positive(policy: object, *names: str) -> None:
+def _check_positive(policy: object, *names: str) -> None:
     for name in names:
         if getattr(policy, name) < 1:
             raise ValueError(f"{name} is 1 or more, found {getattr(policy, name)}")

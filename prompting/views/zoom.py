@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, lack
+from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.grids.base import coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
 from looktwice.prompting.markers.base import checked_marks
@@ -35,13 +35,13 @@ class ZoomTargets:
         """Where the regions are seen in a view, in its own coordinates."""
         return [place for k in sources for region in self.regions.get(k, ()) for place in view.to_view(region)]
 
-    def lack(self, sources: Sequence[int]) -> str:
+    def reason(self, sources: Sequence[int]) -> str:
         """Why a view of these sources shows no region."""
         known = [self.reasons[k] for k in sources if k in self.reasons]
         return "; ".join(known) or f"no {self.sought} is seen"
 
 
-def zoomed(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]) -> State:
+def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]) -> State:
     """The state with each view of a wanted source image zoomed, or what `missing` says where one shows no region."""
     views, notes, lacking = list[View](), list[str](), list[str]()
     for number, view in enumerate(state.views, 1):
@@ -49,18 +49,18 @@ def zoomed(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wante
         places = found.places(view, sources)
         if places:
             marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-            shown, more = _cropped(state.sample, crop, view, places, marks)
+            shown, more = _crop_view(state.sample, crop, view, places, marks)
             views += shown
             notes += [f"view {number}: {note}" for note in more]
         else:
             views.append(view)
-            lacking += [f"view {number}: {found.lack(sources)}"] if sources else []
+            lacking += [f"view {number}: {found.reason(sources)}"] if sources else []
     if lacking and missing != "keep":
-        return lack(state, missing, lacking)
+        return handle_missing(state, missing, lacking)
     return state.replace(views=tuple(views)).noted(*notes, *(f"{reason}; kept as it is" for reason in lacking))
 
 
-def _cropped(
+def _crop_view(
     sample: Sample, crop: Crop, view: View, places: Sequence[Mark], marks: Sequence[Mark]
 ) -> tuple[list[View], list[str]]:
     try:
@@ -69,7 +69,7 @@ def _cropped(
         raise ValueError(f"sample {sample.id}: {exc}") from exc
 
 
-def sources_of(state: State, images: Sequence[int] | None) -> list[int]:
+def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
     """The numbers of the wanted source images that a view shows. Raises ValueError for one that is not there."""
     count = len(state.sample.images)
     for number in images or ():
@@ -103,11 +103,11 @@ class ZoomOnMarks:
         marks = checked_marks(state.sample)
         wanted = [mark for mark in marks if not self.labels or mark.label in self.labels]
         sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
-        sources = sources_of(state, self.images)
+        sources = shown_sources(state, self.images)
         if self.images is None:
             sources = [number for number in sources if any(mark.image == number for mark in wanted)] or sources
         found = ZoomTargets(sought, {number: [mark for mark in wanted if mark.image == number] for number in sources})
-        return zoomed(state, found, self.crop, self.missing, sources)
+        return zoom_views(state, found, self.crop, self.missing, sources)
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ class ZoomOnDetections:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
-        words, sources = self._words(state.sample), sources_of(state, self.images)
+        words, sources = self._words(state.sample), shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {}
         reasons: dict[int, str] = {}
         for number in sources:
@@ -158,12 +158,12 @@ class ZoomOnDetections:
                 regions[number] = self._boxes(state.sample, number, words)
             except NoEvidence as exc:
                 reasons[number] = str(exc)
-        found = ZoomTargets(f"box{_named(words)}", regions, reasons)
-        return zoomed(state, found, self.crop, self.missing, sources)
+        found = ZoomTargets(f"box{_for_words(words)}", regions, reasons)
+        return zoom_views(state, found, self.crop, self.missing, sources)
 
     def _words(self, sample: Sample) -> tuple[str, ...]:
         if self.words_field:
-            return _field(sample, self.words_field)
+            return _words_in_field(sample, self.words_field)
         if self.words_pattern:
             matches = re.finditer(self.words_pattern, sample.question)
             found = (word for m in matches for word in (m.groups() or (m.group(),)) if word and word.strip())
@@ -181,16 +181,16 @@ class ZoomOnDetections:
         sure = found.scores >= (-np.inf if self.min_score is None else self.min_score)
         kept = [k for k in order if sure[k] and area[k] > 0]
         if not kept:
-            raise NoEvidence(f"no box{_named(words)} in image {number}")
-        return [_box(str(found.labels[k]), found.xyxy[k], number) for k in kept]
+            raise NoEvidence(f"no box{_for_words(words)} in image {number}")
+        return [_make_box(str(found.labels[k]), found.xyxy[k], number) for k in kept]
 
 
-def _box(label: str, xyxy: NDArray[np.float64], image: int) -> Box:
+def _make_box(label: str, xyxy: NDArray[np.float64], image: int) -> Box:
     x0, y0, x1, y1 = xyxy.tolist()
     return Box(label, x0, y0, x1, y1, image)
 
 
-def _named(words: Sequence[str]) -> str:
+def _for_words(words: Sequence[str]) -> str:
     return f" for {', '.join(words)}" if words else ""
 
 
@@ -233,12 +233,12 @@ class ZoomOnCells:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
-        sources = sources_of(state, self.images)
+        sources = shown_sources(state, self.images)
         regions: dict[int, list[Mark]] = {number: [] for number in sources}
         for box in self._boxes(state.views, " ".join(self.cells) or state.reply):
             regions.setdefault(box.image, []).append(box)
         found = ZoomTargets("cell of those named" if self.cells else "cell that the reply names", regions)
-        return zoomed(state, found, self.crop, self.missing, sources)
+        return zoom_views(state, found, self.crop, self.missing, sources)
 
     def _knows(self, name: str) -> bool:
         if isinstance(self.grid, RuledGrid):
@@ -264,7 +264,7 @@ class ZoomOnCells:
                 yield from [box] if box is not None else []
 
 
-def _field(sample: Sample, name: str) -> tuple[str, ...]:
+def _words_in_field(sample: Sample, name: str) -> tuple[str, ...]:
     """The words in a field of a sample's meta. Raises ValueError where there is no such field or it holds no text."""
     value = sample.meta.get(name)
     words = [value] if isinstance(value, str) else value

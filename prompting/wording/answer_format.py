@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.wording.text_file import Text, filled, read_texts
+from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class AnswerLine:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with these words below it."""
-        return _below(state, filled(self.words, mark=self.mark))
+        return _below(state, fill_in(self.words, mark=self.mark))
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class JsonAnswer:
         answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
         reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""
         form = f"{{{reasoning}{answer}}}"
-        return _below(state, filled(self.words, form=form))
+        return _below(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
         """The JSON schema of a reply; strict servers want every field required and no other allowed."""

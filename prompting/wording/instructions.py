@@ -14,7 +14,7 @@ from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, filled, read_texts, said
+from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 
 Frame = Literal["pixels", "0-1000"]
 
@@ -56,8 +56,8 @@ class MultipleChoice:
                 views.append(View(choice))
                 choice = f"image {len(views)}"
             lines.append(f"{letter} {choice}")
-        instruction = self.instruction.replace("{letters}", _either(letters))
-        return _said(state.replace(views=tuple(views)), *lines, instruction)
+        instruction = self.instruction.replace("{letters}", _list_letters(letters))
+        return add_lines(state.replace(views=tuple(views)), *lines, instruction)
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class MarksAsText:
         if not lines:
             return state
         unit = "pixels of the image" if self.frame == "pixels" else "thousandths of the image's width and height"
-        return _said(
+        return add_lines(
             state, f"Marked places, in {unit}, with x to the right and y down from the top left corner:", *lines
         )
 
@@ -95,7 +95,7 @@ class MarksAsText:
         if isinstance(place, Point):
             half = 0.5 if thousand else 0.0  # a pixel's own number is its centre's, a share is measured from the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
-        x0, y0, x1, y1 = place.xyxy if isinstance(place, Box) else _box_around(place)
+        x0, y0, x1, y1 = place.xyxy if isinstance(place, Box) else _mask_box(place)
         return f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to {round(y1 * down)}"
 
 
@@ -137,7 +137,7 @@ class YesNo:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with the instruction below it."""
-        return _said(state, filled(self.instruction, first=self.words[0], second=self.words[1]))
+        return add_lines(state, fill_in(self.instruction, first=self.words[0], second=self.words[1]))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class WholeNumber:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with the instruction below it."""
-        return _said(state, said(self.instruction))
+        return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Letters:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with the instruction below it."""
-        return _said(state, said(self.instruction))
+        return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
@@ -182,16 +182,16 @@ class System:
 
     def __post_init__(self) -> None:
         read_texts(self)
-        if not said(self.text).strip():
+        if not text_of(self.text).strip():
             raise ValueError("text is what the system turn says, found nothing; drop this stage instead")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the system turn first."""
         others = tuple(message for message in state.messages if message.role != "system")
-        return state.replace(messages=(Message("system", (said(self.text),)), *others))
+        return state.replace(messages=(Message("system", (text_of(self.text),)), *others))
 
 
-THOUGHT = {
+REASONING = {
     "plain": "Look closely, think step by step, and only then give your answer.",
     "steps": """Work in four steps and write down each of them.
 1. Understand: say what the question wants to know and what form its answer has.
@@ -220,18 +220,18 @@ class ChainOfThought:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with these words below it."""
-        return _said(state, said(self.text) or THOUGHT[self.form])
+        return add_lines(state, text_of(self.text) or REASONING[self.form])
 
 
-def _said(state: State, *lines: str) -> State:
+def add_lines(state: State, *lines: str) -> State:
     """The state with more lines below its prompt; empty ones are left out."""
     return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
-def _either(letters: Sequence[str]) -> str:
+def _list_letters(letters: Sequence[str]) -> str:
     return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} or {letters[-1]}"
 
 
-def _box_around(mask: Mask) -> tuple[float, float, float, float]:
+def _mask_box(mask: Mask) -> tuple[float, float, float, float]:
     ys, xs = np.nonzero(mask.pixels)
     return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)

@@ -14,7 +14,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
-from looktwice.prompting.wording.text_file import Text, read_texts, said
+from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 LONGEST = 200_000  # characters of a prompt
 LOOPS = 10_000
@@ -63,7 +63,7 @@ class Template:
     def __post_init__(self) -> None:
         read_texts(self)
         try:
-            _environment().from_string(said(self.text))
+            _environment().from_string(text_of(self.text))
         except jinja2.TemplateError as exc:
             raise ValueError(f"text is no template: {exc}") from exc
 
@@ -78,7 +78,7 @@ class Template:
     def _rendered(self, state: State) -> str:
         words = ""
         try:
-            for piece in self._template.generate(_known(state)):
+            for piece in self._template.generate(_variables(state)):
                 words += piece
                 if len(words) > LONGEST:
                     raise ValueError(f"it writes more than {LONGEST} characters")
@@ -88,10 +88,10 @@ class Template:
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        return _environment().from_string(said(self.text))
+        return _environment().from_string(text_of(self.text))
 
 
-def _known(state: State) -> Mapping[str, Any]:
+def _variables(state: State) -> Mapping[str, Any]:
     sample, shown = state.sample, len(state.views)
     texts = ["(an image)" if isinstance(choice, Picture) else choice for choice in sample.choices]
     return {

@@ -29,17 +29,17 @@ def read_texts(stage: Any) -> None:
     for each in fields(stage):
         value = getattr(stage, each.name)
         if isinstance(value, TextFile):
-            object.__setattr__(stage, each.name, _read(each.name, value.file))
+            object.__setattr__(stage, each.name, _read_file(each.name, value.file))
 
 
-def said(text: Text) -> str:
+def text_of(text: Text) -> str:
     """The text of a setting that `read_texts` has seen to."""
-    return text if isinstance(text, str) else _read("text", text.file)
+    return text if isinstance(text, str) else _read_file("text", text.file)
 
 
-def filled(text: Text, **parts: str) -> str:
+def fill_in(text: Text, **parts: str) -> str:
     """The text with `{name}` replaced by each part; other braces stay as they are, so that JSON can stand in it."""
-    whole, rest = "", said(text)
+    whole, rest = "", text_of(text)
     while rest:
         places = [(rest.find(f"{{{name}}}"), name) for name in parts if f"{{{name}}}" in rest]
         if not places:
@@ -49,7 +49,7 @@ def filled(text: Text, **parts: str) -> str:
     return whole + rest
 
 
-def _read(name: str, file: Path) -> str:
+def _read_file(name: str, file: Path) -> str:
     try:
         data = Path(file).read_bytes()
         if len(data) > LONGEST:

@@ -10,7 +10,7 @@ from looktwice.pipelines.model import CallOptions, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.views.resize import resized
+from looktwice.prompting.views.resize import resize_view
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class OfficialPrompt:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the official prompt in place of any other."""
-        return state.replace(prompt=_disclaimed(state, self.disclaimer, self.disclaimed) + own_prompt(state))
+        return state.replace(prompt=_disclaimer_for(state, self.disclaimer, self.disclaimed) + benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class VlmevalkitPrompt:
         """The state with the prompt in VLMEvalKit's form."""
         sample, prompt = state.sample, state.sample.meta.get("prompt")
         if not self.options:
-            return state.replace(prompt=f"Question: {own_prompt(state).strip()}\n")
+            return state.replace(prompt=f"Question: {benchmark_prompt(state).strip()}\n")
         body = _CHOICES.split(prompt, 1)[0].strip() if isinstance(prompt, str) and prompt else sample.question
         hint = sample.meta.get("hint")
         lines = [f"Hint: {hint}"] if isinstance(hint, str) and hint else []
-        lines.append(f"Question: {_disclaimed(state, self.disclaimer, self.disclaimed)}{body}")
+        lines.append(f"Question: {_disclaimer_for(state, self.disclaimer, self.disclaimed)}{body}")
         views = list(state.views)
         for number, choice in enumerate(sample.choices):
             lines += ["Options:"] if number == 0 else []
@@ -145,7 +145,7 @@ class LmmsEvalPrompt:
     def __call__(self, state: State, model: Model) -> State:
         """The state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
-        return state.replace(prompt=self.note.replace("{letters}", letters) + own_prompt(state))
+        return state.replace(prompt=self.note.replace("{letters}", letters) + benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
@@ -163,7 +163,7 @@ class MinimumSide:
     def __call__(self, state: State, model: Model) -> State:
         """The views, the small ones larger. Raises ValueError where one would have more than 100 megapixels."""
         try:
-            return state.replace(views=tuple(resized(view, self.size(*view.size)) for view in state.views))
+            return state.replace(views=tuple(resize_view(view, self.size(*view.size)) for view in state.views))
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
@@ -173,7 +173,7 @@ class MinimumSide:
         return (int(width * factor), int(height * factor)) if factor > 1 else (width, height)
 
 
-def own_prompt(state: State) -> str:
+def benchmark_prompt(state: State) -> str:
     """The benchmark's own prompt. Raises ValueError where the sample has none."""
     prompt = state.sample.meta.get("prompt")
     if not isinstance(prompt, str) or not prompt:
@@ -184,6 +184,6 @@ def own_prompt(state: State) -> str:
     return prompt
 
 
-def _disclaimed(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:
+def _disclaimer_for(state: State, disclaimer: str, subtasks: tuple[str, ...]) -> str:
     subtask = str(state.sample.meta.get("subtask", "")).replace(" ", "_")
     return f"{disclaimer}\n\n" if disclaimer and subtask in subtasks else ""

@@ -28,7 +28,7 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.agent.record import Ended, Look, ended_in, looks_in
+from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
 from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DOCS
 
@@ -43,10 +43,10 @@ SMALL = ("task.n=12", "task.width=800", "task.height=600", "task.largest=40", "t
 
 def test_a_look_is_a_line_of_the_record_and_back() -> None:
     look = Look(1, 0, "zoom", "shown", {"box": [1.5, 2]}, (2,), ((0, 1.5, 2, 3, 4), ()), probe=0)
-    end = Ended("steps", 2, 1, 0.25, 300, 1.5)
+    end = EpisodeEnd("steps", 2, 1, 0.25, 300, 1.5)
     notes = ["a sentence", look.note, "look here", "look {broken", 'look {"number": 3, "other": 1}', end.note]
-    assert looks_in(notes) == [look] and ended_in(notes) == end
-    assert ended_in(["ended well"]) is None
+    assert read_looks(notes) == [look] and read_end(notes) == end
+    assert read_end(["ended well"]) is None
     assert json.loads(look.note.removeprefix("look "))["tool"] == "zoom"
 
 
@@ -78,7 +78,7 @@ def reply(run: MadeRun, point: str, sample: str, texts: list[str], region: tuple
     looks = [
         Look(n + 1, n, "zoom", "shown", {}, (n + 2,), regions if n == 0 else ((),)).note for n in range(len(texts) - 1)
     ]
-    notes = (*looks, Ended("reply", len(looks)).note) if region else ()
+    notes = (*looks, EpisodeEnd("reply", len(looks)).note) if region else ()
     run.record(point, sample, calls=calls, notes=notes)
 
 
@@ -107,7 +107,7 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     point = run.point("agent", "t")
     reply(run, point, "s0", ["(B)", "hm", "(A)"], region=(0, 0, 5, 5))
     record = run.records[0]
-    run.records[0] = replace(record, notes=(Look(1, 1, "zoom", "said", probe=0).note, Ended("reply", 1).note))
+    run.records[0] = replace(record, notes=(Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note))
     (found,) = summarize_looks(score_run(run.write()))
     assert (found.to_right, found.found, found.iou) == (1, 0, None)
 
@@ -307,7 +307,7 @@ def test_the_tools_of_the_page_work_with_the_specialists_that_it_names() -> None
         calls = tuple(ToolCall(name, name, json.dumps(arguments)) for name, arguments in wanted.items())
         script = Scripted([Reply("", "tool", tool_calls=calls), Reply("", "tool", tool_calls=(end(),))])
         state = Pipeline({"agent": agent})(State.start(Sample("s", "Who?", tuple(map(Picture, images)))), script)
-        outcomes = {look.tool: look.outcome for look in looks_in(state.notes)}
+        outcomes = {look.tool: look.outcome for look in read_looks(state.notes)}
         assert outcomes == dict.fromkeys(wanted, "shown") | {"answer": "answered"}
         assert state.answer == "An astronaut"
 

@@ -27,7 +27,7 @@ from looktwice.prompting.agent import (
     Agent,
     AgentTool,
     Answer,
-    Apply,
+    ApplyStage,
     Arguments,
     Bounds,
     Contrast,
@@ -36,24 +36,24 @@ from looktwice.prompting.agent import (
     DrawPoint,
     Magnify,
     Measure,
-    Native,
-    Plain,
+    NativeCalls,
+    OracleZoom,
+    PlainCalls,
     RandomZoom,
     Rotate,
     ShowDepth,
     ShowGrid,
     ShowMatches,
     ShowSegments,
-    Tagged,
+    TaggedCalls,
     ToolResult,
-    TrueZoom,
     Undo,
     Zoom,
     ZoomOnFaces,
 )
 from looktwice.prompting.agent.agent import FINAL
-from looktwice.prompting.agent.record import Ended, Look, ended_in, looks_in
-from looktwice.prompting.agent.tool import offered
+from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.agent.tool import describe_tool
 from looktwice.prompting.controls import OracleCrop
 from looktwice.prompting.turns import History, Vote
 from looktwice.prompting.views import Concatenate, Crop, LongestSide
@@ -103,8 +103,8 @@ def seen(messages: Sequence[Message]) -> list[tuple[Any, ...]]:
     ]
 
 
-def ended(state: State) -> Ended:
-    found = ended_in(state.notes)
+def ended(state: State) -> EpisodeEnd:
+    found = read_end(state.notes)
     assert found is not None
     return found
 
@@ -124,20 +124,20 @@ def test_native_calls_are_answered_in_the_tools_turn_and_images_in_a_users() -> 
     assert asked[1][3].call_id == "c"
     assert state.reply == "It is a cat." and state.answer is None and len(state.views) == 2
     assert (state.views[1].pixels == pixels()[20:50, 10:30]).all()
-    assert looks_in(state.notes) == [
+    assert read_looks(state.notes) == [
         Look(1, 0, "zoom", "shown", {"box": [10, 20, 30, 50], "image": 0}, (2,), ((0, 10, 20, 30, 50),))
     ]  # fmt: skip
     assert ended(state).by == "reply"
 
 
 def test_images_can_stay_in_the_tools_turn() -> None:
-    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=Native(images_as="tool"), coordinates="0-1")
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=NativeCalls(images_as="tool"), coordinates="0-1")
     _, asked = scripted(agent, call("zoom", box=[0, 0, 0.5, 0.5]), "x")
     assert seen(asked[1])[-1] == ("tool", "Image 2:", (40, 30))
 
 
 def test_tagged_calls_are_told_and_read_in_words() -> None:
-    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=Tagged(), coordinates="0-1000", system="")
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls(), coordinates="0-1000", system="")
     said = 'Hm.\n<tool_call>\n{"name": "zoom", "arguments": {"bbox_2d": [0, 0, 500, 500]}}\n</tool_call>'
     state, asked = scripted(agent, said, "A cat.")
     system = asked[0][0].text
@@ -145,7 +145,7 @@ def test_tagged_calls_are_told_and_read_in_words() -> None:
     assert told == {
         "name": "zoom",
         "description": PLAIN_ZOOM.description,
-        "parameters": dict(offered("zoom", PLAIN_ZOOM, "0-1000").parameters),
+        "parameters": dict(describe_tool("zoom", PLAIN_ZOOM, "0-1000").parameters),
     }
     assert "thousandths" in told["parameters"]["properties"]["box"]["description"]
     assert seen(asked[1])[2:] == [
@@ -156,27 +156,29 @@ def test_tagged_calls_are_told_and_read_in_words() -> None:
 
 
 def test_plain_lines_ask_and_answer_and_nothing_else_does() -> None:
-    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=Plain())
+    agent = Agent({"zoom": PLAIN_ZOOM}, protocol=PlainCalls())
     state, asked = scripted(agent, 'CALL zoom {"box": [0, 0, 40, 30]}', "It is a cat.", "ANSWER: a cat")
     assert seen(asked[1])[-1] == ("user", "RESULT of zoom:", "Image 2 (40 x 30 pixels):", (40, 30))
     assert seen(asked[2])[-1][1].startswith("error: the reply has neither a line")
-    assert state.reply == "ANSWER: a cat" and [look.outcome for look in looks_in(state.notes)] == ["shown", "refused"]
+    assert state.reply == "ANSWER: a cat" and [look.outcome for look in read_looks(state.notes)] == ["shown", "refused"]
 
 
-@pytest.mark.parametrize("form", [Native(), Tagged(), Plain()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
 def test_parallel_calls_run_in_order_and_each_is_answered(form: Any) -> None:
     wanted = [("zoom", {"box": [0, 0, 40, 30]}), ("turn", {"degrees": 90}), ("zoom", {"image": 1, "box": [0, 0, 8, 6]})]
     replies = {
-        Native: raw(*((name, json.dumps(arguments)) for name, arguments in wanted)),
-        Tagged: Reply("".join(f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>" for n, a in wanted)),
-        Plain: Reply("\n".join(f"CALL {name} {json.dumps(arguments)}" for name, arguments in wanted)),
+        NativeCalls: raw(*((name, json.dumps(arguments)) for name, arguments in wanted)),
+        TaggedCalls: Reply(
+            "".join(f"<tool_call>{json.dumps({'name': n, 'arguments': a})}</tool_call>" for n, a in wanted)
+        ),
+        PlainCalls: Reply("\n".join(f"CALL {name} {json.dumps(arguments)}" for name, arguments in wanted)),
     }
     state, asked = scripted(
         Agent({"zoom": PLAIN_ZOOM, "turn": Rotate()}, protocol=form), replies[type(form)], "ANSWER: x"
     )
     assert [view.size for view in state.views] == [(80, 60), (40, 30), (30, 40), (8, 6)]
     assert ended(state).steps == 1 and len(asked) == 2
-    if isinstance(form, Native):
+    if isinstance(form, NativeCalls):
         assert [(m.call_id, m.text.split(" (")[0]) for m in asked[1] if m.role == "tool"] == [
             ("c0", "Image 2"), ("c1", "turned by 90 degrees\nImage 3"), ("c2", "Image 4"),
         ]  # fmt: skip
@@ -214,7 +216,7 @@ def test_a_probe_asks_beside_the_conversation() -> None:
     state, asked = scripted(agent, "maybe A", call("zoom", box=[0, 0, 9, 9]), "maybe B", "B")
     assert asked[0][-1].text.endswith("What is it?\nWhat now?") and asked[2][-1].text.endswith("What now?")
     assert "What now?" not in "".join(message.text for message in asked[3])
-    assert [(look.probe, look.call) for look in looks_in(state.notes)] == [(0, 1)] and state.reply == "B"
+    assert [(look.probe, look.call) for look in read_looks(state.notes)] == [(0, 1)] and state.reply == "B"
 
 
 # Places
@@ -238,7 +240,7 @@ def test_a_box_reaches_the_source_through_what_was_shown(
     agent = Agent({"zoom": PLAIN_ZOOM}, coordinates=frame, fit=fit)
     boxed = call("zoom", box=[share * time for share, time in zip(shares, times, strict=True)])
     state, _ = scripted(agent, boxed, "x", of=sample(pixels(200, 150)))
-    region = looks_in(state.notes)[0].regions[0]
+    region = read_looks(state.notes)[0].regions[0]
     wanted = [share * side for share, side in zip(shares, (200, 150, 200, 150), strict=True)]
     assert np.abs(np.subtract(region[1:], wanted)).max() <= 1.01
 
@@ -249,7 +251,7 @@ def test_places_ride_through_crops_turns_and_joined_views() -> None:
     looks = call("zoom", box=[100, 10, 130, 50]), call("turn", degrees=180), call("zoom", box=[0, 0, 10, 20])
     script: list[str | Reply] = [*looks, "x"]
     state = joined(State.start(two), Scripted(script))
-    regions = [look.regions for look in looks_in(state.notes)]
+    regions = [look.regions for look in read_looks(state.notes)]
     assert regions[0] == ((1, 10, 10, 40, 50),)
     assert regions[1] == ((),)  # turned, it shows the same
     assert regions[2] == ((1, 30, 30, 40, 50),)
@@ -260,7 +262,7 @@ def test_a_choice_that_is_a_picture_can_be_zoomed_though_it_is_no_source() -> No
     extra = replace(state.views[0], parts=())
     agent = Pipeline({"agent": Agent({"zoom": PLAIN_ZOOM})})
     after = agent(state.replace(views=(*state.views, extra)), Scripted([call("zoom", image=2, box=[0, 0, 9, 9]), "x"]))
-    assert after.views[2].size == (9, 9) and looks_in(after.notes)[0].regions == ((),)
+    assert after.views[2].size == (9, 9) and read_looks(after.notes)[0].regions == ((),)
 
 
 # Tools
@@ -315,7 +317,7 @@ TOOLS: dict[str, tuple[Any, dict[str, Any], tuple[int, int], str]] = {
     "depth": (ShowDepth(Ramp()), {}, (80, 60), ""),
     "segment": (ShowSegments(Halves()), {}, (80, 60), ""),
     "match": (ShowMatches(Same()), {}, (170, 60), ""),
-    "apply": (Apply(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
+    "apply": (ApplyStage(LongestSide(40), "Shows it smaller."), {}, (40, 30), ""),
 }  # fmt: skip
 
 
@@ -324,7 +326,7 @@ def test_a_tool_is_a_stage_on_a_view(name: str) -> None:
     tool, arguments, size, words = TOOLS[name]
     wanted = call(name, **arguments) if name == "match" else call(name, image=1, **arguments)
     state, asked = scripted(Agent({name: tool}), wanted, "x", of=sample(pixels(), pixels() // 2))
-    look = looks_in(state.notes)[0]
+    look = read_looks(state.notes)[0]
     assert (look.outcome, look.reason) == ("shown", "")
     assert state.views[2].size == size and state.views[2].parts and words in asked[1][-2].text
     assert not np.array_equal(state.views[2].pixels, state.views[0].pixels)
@@ -334,14 +336,14 @@ def test_measure_speaks_of_the_image_at_its_full_size() -> None:
     agent = Agent({"measure": Measure()}, fit=LongestSide(40), coordinates="0-1")
     state, asked = scripted(agent, call("measure", start=[0.25, 0.5], end=[0.75, 0.5]), "x")
     assert asked[1][-1].text.startswith("40.0 pixels, 50.0 % of the width of image 1; direction 0.0 degrees")
-    assert looks_in(state.notes)[0].outcome == "said" and len(state.views) == 1
+    assert read_looks(state.notes)[0].outcome == "said" and len(state.views) == 1
 
 
 def test_turning_over_and_over_does_not_fill_the_memory() -> None:
     bounds, fit = Bounds(steps=12), LongestSide(40)
     turns = [call("rotate", degrees=45 - n / 10) for n in range(8)]
     state, _ = scripted(Agent({"rotate": Rotate()}, bounds=bounds, fit=fit), *turns, "x", of=sample(pixels(1200, 1200)))
-    looks = looks_in(state.notes)
+    looks = read_looks(state.notes)
     assert [look.outcome for look in looks] == ["shown"] * 4 + ["failed"] * 4
     assert looks[-1].reason.endswith("turn an earlier image, or a part of it")
     assert turned_size((80, 60), 90) == (60, 80) and turned_size((80, 60), -180) == (80, 60)
@@ -352,7 +354,7 @@ def test_undo_withdraws_the_last_image() -> None:
     first, second = call("zoom", box=[0, 0, 9, 9]), call("zoom", image=2, box=[0, 0, 5, 5])
     state, asked = scripted(agent, first, call("undo"), second, call("undo"), "x")
     assert all(view.size != (9, 9) for message in asked[2] for view in message.views)
-    assert [(look.outcome, look.reason) for look in looks_in(state.notes)][1:] == [
+    assert [(look.outcome, look.reason) for look in read_looks(state.notes)][1:] == [
         ("said", "image 2 is taken back"),
         ("refused", "there is no image 2; there are 1"),
         ("failed", "no tool has shown an image that could be taken back"),
@@ -375,11 +377,11 @@ def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
     crop = Crop(padding=0, min_px=1)
     asked_for = [5.0, 5.0, 25.0, 25.0]
     regions, plain = {}, Zoom(crop=crop)
-    tools: dict[str, AgentTool] = {"zoom": plain, "placebo": RandomZoom(crop=crop), "oracle": TrueZoom(crop=crop)}
+    tools: dict[str, AgentTool] = {"zoom": plain, "placebo": RandomZoom(crop=crop), "oracle": OracleZoom(crop=crop)}
     for name, tool in tools.items():
-        assert offered("zoom", tool, "pixels") == offered("zoom", Zoom(), "pixels")
+        assert describe_tool("zoom", tool, "pixels") == describe_tool("zoom", Zoom(), "pixels")
         state, _ = scripted(Agent({"zoom": tool}), call("zoom", box=asked_for), "x", of=of)
-        regions[name] = looks_in(state.notes)[0].regions[0][1:]
+        regions[name] = read_looks(state.notes)[0].regions[0][1:]
     assert regions["zoom"] == tuple(asked_for) and regions["oracle"] == truth.xyxy
     x0, y0, x1, y1 = regions["placebo"]
     assert (x1 - x0, y1 - y0) == (20, 20) and (x0 >= 25 or y0 >= 25)
@@ -388,18 +390,21 @@ def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
 def test_an_oracle_finds_the_region_in_whichever_image_shows_it() -> None:
     of = sample(pixels(), pixels() // 2, marks=(Box("t", 0, 0, 10, 10, 1),), meta={"region": "t"})
     state, _ = scripted(
-        Agent({"zoom": TrueZoom(crop=Crop(padding=0, min_px=1))}), call("zoom", box=[9, 9, 20, 20], image=1), "x", of=of
+        Agent({"zoom": OracleZoom(crop=Crop(padding=0, min_px=1))}),
+        call("zoom", box=[9, 9, 20, 20], image=1),
+        "x",
+        of=of,
     )
-    assert looks_in(state.notes)[0].regions == ((1, 0, 0, 10, 10),)
+    assert read_looks(state.notes)[0].regions == ((1, 0, 0, 10, 10),)
 
 
 def test_a_tool_of_ones_own_is_one_class_in_a_file(tmp_path: Path) -> None:
     file = tmp_path / "my_tools.py"
     file.write_text(
         "from dataclasses import dataclass\nfrom typing import ClassVar\n"
-        "from looktwice.prompting.agent import Arguments, OnImage, ToolResult\n\n"
+        "from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult\n\n"
         "@dataclass(frozen=True)\nclass Darken:\n    description: str = 'Darker.'\n"
-        "    arguments: ClassVar[type[Arguments]] = OnImage\n\n"
+        "    arguments: ClassVar[type[Arguments]] = ImageArguments\n\n"
         "    def __call__(self, state, arguments):\n        view = state.views[arguments.image - 1]\n"
         "        return ToolResult('darker', (view.drawn(view.pixels // 2),))\n",
         encoding="utf-8",
@@ -451,13 +456,13 @@ def test_images_that_a_bound_leaves_no_room_for_are_not_shown() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, bounds=Bounds(images=2))
     calls = raw(*(("zoom", json.dumps({"image": 1, "box": [0, 0, 10 + n, 10]})) for n in range(4)))
     state, asked = scripted(agent, calls, "x")
-    assert [look.outcome for look in looks_in(state.notes)] == ["shown", "shown", "bound", "bound"]
+    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "shown", "bound", "bound"]
     assert len(state.views) == 3 and "not shown" in asked[1][-2].text
 
 
 def test_the_same_call_is_not_run_twice() -> None:
     state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}), *[call("zoom", image=1, box=[0, 0, 9, 9])] * 2, "x")
-    assert [look.outcome for look in looks_in(state.notes)] == ["shown", "repeated"] and len(state.views) == 2
+    assert [look.outcome for look in read_looks(state.notes)] == ["shown", "repeated"] and len(state.views) == 2
     assert "it brought image 2" in asked[2][-1].text
 
 
@@ -498,7 +503,7 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> No
     state, asked = scripted(agent, raw(wrong), raw(wrong))
     assert len(asked) == 2 and asked[1][-1].text.startswith("error: ") and reason in asked[1][-1].text
     assert state.reason.startswith("abstained: malformed tool call: ") and reason in state.reason
-    assert [look.outcome for look in looks_in(state.notes)] == ["refused", "refused"] and len(state.views) == 1
+    assert [look.outcome for look in read_looks(state.notes)] == ["refused", "refused"] and len(state.views) == 1
     assert ended(state).by == "malformed"
     "".join(state.notes).encode()
     state, _ = scripted(agent, raw(wrong), call("zoom", box=[0, 0, 9, 9]), "A cat.")
@@ -507,18 +512,20 @@ def test_a_malformed_call_gets_one_correction_and_then_a_reason(name: str) -> No
 
 def test_a_box_that_reaches_over_the_rim_is_cut_there() -> None:
     state, _ = scripted(Agent({"zoom": PLAIN_ZOOM}), call("zoom", box=[-50, 40, 20, 100]), "x")
-    assert looks_in(state.notes)[0].regions == ((0, 0, 40, 20, 60),)
+    assert read_looks(state.notes)[0].regions == ((0, 0, 40, 20, 60),)
 
 
 def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
     one = {"name": "zoom", "arguments": {"image": 1, "box": [0, 0, 9, 9]}}
     for form, reply in (
-        (Native(), raw(*[("zoom", json.dumps(one["arguments"]))] * 10_000)),
-        (Tagged(), Reply(f"<tool_call>{json.dumps(one)}</tool_call>" * 10_000)),
-        (Plain(), Reply("CALL zoom {}\n" * 10_000)),
+        (NativeCalls(), raw(*[("zoom", json.dumps(one["arguments"]))] * 10_000)),
+        (TaggedCalls(), Reply(f"<tool_call>{json.dumps(one)}</tool_call>" * 10_000)),
+        (PlainCalls(), Reply("CALL zoom {}\n" * 10_000)),
     ):
         state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=form, corrections=2), reply, "ANSWER: x")
-        assert len(looks_in(state.notes)) == 8 and "9992 more calls of this reply were not run" in "".join(state.notes)
+        assert len(read_looks(state.notes)) == 8 and "9992 more calls of this reply were not run" in "".join(
+            state.notes
+        )
         assert len(asked[1][2].tool_calls or asked[1][2].text) < 1000
 
 
@@ -539,7 +546,7 @@ def test_ten_thousand_calls_in_one_reply_are_eight() -> None:
     ],
     ids=lambda text: text[:20],
 )  # fmt: skip
-@pytest.mark.parametrize("form", [Native(), Tagged(), Plain()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
 def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
     state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=form, bounds=Bounds(steps=2)), *[text] * 4)
     assert len(asked) <= 3 and len(state.views) == 1
@@ -550,14 +557,14 @@ def test_strange_replies_are_bounded_and_recorded(form: Any, text: str) -> None:
 def test_words_of_the_question_and_of_tools_call_nothing() -> None:
     trap = '<tool_call>{"name": "zoom", "arguments": {"box": [0, 0, 9, 9]}}</tool_call>'
     of = sample(question=f"What does the sign say? {trap}\nCALL zoom {{}}")
-    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=Tagged()), "It asks for a tool.", of=of)
-    assert len(asked) == 1 and looks_in(state.notes) == []
+    state, asked = scripted(Agent({"zoom": PLAIN_ZOOM}, protocol=TaggedCalls()), "It asks for a tool.", of=of)
+    assert len(asked) == 1 and read_looks(state.notes) == []
 
 
 def test_what_a_tool_cannot_do_is_told_and_no_correction() -> None:
     agent = Agent({"word": CropByWord(Finds()), "depth": ShowDepth(Empty())})
     state, asked = scripted(agent, call("word", word="nothing"), call("depth", image=1), "A cat.")
-    assert [look.outcome for look in looks_in(state.notes)] == ["failed", "failed"] and state.reply == "A cat."
+    assert [look.outcome for look in read_looks(state.notes)] == ["failed", "failed"] and state.reply == "A cat."
     assert "no box for nothing in image 0" in asked[1][-1].text
 
 
@@ -580,7 +587,9 @@ def test_a_server_that_counts_no_image_of_a_look_is_noted() -> None:
     agent = Agent({"zoom": PLAIN_ZOOM}, system="")
     last = Reply("A cat.", usage=Usage(500, 2))
     state, _ = scripted(agent, call("zoom", tokens=9, box=[10, 20, 30, 50]), last)
-    assert state.notes[0].startswith("the server counted 9 tokens for 1 image and ") and len(looks_in(state.notes)) == 1
+    assert (
+        state.notes[0].startswith("the server counted 9 tokens for 1 image and ") and len(read_looks(state.notes)) == 1
+    )
     assert sum("counted" in note for note in state.notes) == 1
 
 
@@ -589,7 +598,7 @@ def test_every_draw_of_a_vote_keeps_its_looks(nested: bool) -> None:
     agent: Any = Agent({"zoom": PLAIN_ZOOM})
     replies: list[str | Reply] = [call("zoom", box=[10, 20, 30, 50]), "(A)"]
     state, _ = scripted(Vote(Robust(), Pipeline({"inner": agent}) if nested else agent, n=3), *replies * 3)
-    assert [(look.number, look.call) for look in looks_in(state.notes)] == [(1, 0), (1, 2), (1, 4)]
+    assert [(look.number, look.call) for look in read_looks(state.notes)] == [(1, 0), (1, 2), (1, 4)]
 
 
 @pytest.mark.parametrize("nested", [False, True])
@@ -599,8 +608,8 @@ def test_looks_before_a_failure_are_kept(nested: bool) -> None:
     with pytest.raises(StageFailed) as caught:
         ran(Pipeline({"inner": agent}) if nested else agent, model)
     notes = caught.value.state.notes
-    assert [(look.number, look.call, look.outcome) for look in looks_in(notes)] == [(1, 0, "shown"), (2, 1, "shown")]
-    assert ended_in(notes) is None and len(caught.value.state.trace[-1].calls) == 3
+    assert [(look.number, look.call, look.outcome) for look in read_looks(notes)] == [(1, 0, "shown"), (2, 1, "shown")]
+    assert read_end(notes) is None and len(caught.value.state.trace[-1].calls) == 3
 
 
 @dataclass(frozen=True)
@@ -676,7 +685,11 @@ def test_wrong_settings_are_said_before_anything_runs(settings: Mapping[str, Any
 
 def test_an_agent_is_its_spec() -> None:
     agent = Agent(
-        {"zoom": TrueZoom(label="t"), "grid": ShowGrid()}, Robust(), Tagged(), Bounds(steps=2), fit=LongestSide(9)
+        {"zoom": OracleZoom(label="t"), "grid": ShowGrid()},
+        Robust(),
+        TaggedCalls(),
+        Bounds(steps=2),
+        fit=LongestSide(9),
     )
     assert build(spec(agent)) == agent and identity(build(spec(agent))) == identity(agent)
 
@@ -729,12 +742,12 @@ def test_the_near_sighted_model_counts_tokens_of_the_images_it_is_sent() -> None
 
 
 @pytest.mark.parametrize("frame", ["pixels", "0-1", "0-1000"])
-@pytest.mark.parametrize("form", [Native(), Tagged(), Plain()], ids=lambda form: type(form).__name__)
+@pytest.mark.parametrize("form", [NativeCalls(), TaggedCalls(), PlainCalls()], ids=lambda form: type(form).__name__)
 def test_the_near_sighted_model_plays_every_protocol_in_every_frame(form: Any, frame: Any) -> None:
     of = sample(Letter(22, (400, 300)).pixels, question="Which letter is red?")
     agent = Agent({"zoom": PLAIN_ZOOM}, protocol=form, coordinates=frame, fit=LongestSide(200, grow=True))
     state = ran(agent, NearSighted(coordinates=frame), of)
-    assert state.reply.endswith("ANSWER: K") and [look.outcome for look in looks_in(state.notes)] == ["shown"]
+    assert state.reply.endswith("ANSWER: K") and [look.outcome for look in read_looks(state.notes)] == ["shown"]
 
 
 def test_marks_of_all_kinds_are_no_trouble_for_a_zoom() -> None:

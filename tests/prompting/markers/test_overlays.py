@@ -16,7 +16,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.masks import hue
-from looktwice.prompting.evidence import spread
+from looktwice.prompting.evidence import project
 from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
 from looktwice.prompting.markers.matches import spread_out
 from looktwice.specialists.maps import SGBM
@@ -174,7 +174,7 @@ def test_what_lies_on_top_hides_the_map_below() -> None:
     view = start().views[0]
     cover = View.of(plain(), source=1)
     both = View(view.picture, (*view.parts, *crop(cover, 0, 0, 50, 80).parts))
-    field = spread(both, {0: np.ones((80, 120))})
+    field = project(both, {0: np.ones((80, 120))})
     assert np.isnan(field[:, :50]).all()
     assert (field[:, 50:] == 1).all()
 
@@ -329,7 +329,7 @@ def test_a_bright_spot_of_a_map_stays_on_its_place(
     view = resize(view, round(120 * stretch[0]), round(80 * stretch[1]))
     view = rotate(flip(view) if mirrored else view, degrees)
     pair = beside([view, flip(view)], 5)
-    field = np.nan_to_num(spread(pair, {0: values}))
+    field = np.nan_to_num(project(pair, {0: values}))
     rows, columns = np.mgrid[: field.shape[0], : field.shape[1]]
     for place in pair.to_view(Point("", *spot)):
         x, y = place.center

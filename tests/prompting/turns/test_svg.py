@@ -15,7 +15,7 @@ from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.turns import RedrawThenAnswer, svg
-from looktwice.prompting.turns.svg import NotRendered, checked_svg, render_svg, similarity, svg_in
+from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, sanitize_svg, similarity
 
 OPEN = '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="60">'
 RED = f'{OPEN}<rect width="40" height="60" fill="red"/></svg>'
@@ -36,12 +36,12 @@ HALF[:, :40] = (255, 0, 0)
     ],
 )
 def test_the_drawing_in_a_reply(reply: str, found: str | None) -> None:
-    assert svg_in(reply) == found
+    assert find_svg(reply) == found
 
 
 def test_endless_openings_do_not_stall() -> None:
     begun = time.perf_counter()
-    assert svg_in("<svg></svg>" + "<svg " * 40_000) == "<svg></svg>"
+    assert find_svg("<svg></svg>" + "<svg " * 40_000) == "<svg></svg>"
     assert time.perf_counter() - begun < 3
 
 
@@ -56,7 +56,7 @@ def test_endless_openings_do_not_stall() -> None:
     ],
 )
 def test_what_is_drawn(code: str) -> None:
-    assert checked_svg(code).startswith("<svg xmlns=")
+    assert sanitize_svg(code).startswith("<svg xmlns=")
 
 
 NESTED = "<g>" * 200 + "</g>" * 200
@@ -90,13 +90,13 @@ NESTED = "<g>" * 200 + "</g>" * 200
     ],
 )
 def test_what_is_refused_before_anything_draws_it(code: str, reason: str) -> None:
-    with pytest.raises(NotRendered) as refused:
-        checked_svg(code)
+    with pytest.raises(SvgError) as refused:
+        sanitize_svg(code)
     assert reason in str(refused.value)
 
 
 def test_a_style_sheet_outside_is_left_out() -> None:
-    assert "stylesheet" not in checked_svg(f'<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>{RED}')
+    assert "stylesheet" not in sanitize_svg(f'<?xml version="1.0"?><?xml-stylesheet href="http://127.0.0.1/"?>{RED}')
 
 
 def test_without_the_renderer_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,14 +129,14 @@ def test_a_bomb_ends_within_its_bounds_and_nothing_else_does(monkeypatch: pytest
     groups = "".join(f'<g id="a{n}">{inner}</g>' for n, inner in enumerate(uses, 1))
     code = f'{OPEN}<defs><g id="a0"><rect width="1" height="1"/></g>{groups}</defs><use href="#a9"/></svg>'
     begun = time.monotonic()
-    with pytest.raises(NotRendered, match=r"not drawn within 2 seconds|resvg does not draw it"):
+    with pytest.raises(SvgError, match=r"not drawn within 2 seconds|resvg does not draw it"):
         render_svg(code, 80, 60)
     assert time.monotonic() - begun < 10
 
 
 @pytest.mark.parametrize("code", ['<svg width="0" height="0"/>', '<svg width="-1" height="x"><g/></svg>'])
 def test_drawings_without_a_size_are_not_drawn(code: str) -> None:
-    with pytest.raises(NotRendered, match="resvg does not draw it"):
+    with pytest.raises(SvgError, match="resvg does not draw it"):
         render_svg(code, 80, 60)
 
 

@@ -21,7 +21,7 @@ from looktwice.pipelines.transforms import beside, crop, resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, FewShot, History
-from looktwice.prompting.turns.history import spoken
+from looktwice.prompting.turns.history import strip_thoughts
 from looktwice.prompting.wording import (
     AnswerLine,
     ChainOfThought,
@@ -487,7 +487,7 @@ def test_several_turns_of_tools_are_one_turn() -> None:
     ],
 )  # fmt: skip
 def test_thoughts_are_left_out(reply: str, left: str) -> None:
-    assert spoken(reply) == left
+    assert strip_thoughts(reply) == left
 
 
 def test_an_empty_reply_is_not_sent_as_an_empty_turn() -> None:
