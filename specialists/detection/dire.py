@@ -38,7 +38,7 @@ class DIRE(Network[tuple[Pixels], Probability]):
     comes about (91 of 132).
     """
 
-    found: ClassVar[type[Any]] = Probability
+    result: ClassVar[type[Any]] = Probability
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -49,7 +49,7 @@ class DIRE(Network[tuple[Pixels], Probability]):
         """The probability. Raises NoEvidence for pictures under 32 pixels or of one colour, WeightsError."""
         require_size(pixels, LEAST)
         require_colors(pixels)
-        return self.ask((pixels,)).value
+        return self.predict((pixels,)).value
 
     def open_network(self, place: Place) -> Tensors:
         """The tensors of the network. Raises WeightsError."""
@@ -71,11 +71,11 @@ class DIRE(Network[tuple[Pixels], Probability]):
         logits = _resnet(network, batch)[:, 0].float()
         return [Probability(float(each)) for each in logits.sigmoid().cpu()]
 
-    def like(self, item: tuple[Pixels]) -> Hashable:
+    def batch_key(self, item: tuple[Pixels]) -> Hashable:
         """Pictures of all sizes go together: the network looks at squares."""
         return None
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """The hash of the file."""
         return weights_hash(weights_file(self.model))
 

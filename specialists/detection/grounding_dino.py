@@ -32,9 +32,9 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     text_threshold: float = 0.25
     most: int = 100
 
-    found: ClassVar[type[Any]] = Boxes
-    kind: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
-    processor: ClassVar[str] = "AutoProcessor"
+    result: ClassVar[type[Any]] = Boxes
+    model_class: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
+    processor_class: ClassVar[str] = "AutoProcessor"
     half_is_safe: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -48,7 +48,7 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         asked = tuple(word.strip().lower().rstrip(".") for word in words or () if word.strip(" ."))
         if not asked:
             raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
-        return self.ask((pixels, asked))
+        return self.predict((pixels, asked))
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""

@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.pipelines.state import State
-from looktwice.specialists.networks.transformers_hub import HubNetwork, Opened
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.protocols import ScalarMap
 
 Floats = NDArray[np.float64]
@@ -41,30 +41,30 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
     layer: int = -1
 
-    found: ClassVar[type[Any]] = AttentionMap
-    kind: ClassVar[str] = "AutoModelForImageTextToText"
+    result: ClassVar[type[Any]] = AttentionMap
+    model_class: ClassVar[str] = "AutoModelForImageTextToText"
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Floats (height, width) that add up to 1: a patch's attention spread evenly over its pixels."""
         height, width = pixels.shape[:2]
-        patches: Floats = self.ask((pixels,)).values
+        patches: Floats = self.predict((pixels,)).values
         full = cv2.resize(patches, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
         return np.asarray(full / full.sum(), np.float64)
 
-    def open_network(self, place: Place) -> Opened:
+    def open_network(self, place: Place) -> HubModel:
         """The encoder with plain attention, which alone gives its weights. Raises WeightsError."""
         processor = from_hub("AutoImageProcessor", self.model, self.revision, backend="pil")
         settings = {"dtype": place.torch_dtype, "use_safetensors": True, "attn_implementation": "eager"}
-        whole = from_hub(self.kind, self.model, self.revision, **settings)
+        whole = from_hub(self.model_class, self.model, self.revision, **settings)
         inner = getattr(whole, "model", whole)
         tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
         if tower is None or not hasattr(tower.config, "image_size"):
             raise WeightsError(f"{self.model}: its vision encoder has no plain grid of patches to map attention on")
-        return Opened(tower.to(place.device).eval(), processor)
+        return HubModel(tower.to(place.device).eval(), processor)
 
-    def shared(self) -> Any:
+    def network_key(self) -> Any:
         """Apart from networks that were opened without their attention weights."""
-        return ("attention", *super().shared())  # type: ignore[misc]
+        return ("attention", *super().network_key())  # type: ignore[misc]
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[AttentionMap]:
         """The maps of several images, one patch a value."""

@@ -49,7 +49,7 @@ class DIFT(Network[Item, FeatureGrid]):
     seed: int = 0
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
-    found: ClassVar[type[Any]] = FeatureGrid
+    result: ClassVar[type[Any]] = FeatureGrid
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,7 +61,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image in which `prompt` is seen. Raises WeightsError."""
-        return self.ask((pixels, self.prompt.replace("{}", prompt) if prompt else ""))
+        return self.predict((pixels, self.prompt.replace("{}", prompt) if prompt else ""))
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
@@ -87,16 +87,16 @@ class DIFT(Network[Item, FeatureGrid]):
     def network(self) -> Any:
         """The opened network, one for all settings. Raises WeightsError."""
         place = self.place()
-        return open_shared(("network", "DIFT", self.shared(), place), lambda: self.open_network(place))
+        return open_shared(("network", "DIFT", self.network_key(), place), lambda: self.open_network(place))
 
-    def like(self, item: Item) -> Hashable:
+    def batch_key(self, item: Item) -> Hashable:
         """All images alike: they are brought to one size."""
         return None
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """A hash of the folder, or the hub's id and commit."""
         if Path(self.model).expanduser().exists():
-            return super().weights()
+            return super().weights_id()
         return f"{self.model}@{self.network().text.config._commit_hash or self.revision}"
 
 

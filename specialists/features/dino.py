@@ -34,9 +34,9 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     part: Literal["patches", "whole"] = "patches"
     longest: int = 518
 
-    found: ClassVar[type[Any]] = FeatureGrid
-    kind: ClassVar[str] = "AutoModel"
-    least: ClassVar[int | None] = None
+    result: ClassVar[type[Any]] = FeatureGrid
+    model_class: ClassVar[str] = "AutoModel"
+    min_side: ClassVar[int | None] = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +45,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
-        return self.ask((pixels,))
+        return self.predict((pixels,))
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
@@ -68,7 +68,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         values = tokens.float().cpu().numpy()
         return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
 
-    def like(self, item: Item) -> Hashable:
+    def batch_key(self, item: Item) -> Hashable:
         """The proportions of the image."""
         size = InputSize.of(item[0], self.longest, 1, enlarge=True)
         return (size.columns, size.rows)

@@ -37,7 +37,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
     block: int = 10
     longest: int = 512
 
-    found: ClassVar[type[Any]] = FeatureGrid
+    result: ClassVar[type[Any]] = FeatureGrid
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -48,7 +48,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
-        return self.ask((pixels,))
+        return self.predict((pixels,))
 
     def open_network(self, place: Place) -> Tensors:
         """The tensors by name. Raises WeightsError."""
@@ -66,12 +66,12 @@ class EfficientNet(Network[Item, FeatureGrid]):
         values = run_blocks(network, (tensor - 127) / 128, self.block).permute(0, 2, 3, 1).float().cpu().numpy()
         return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
 
-    def like(self, item: Item) -> Hashable:
+    def batch_key(self, item: Item) -> Hashable:
         """The size at which the image is looked at."""
         size = self._size(item[0])
         return (size.columns, size.rows)
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """The hash of the file."""
         return weights_hash(self._file())
 

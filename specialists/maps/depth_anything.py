@@ -26,8 +26,8 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     model: str = "depth-anything/Depth-Anything-V2-Small-hf"
     larger_is_nearer: bool = True
 
-    found: ClassVar[type[Any]] = DepthMap
-    kind: ClassVar[str] = "AutoModelForDepthEstimation"
+    result: ClassVar[type[Any]] = DepthMap
+    model_class: ClassVar[str] = "AutoModelForDepthEstimation"
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The map of the first image, at its size; further images are not looked at.
@@ -36,7 +36,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         """
         require_size(image, 2)  # of one pixel it is said that it is too small
         require_colors(image)
-        return self.ask((image,))
+        return self.predict((image,))
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""

@@ -13,7 +13,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
 from looktwice.specialists.networks.image_size import InputSize, is_one_color
-from looktwice.specialists.networks.transformers_hub import HubNetwork, Opened
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.results import Matches
 
 
@@ -83,17 +83,17 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     model: str = "zju-community/efficientloftr"
     threshold: float = 0.0
 
-    found: ClassVar[type[Any]] = Matches
-    kind: ClassVar[str] = "AutoModelForKeypointMatching"
+    result: ClassVar[type[Any]] = Matches
+    model_class: ClassVar[str] = "AutoModelForKeypointMatching"
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is of one colour. Raises WeightsError."""
         if is_one_color(pixels0) or is_one_color(pixels1):
             return Matches.none()
-        return self.ask((pixels0, pixels1))
+        return self.predict((pixels0, pixels1))
 
-    def open_network(self, place: Place) -> Opened:
+    def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""
         opened = super().open_network(place)
         if hasattr(opened.model, "_get_matches_from_scores"):  # EfficientLoFTR
@@ -119,7 +119,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             found.append(Matches(xy[0], xy[1], scores[kept].clip(0, 1)))
         return found
 
-    def like(self, item: Pair) -> Hashable:
+    def batch_key(self, item: Pair) -> Hashable:
         """All pairs alike: the processor brings them to one size."""
         return None
 

@@ -69,11 +69,11 @@ class LightGlue(PairNetwork):
             for first, second in zip(found[0], found[1], strict=True)
         ]
 
-    def shared(self) -> Hashable:
+    def network_key(self) -> Hashable:
         """The detector and the files."""
         return (self.features, self.model, self.matcher)
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """Hashes of the files, and the names of what kornia fetches."""
         detector = weights_hash(weights_file(self.model)) if self.model else OWN[self.features]
         return f"{detector} {weights_hash(weights_file(self.matcher)) if self.matcher else self.features}"

@@ -68,11 +68,11 @@ class LoFTR(PairNetwork):
             found.append(Matches(size0.to_image(xy0[rows]), size1.to_image(xy1[rows]), confidence[rows]))
         return found
 
-    def shared(self) -> Hashable:
+    def network_key(self) -> Hashable:
         """The preset, the file and the threshold, which is built in."""
         return (self.preset, self.model, self.threshold)
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """The hash of the file, or the name of what kornia fetches."""
         return weights_hash(weights_file(self.model)) if self.model else self.preset
 

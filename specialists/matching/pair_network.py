@@ -18,7 +18,7 @@ Pair = tuple[Pixels, Pixels]
 class PairNetwork(Network[Pair, Matches]):
     """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into one batch."""
 
-    found: ClassVar[type[Any]] = Matches
+    result: ClassVar[type[Any]] = Matches
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
@@ -30,12 +30,12 @@ class PairNetwork(Network[Pair, Matches]):
             self.size(pixels)
         if is_one_color(pixels0) or is_one_color(pixels1):
             return Matches.none()
-        return self.ask((pixels0, pixels1))
+        return self.predict((pixels0, pixels1))
 
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where it is too small."""
         raise NotImplementedError
 
-    def like(self, item: Pair) -> Hashable:
+    def batch_key(self, item: Pair) -> Hashable:
         """The sizes at which the two images are looked at."""
         return tuple((size.columns, size.rows) for size in map(self.size, item))

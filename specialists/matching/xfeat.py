@@ -54,11 +54,11 @@ class XFeat(PairNetwork):
             for first, second in zip(found[0], found[1], strict=True)
         ]
 
-    def shared(self) -> Hashable:
+    def network_key(self) -> Hashable:
         """The files."""
         return (self.model, self.matcher)
 
-    def weights(self) -> str:
+    def weights_id(self) -> str:
         """Hashes of the two files."""
         return " ".join(weights_hash(file) for file in self._files())
 

@@ -14,15 +14,15 @@ from looktwice.pipelines.runtime.networks import Place, from_hub
 from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.networks.network import Network
 
-NARROWEST = 32  # the ratio of the sides from which on processors leave no pixel of the shorter one
+MAX_RATIO = 32  # of the sides; beyond it, processors scale the shorter side to less than a pixel
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """A network of transformers and the processor that was saved with it."""
+class HubModel:
+    """An opened network of transformers and the processor that was saved with it."""
 
     model: Any
     processor: Any
@@ -33,38 +33,39 @@ class Opened:
         return self.model.config
 
     def inputs(self, place: Place, **given: Any) -> Any:
-        """What the processor makes of images and words, at the network's place and precision."""
+        """The processor's tensors for these images and texts, on the network's device and in its precision."""
         return self.processor(**given, return_tensors="pt").to(place.device, place.torch_dtype)
 
 
 @dataclass(frozen=True)
-class HubNetwork(Network[Item, Found]):
+class HubNetwork(Network[Item, Result]):
     """A network that transformers opens by id or folder, from safetensors, without torchvision.
 
-    `kind` is the class of transformers that opens it, `processor` that of its processor.
+    `model_class` and `processor_class` are the classes of transformers that open it and its processor. `min_side` is
+    the shortest side of an image in pixels that the processor takes; None where no processor is used.
     """
 
-    kind: ClassVar[str]
-    processor: ClassVar[str] = "AutoImageProcessor"
-    least: ClassVar[int | None] = 4  # pixels of a side: processors take 3 rows for colours; None where it uses none
+    model_class: ClassVar[str]
+    processor_class: ClassVar[str] = "AutoImageProcessor"
+    min_side: ClassVar[int | None] = 4  # processors take 3 rows for colour channels
 
-    def many(self, items: Sequence[Item]) -> list[Found]:
-        """The same for several items. Raises NoEvidence where an image is too small for its processor."""
+    def predict_many(self, items: Sequence[Item]) -> list[Result]:
+        """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
         for image in (each for item in items for each in item if isinstance(each, np.ndarray)):
-            if self.least is not None:
-                require_size(image, max(self.least, math.ceil(max(image.shape[:2]) / NARROWEST)))
-        return super().many(items)
+            if self.min_side is not None:
+                require_size(image, max(self.min_side, math.ceil(max(image.shape[:2]) / MAX_RATIO)))
+        return super().predict_many(items)
 
-    def open_network(self, place: Place) -> Opened:
+    def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""
-        processor = from_hub(self.processor, self.model, self.revision, backend="pil")
+        processor = from_hub(self.processor_class, self.model, self.revision, backend="pil")
         settings = {"dtype": place.torch_dtype, "use_safetensors": True}
-        model = from_hub(self.kind, self.model, self.revision, **settings)
-        return Opened(model.to(place.device).eval(), processor)
+        model = from_hub(self.model_class, self.model, self.revision, **settings)
+        return HubModel(model.to(place.device).eval(), processor)
 
-    def shared(self) -> Hashable:
+    def network_key(self) -> Hashable:
         """The class of transformers, the id and the revision."""
-        return (self.kind, self.model, self.revision)
+        return (self.model_class, self.model, self.revision)
 
 
 def first_images(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:

@@ -151,7 +151,7 @@ class SAM(Network[Item, Masks]):
     model: str = "facebook/sam2.1-hiera-tiny"
     prompts: int = field(default=32, metadata=NOT_IDENTITY)
 
-    found: ClassVar[type[Any]] = Masks
+    result: ClassVar[type[Any]] = Masks
     half_is_safe: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class SAM(Network[Item, Masks]):
             for each, (pixels, prompts, filter) in zip(seen, items, strict=True)
         ]  # fmt: skip
 
-    def like(self, item: Item) -> Hashable:
+    def batch_key(self, item: Item) -> Hashable:
         """Images of all sizes go together: the network looks at squares."""
         return None
 
@@ -193,7 +193,7 @@ class SAM(Network[Item, Masks]):
         require_colors(pixels)
         if not len(prompts):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
-        return self.ask((pixels, prompts, filter))
+        return self.predict((pixels, prompts, filter))
 
     def _chunks(self, prompts: Floats) -> list[Floats]:
         return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]

@@ -249,10 +249,10 @@ class Bright(Network[tuple[Pixels], DepthMap]):
     gain: float = 1.0
     room: int = field(default=99, metadata=NOT_IDENTITY)
 
-    found: ClassVar[type[Any]] = DepthMap
+    result: ClassVar[type[Any]] = DepthMap
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        return self.ask((image,))
+        return self.predict((image,))
 
     def open_network(self, place: Place) -> float:
         return 1.0

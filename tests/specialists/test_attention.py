@@ -29,8 +29,8 @@ def picture(height: int, width: int, seed: int = 0) -> Pixels:
 def test_a_map_adds_up_and_a_batch_equals_single_images(family: str, grid: int, tmp_path: Path) -> None:
     attention = VisionAttention(model=str(getattr(tiny_networks, family)(tmp_path / family)))
     images = [picture(60, 80), picture(50, 40, 1), picture(50, 40, 2)]
-    alone = [attention.ask((image,)).values for image in images]
-    together = attention.together([(image,) for image in images])
+    alone = [attention.predict((image,)).values for image in images]
+    together = attention.predict_batch([(image,) for image in images])
     for one, other in zip(alone, together, strict=True):
         assert one.shape == (grid, grid) and one.sum() == pytest.approx(1)
         assert np.allclose(one, other.values, atol=1e-6)

@@ -51,7 +51,7 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 @pytest.mark.parametrize("name", ["depth_anything", "glpn"])
 def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: Callable[[str], str]) -> None:
     depth = DepthAnything(built(name), device="cpu", larger_is_nearer=name == "depth_anything")
-    together = depth.many([(image,) for image in IMAGES])
+    together = depth.predict_many([(image,) for image in IMAGES])
     for image, found in zip(IMAGES, together, strict=True):
         alone = depth(image)
         assert found.values.shape == image.shape[:2]
@@ -99,7 +99,7 @@ def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
 ) -> None:
     detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
     words = [("cat",), ("red box", "dog"), ("mug",), ("the cat", "dog", "mug"), ("dog",)]
-    together = detector.many(list(zip(IMAGES, words, strict=True)))
+    together = detector.predict_many(list(zip(IMAGES, words, strict=True)))
     assert sum(map(len, together)) > 0
     for image, asked, found in zip(IMAGES, words, together, strict=True):
         alone = detector(image, asked)
@@ -142,7 +142,7 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(built: Callab
     """The same weights in a ResNet-50 that others wrote give the same probability, whatever the batch."""
     images = [noise((300, 260), 7), noise((256, 400), 8) // 4, noise((40, 50), 9) // 2 + 120]
     dire = DIRE(built("dire"), device="cpu")
-    together = [each.value for each in dire.many([(image,) for image in images])]
+    together = [each.value for each in dire.predict_many([(image,) for image in images])]
     assert together == pytest.approx([dire(image) for image in images], abs=1e-5)
     network = tiny.resnet()
     processor = transformers.ConvNextImageProcessorPil(
@@ -243,6 +243,6 @@ def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable
 
 def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:
     depth: Network[Any, Any] = DepthAnything(built("depth_anything"), device="cpu")
-    first = depth.ask((IMAGES[0],)).values
+    first = depth.predict((IMAGES[0],)).values
     close_networks()
-    np.testing.assert_array_equal(depth.ask((IMAGES[0],)).values, first)
+    np.testing.assert_array_equal(depth.predict((IMAGES[0],)).values, first)

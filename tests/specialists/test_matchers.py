@@ -96,10 +96,10 @@ def matcher_of(name: str, built: Callable[..., str]) -> LoFTR | LightGlue | Keyp
 @pytest.mark.parametrize("name", ["efficient_loftr", "light_glue", "super_glue", "loftr", "disk", "aliked"])
 def test_a_batch_of_pairs_of_mixed_sizes_gives_what_single_pairs_give(name: str, built: Callable[..., str]) -> None:
     matcher = matcher_of(name, built)
-    together = matcher.many(PAIRS)
+    together = matcher.predict_many(PAIRS)
     assert sum(map(len, together)) > 0
     for pair, found in zip(PAIRS, together, strict=True):
-        alone = matcher.many([pair])[0]
+        alone = matcher.predict_many([pair])[0]
         np.testing.assert_allclose(found.xy0, alone.xy0, atol=0.01)
         np.testing.assert_allclose(found.xy1, alone.xy1, atol=0.01)
         np.testing.assert_allclose(found.confidence, alone.confidence, atol=1e-4)
@@ -186,9 +186,9 @@ def test_a_batch_of_images_of_mixed_sizes_gives_what_single_images_give(
     items = [
         (image, prompt) if name == "dift" else (image,) for image, prompt in zip(IMAGES, ("a", "", "b"), strict=True)
     ]
-    together = network.many(items)
+    together = network.predict_many(items)
     for item, found, shape in zip(items, together, shapes, strict=True):
-        alone = network.many([item])[0]
+        alone = network.predict_many([item])[0]
         np.testing.assert_allclose(found.values, alone.values, atol=1e-4)
         assert (found.values.shape[:2], (found.height, found.width)) == (shape, item[0].shape[:2])
     assert not np.allclose(together[0].values, together[2].values, atol=1e-3)
@@ -353,7 +353,7 @@ def test_xfeat_speaks_of_pixel_centers_at_any_size(factor: float) -> None:
 @pytest.mark.weights
 def test_xfeat_gives_in_a_batch_of_mixed_sizes_what_it_gives_alone() -> None:
     matcher = XFeat(device="cpu")
-    for pair, found in zip(PAIRS, matcher.many(PAIRS), strict=True):
+    for pair, found in zip(PAIRS, matcher.predict_many(PAIRS), strict=True):
         alone = matcher(*pair)
         assert len(found) > 10
         np.testing.assert_allclose(found.xy1, alone.xy1, atol=1e-3)
@@ -372,7 +372,7 @@ def test_images_of_one_color_give_no_match_and_no_answer() -> None:
 @pytest.mark.weights
 def test_efficientnet_gives_in_a_batch_what_it_gives_alone() -> None:
     network = EfficientNet(longest=128, device="cpu")
-    for image, found in zip(IMAGES, network.many([(image,) for image in IMAGES]), strict=True):
+    for image, found in zip(IMAGES, network.predict_many([(image,) for image in IMAGES]), strict=True):
         np.testing.assert_allclose(found.values, network(image).values, atol=1e-4)
         assert (found.width, found.height) == image.shape[1::-1]
 

@@ -59,7 +59,7 @@ def test_a_box_gets_one_mask_with_its_label_and_a_batch_is_like_one(model: str) 
     alone = [sam(image, BOXES) for image in images]
     for image, each in zip(images, alone, strict=True):
         assert each.masks.shape == (2, *image.shape[:2]) and each.labels.tolist() == ["cat", "dog"]
-    together = sam.many([(image, BOXES.xyxy, None) for image in images])
+    together = sam.predict_many([(image, BOXES.xyxy, None) for image in images])
     for one, other in zip(alone, together, strict=True):
         same(Masks(other.masks, other.scores, BOXES.labels), one)
     assert not all((one.masks[0] == one.masks[1]).all() for one in alone)
