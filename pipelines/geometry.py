@@ -1,4 +1,4 @@
-"""The geometry law: affine maps between pixel frames, and the convex areas that they carry along.
+"""Affine maps between pixel frames, the convex areas that they carry along, and upright boxes.
 
 **Points** are in pixel-centre coordinates: (0, 0) is the centre of the top-left pixel.
 **Areas** (boxes, clip polygons) are in edge coordinates, half-open: the top-left pixel covers [0, 1) x [0, 1).
@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Affine", "Polygon", "bounds", "contains", "holds", "intersect", "rectangle"]
+__all__ = [
+    "Affine", "PixelRect", "Polygon", "Rect", "bounds", "common_rect", "contains", "grow", "holds", "intersect", "iou",
+    "overlap", "overlaps", "rectangle",
+]  # fmt: skip
+
+Rect = tuple[float, float, float, float]
+"""An upright box as left, top, right and bottom edge (xyxy)."""
+PixelRect = tuple[int, int, int, int]
+"""A `Rect` of whole pixels."""
+XYXY = Rect | NDArray[np.float64]
 
 Polygon = tuple[tuple[float, float], ...]
 """A convex polygon in edge coordinates, either orientation; () is the empty area."""
 
 TOLERANCE = 1e-6
+Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True)
@@ -100,10 +110,43 @@ def rectangle(x0: float, y0: float, x1: float, y1: float) -> Polygon:
     return ((x0, y0), (x1, y0), (x1, y1), (x0, y1))
 
 
-def bounds(area: Polygon) -> tuple[float, float, float, float]:
+def bounds(area: Polygon) -> Rect:
     """The smallest upright box (x0, y0, x1, y1) around an area that is not empty."""
     xs, ys = [x for x, _ in area], [y for _, y in area]
     return min(xs), min(ys), max(xs), max(ys)
+
+
+def common_rect(
+    one: tuple[Number, Number, Number, Number], other: tuple[Number, Number, Number, Number]
+) -> tuple[Number, Number, Number, Number] | None:
+    """The box that two boxes share; None where they share no area, as where they only touch."""
+    left, top = max(one[0], other[0]), max(one[1], other[1])
+    right, bottom = min(one[2], other[2]), min(one[3], other[3])
+    return (left, top, right, bottom) if left < right and top < bottom else None
+
+
+def overlaps(one: Rect, other: Rect) -> bool:
+    """Whether two boxes share any area; boxes that only touch do not."""
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
+
+
+def overlap(one: XYXY, other: XYXY) -> float:
+    """The area that two boxes share."""
+    across = min(one[2], other[2]) - max(one[0], other[0])
+    down = min(one[3], other[3]) - max(one[1], other[1])
+    return float(max(0.0, across) * max(0.0, down))
+
+
+def iou(one: XYXY, other: XYXY) -> float:
+    """The intersection over union of two boxes, 0..1; 0 where neither has an area."""
+    shared = overlap(one, other)
+    union = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1]) - shared
+    return float(shared / union) if union > 0 else 0.0
+
+
+def grow(box: Rect, by: float) -> Rect:
+    """The box with every edge moved outwards."""
+    return box[0] - by, box[1] - by, box[2] + by, box[3] + by
 
 
 def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:

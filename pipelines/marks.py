@@ -10,9 +10,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, holds, intersect, rectangle
+from looktwice.pipelines.geometry import (
+    Affine,
+    PixelRect,
+    Polygon,
+    Rect,
+    bounds,
+    contains,
+    holds,
+    intersect,
+    rectangle,
+)
 
-__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box", "mark_from_dict"]
+__all__ = ["Box", "Mark", "Mask", "Point", "bounding_box", "mark_from_dict", "mask_bounds"]
 
 LARGEST = 2**28  # pixels of a mask; a larger one is a slip of the file
 
@@ -66,7 +76,7 @@ class Box:
         return (self.x0 + self.x1 - 1) / 2, (self.y0 + self.y1 - 1) / 2
 
     @property
-    def xyxy(self) -> tuple[float, float, float, float]:
+    def xyxy(self) -> Rect:
         """Left, top, right and bottom edge."""
         return self.x0, self.y0, self.x1, self.y1
 
@@ -149,11 +159,17 @@ def _decoded(size: Any, counts: Any) -> NDArray[np.bool_]:
     return np.repeat(np.arange(len(lengths)) % 2 == 1, lengths).reshape(height, width)
 
 
-def bounding_box(mark: Mark) -> tuple[float, float, float, float]:
-    """The box around a mark in edge coordinates (x0, y0, x1, y1), half-open; a point is its pixel."""
+def bounding_box(mark: Mark) -> Rect:
+    """The smallest upright box around a mark, in edge coordinates; a point is its pixel."""
     if isinstance(mark, Mask):
-        ys, xs = np.nonzero(mark.pixels)
-        return float(xs.min()), float(ys.min()), float(xs.max()) + 1, float(ys.max()) + 1
-    if isinstance(mark, Box):
-        return mark.xyxy
-    return mark.x, mark.y, mark.x + 1, mark.y + 1
+        x0, y0, x1, y1 = mask_bounds(mark.pixels)
+        return float(x0), float(y0), float(x1), float(y1)
+    return mark.xyxy if isinstance(mark, Box) else (mark.x, mark.y, mark.x + 1, mark.y + 1)
+
+
+def mask_bounds(pixels: NDArray[np.bool_]) -> PixelRect:
+    """The smallest upright box around the True pixels of an array HxW, half-open; (0, 0, 0, 0) where there are none."""
+    rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
+    if not len(rows):
+        return 0, 0, 0, 0
+    return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1

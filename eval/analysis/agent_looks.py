@@ -18,8 +18,8 @@ from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.labels import baseline_of
 from looktwice.eval.scoring.score import RecordScorer, configured_reader
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
-from looktwice.pipelines.geometry import bounds, intersect, rectangle
-from looktwice.pipelines.marks import Box, Mark, Mask, mark_from_dict
+from looktwice.pipelines.geometry import Rect, iou, overlap
+from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
@@ -256,29 +256,18 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:
     """For each region that a look was the first to show: the best of the targets in its image."""
-    boxes = [(target.image, _edges(target)) for target in targets if isinstance(target, Box | Mask)]
+    boxes = [(target.image, bounding_box(target)) for target in targets if isinstance(target, Box | Mask)]
     for region in (region for look in looks for region in look.regions if region):
-        rated = [_overlap(region[1:], edges) for image, edges in boxes if image == region[0]]
+        image, x0, y0, x1, y1 = region
+        rated = [_fit((x0, y0, x1, y1), target) for number, target in boxes if number == image]
         if boxes:
             yield max(rated, default=(0.0, 0.0))
 
 
-def _overlap(one: Sequence[float], two: Sequence[float]) -> tuple[float, float]:
+def _fit(shown: Rect, target: Rect) -> tuple[float, float]:
     """Intersection over union of two boxes, and the share of the second that the first shows."""
-    common = intersect(rectangle(*one), rectangle(*two))
-    shared = _area(bounds(common)) if common else 0.0
-    return shared / (_area(one) + _area(two) - shared), shared / _area(two)
-
-
-def _edges(mark: Box | Mask) -> tuple[float, ...]:
-    if isinstance(mark, Box):
-        return mark.xyxy
-    ys, xs = mark.pixels.nonzero()
-    return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)
-
-
-def _area(box: Sequence[float]) -> float:
-    return (box[2] - box[0]) * (box[3] - box[1])
+    left, top, right, bottom = target
+    return iou(shown, target), overlap(shown, target) / ((right - left) * (bottom - top))
 
 
 def _mean(values: Sequence[float]) -> float:

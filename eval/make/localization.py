@@ -17,6 +17,7 @@ from looktwice.eval.make.files import Skipped, image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
@@ -24,8 +25,6 @@ from looktwice.pipelines.sample import Item
 CHOICES = ("Box A", "Box B")
 TRIES = 200
 SLACK = 1.0  # pixels that a box may stick out of its image
-
-XYXY = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Localization:
         return data
 
     @cached_property
-    def _boxes(self) -> dict[Any, list[tuple[str, XYXY]]]:
+    def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
         """The usable objects by image: what each is called, and its box."""
         names = {row.get("id"): _in_words(str(row.get("name", "object"))) for row in self._json["categories"]}
         rows = [row for row in self._json["annotations"] if isinstance(row, dict)]
@@ -100,7 +99,7 @@ class Localization:
             raise TaskError(
                 f"{self.path}: none of its {len(rows)} annotations has a box; `bbox` is [left, top, width, height]"
             )
-        boxes: dict[Any, list[tuple[str, XYXY]]] = defaultdict(list)
+        boxes: dict[Any, list[tuple[str, Rect]]] = defaultdict(list)
         for row in held:
             left, top, width, height = map(float, row["bbox"])
             if not row.get("iscrowd") and min(width, height) >= self.smallest:
@@ -123,7 +122,7 @@ class Localization:
             raise self._skipped.nothing(Path(self.path), wanted)
         return items
 
-    def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, XYXY]]) -> Item | None:
+    def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, Rect]]) -> Item | None:
         file = self._file(row)
         rng = seeded_rng("localization", self.seed, str(row.get("id")))
         name, true = objects[int(rng.integers(len(objects)))]
@@ -138,10 +137,10 @@ class Localization:
         pair = (_clip(true, size), wrong) if letter == "A" else (wrong, _clip(true, size))
         marked = tuple(Box(label, *box) for label, box in zip("AB", pair, strict=True))
         words = f"Which of the two boxes, A and B, encloses the {name} more exactly, touching its outermost pixels?"
-        meta = {"subtask": "Object_Localization", "source": file.name, "object": name, "iou": round(_iou(*pair), 2)}
+        meta = {"subtask": "Object_Localization", "source": file.name, "object": name, "iou": round(iou(*pair), 2)}
         return make_item(f"localization_{number:04}", words, (file,), CHOICES, letter, marked, **meta)
 
-    def _noisy(self, rng: Generator, true: XYXY, size: tuple[int, int], others: list[XYXY]) -> XYXY:
+    def _noisy(self, rng: Generator, true: Rect, size: tuple[int, int], others: list[Rect]) -> Rect:
         """The true box with noise on its edges; not so that it fits another object of the same kind."""
         sigma = [self.noise * side for side in (true[2] - true[0], true[3] - true[1])] * 2
         for _ in range(TRIES):
@@ -150,7 +149,7 @@ class Localization:
             if x0 < 0 or y0 < 0 or x1 > size[0] or y1 > size[1] or x1 - x0 < 2 or y1 - y0 < 2:
                 continue
             box = (x0, y0, x1, y1)
-            if self.iou[0] <= _iou(box, true) <= self.iou[1] and all(_iou(box, other) < 0.5 for other in others):
+            if self.iou[0] <= iou(box, true) <= self.iou[1] and all(iou(box, other) < 0.5 for other in others):
                 return box
         raise TaskError(
             f"no noisy box with an intersection over union in {self.iou} stays inside; the object may fill its image"
@@ -180,17 +179,8 @@ def _in_words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _clip(box: XYXY, size: tuple[int, int]) -> XYXY:
+def _clip(box: Rect, size: tuple[int, int]) -> Rect:
     width, height = size
     if min(box[:2]) < -SLACK or box[2] > width + SLACK or box[3] > height + SLACK:
         raise TaskError(f"its box {box} lies outside the image of {width}x{height}: the JSON is of other images")
     return max(0.0, box[0]), max(0.0, box[1]), min(float(width), box[2]), min(float(height), box[3])
-
-
-def _iou(one: XYXY, other: XYXY) -> float:
-    """Intersection over union."""
-    width = min(one[2], other[2]) - max(one[0], other[0])
-    height = min(one[3], other[3]) - max(one[1], other[1])
-    both = max(0.0, width) * max(0.0, height)
-    areas = [(box[2] - box[0]) * (box[3] - box[1]) for box in (one, other)]
-    return both / (sum(areas) - both)

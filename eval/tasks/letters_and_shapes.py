@@ -15,6 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.pipelines.geometry import PixelRect, grow, overlaps
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -32,7 +33,6 @@ GAP = 0.6  # between two shapes, in their heights
 APART = 24  # pixels between two things, and between a thing and the rim
 TRIES = 500
 CAPITAL = 0.7  # height of a capital, in ems; only where the search for the right size begins
-Area = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -124,8 +124,8 @@ def _shapes(rng: Generator, number: int | None = None) -> list[str]:
 
 
 def _paste(
-    image: Image.Image, rng: Generator, thing: Sequence[str], high: int, color: str, taken: Sequence[Area]
-) -> Area:
+    image: Image.Image, rng: Generator, thing: Sequence[str], high: int, color: str, taken: Sequence[PixelRect]
+) -> PixelRect:
     """Draw a thing where there is room; gives the box around it."""
     shape = _letter_mask(thing[0], high) if len(thing) == 1 else _shapes_mask(thing, high)
     width, height = shape.size
@@ -133,15 +133,10 @@ def _paste(
         left = int(rng.integers(APART, image.size[0] - width - APART))
         top = int(rng.integers(APART, image.size[1] - height - APART))
         area = left, top, left + width, top + height
-        if all(_apart(area, other) for other in taken):
+        if not any(overlaps(grow(area, APART), other) for other in taken):
             image.paste(COLORS[color], area, shape)
             return area
     raise TaskError("there is no room for four things on the image; make it larger, or `largest` smaller")
-
-
-def _apart(one: Area, two: Area) -> bool:
-    across = one[0] - APART >= two[2] or two[0] - APART >= one[2]
-    return across or one[1] - APART >= two[3] or two[1] - APART >= one[3]
 
 
 def _letter_mask(letter: str, high: int) -> Image.Image:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from looktwice.prompting.burnt_in.label_ocr import Area, Gray, partly, shifted
+from looktwice.pipelines.geometry import PixelRect, common_rect
+from looktwice.prompting.burnt_in.label_ocr import Gray, partly, shifted
 from looktwice.prompting.burnt_in.pairing import COARSE, SURE, Marker, MarkerScene, distance, without
 from looktwice.prompting.burnt_in.rings import Map, Ring, refined, rings, sharpened
 
@@ -25,8 +26,8 @@ HIGH = 29  # pixels from the point up to the top of its glyphs, in BLINK's relea
 class LabelLayout:
     """Where glyphs and plate lie relative to a point; without a readable marker, as in BLINK's released pictures."""
 
-    glyphs: Area = (-4, -HIGH, 5, -HIGH + 11)
-    plate: Area = (-7, -HIGH - 2, 7, -HIGH + 13)
+    glyphs: PixelRect = (-4, -HIGH, 5, -HIGH + 11)
+    plate: PixelRect = (-7, -HIGH - 2, 7, -HIGH + 13)
 
     @classmethod
     def of(cls, known: Sequence[Marker]) -> LabelLayout:
@@ -79,7 +80,7 @@ def _along_the_rim(
     return found if style else sharpened(scene.gray, found)
 
 
-def _rims(gray: Gray, glyphs: Area, reach: int) -> Iterator[Area]:
+def _rims(gray: Gray, glyphs: PixelRect, reach: int) -> Iterator[PixelRect]:
     """The strips along the picture's rim in which a point must lie so that its glyphs are cut off."""
     height, width = gray.shape
     left, top, right, bottom = (max(0, out) + reach for out in (-glyphs[0], -glyphs[1], glyphs[2], glyphs[3]))
@@ -107,18 +108,11 @@ def _named(gray: Gray, words: Sequence[str], found: Sequence[Ring], layout: Labe
         sure = best >= SEEN and best > others.max(initial=0) + LEAD
         if sure or (last and len(words) == len(found) == 1):
             plate = shifted(_wide(layout.plate, words[column]), round(found[row].x), round(found[row].y))
-            named.append(Marker(words[column], found[row], _clipped(plate, gray)))
+            named.append(Marker(words[column], found[row], common_rect(plate, (0, 0, gray.shape[1], gray.shape[0]))))
     return named
 
 
-def _wide(area: Area, word: str) -> Area:
+def _wide(area: PixelRect, word: str) -> PixelRect:
     """The area of one letter made as wide as the word."""
     more = LETTER * (len(word) - 1) // 2
     return area[0] - more, area[1], area[2] + more, area[3]
-
-
-def _clipped(area: Area, gray: Gray) -> Area | None:
-    """The part of an area that lies in the picture."""
-    height, width = gray.shape
-    left, top, right, bottom = max(0, area[0]), max(0, area[1]), min(width, area[2]), min(height, area[3])
-    return (left, top, right, bottom) if right > left and bottom > top else None

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
+from looktwice.pipelines.geometry import PixelRect, overlaps
 from looktwice.prompting.drawing.text import BLINK_LETTERS, BLINK_SIZE, render_text
 
 CUTS = (96, 150)  # luma between white strokes and black plate: the lower for thin ones, the upper for blurred ones
@@ -20,7 +21,6 @@ BLACK = 56.0  # mean luma of a plate's margin, at most; JPEG of quality 75 leave
 CANVAS = 16  # side of the square on which glyphs are compared
 SIZES = (5, 7, 9, 12, 18, 28)  # capital heights of the templates, in pixels
 LIKENESS = 0.72  # correlation with the best template, at least
-Area = tuple[int, int, int, int]  # left, top, right, bottom; half-open
 Stroke = tuple[tuple[float, float], ...]
 Gray = NDArray[np.uint8]
 
@@ -49,8 +49,8 @@ class ReadLabel:
 
     text: str
     likeness: float
-    area: Area
-    plate: Area
+    area: PixelRect
+    plate: PixelRect
 
     @property
     def center(self) -> tuple[float, float]:
@@ -63,7 +63,7 @@ class ReadLabel:
 class Glyph:
     """A white shape on black, and how like it is to each capital of the alphabet that is looked for."""
 
-    area: Area
+    area: PixelRect
     likeness: NDArray[np.float32]
 
 
@@ -82,17 +82,12 @@ def labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     return _without_doubles(found)
 
 
-def shifted(area: Area, x: int, y: int) -> Area:
+def shifted(area: PixelRect, x: int, y: int) -> PixelRect:
     """An area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
 
-def overlap(first: Area, second: Area) -> bool:
-    """Whether two areas have a pixel in common."""
-    return first[0] < second[2] and second[0] < first[2] and first[1] < second[3] and second[1] < first[3]
-
-
-def plate_around(gray: Gray, area: Area) -> Area | None:
+def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     """The black rectangle around glyphs, or None where black does not surround them.
 
     A plate on a dark ground has no edge of its own: it is taken to reach half a capital's height at most.
@@ -112,7 +107,7 @@ def plate_around(gray: Gray, area: Area) -> Area | None:
     return left - reach[0], top - reach[1], right + reach[2], bottom + reach[3]
 
 
-def partly(gray: Gray, area: Area, word: str) -> float:
+def partly(gray: Gray, area: PixelRect, word: str) -> float:
     """How like the visible part of `area` is to the same part of the word, -1..1; the place may be 2 px out."""
     left, top, right, bottom = area
     height, width = gray.shape
@@ -247,7 +242,7 @@ def _shrunk(large: Gray, size: int, phase: float) -> Iterator[Gray]:
             yield _trimmed(image)
 
 
-def _spelled(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple[float, Area]]:
+def _spelled(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple[float, PixelRect]]:
     """Where glyphs in a row spell the word, with their mean likeness."""
     numbers = [letters.index(letter) for letter in word]
     rows = [[glyph] for glyph in glyphs if glyph.likeness[numbers[0]] >= LIKENESS]
@@ -262,7 +257,7 @@ def _spelled(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple
         yield likeness, (left, top, right, bottom)
 
 
-def _follows(first: Area, second: Area) -> bool:
+def _follows(first: PixelRect, second: PixelRect) -> bool:
     """Whether the second glyph stands next in the row of the first."""
     height = first[3] - first[1]
     level = abs(first[3] - second[3]) <= 1 + height // 8 and abs(first[1] - second[1]) <= 1 + height // 8
@@ -273,7 +268,7 @@ def _without_doubles(found: Sequence[ReadLabel]) -> list[ReadLabel]:
     """One label for each place and word: the longest word first, then the likeliest reading."""
     kept: list[ReadLabel] = []
     for label in sorted(found, key=lambda label: (-len(label.text), -label.likeness)):
-        over = [other for other in kept if overlap(label.area, other.area)]
+        over = [other for other in kept if overlaps(label.area, other.area)]
         if not any(other.text == label.text or len(other.text) > len(label.text) for other in over):
             kept.append(label)
     return sorted(kept, key=lambda label: -label.likeness)

@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
+from looktwice.pipelines.geometry import PixelRect, overlaps
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.burnt_in.label_ocr import Area, Gray, ReadLabel, labels, overlap, shifted
+from looktwice.prompting.burnt_in.label_ocr import Gray, ReadLabel, labels, shifted
 from looktwice.prompting.burnt_in.rings import Map, Ring, closeness, refined, rings, score, sharpened
 
 COARSE = 3.0  # stroke that rings are first looked for with, in pixels
@@ -32,8 +33,8 @@ class Marker:
 
     label: str
     ring: Ring
-    plate: Area | None = None
-    glyphs: Area | None = None
+    plate: PixelRect | None = None
+    glyphs: PixelRect | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def markers(scene: MarkerScene, words: Sequence[str], style: Ring | None = None)
     return [Marker(p.label.text, ring, p.label.plate, p.label.area) for p, ring in zip(chosen, sharp, strict=True)]
 
 
-def without(scene: MarkerScene, glyphs: Sequence[Area]) -> MarkerScene:
+def without(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     """The scene with nothing of any colour on these glyphs, so that no letter is taken for a ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for left, top, right, bottom in glyphs:
@@ -170,7 +171,7 @@ def _picked(first: Pair, others: Sequence[Pair]) -> list[Pair]:
 def _fits_in(pair: Pair, picked: Sequence[Pair]) -> bool:
     """Whether a pair is another marker than those that were picked already."""
     return all(
-        _apart(pair, one) and _apart(one, pair) and not overlap(pair.label.area, one.label.area) for one in picked
+        _apart(pair, one) and _apart(one, pair) and not overlaps(pair.label.area, one.label.area) for one in picked
     )
 
 

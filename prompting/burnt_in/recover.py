@@ -9,12 +9,13 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
+from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.burnt_in.clipped_labels import cut_off
-from looktwice.prompting.burnt_in.label_ocr import Area, ReadLabel, labels
+from looktwice.prompting.burnt_in.label_ocr import ReadLabel, labels
 from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, markers
 from looktwice.prompting.burnt_in.rectangles import FoundRectangle, outlines
 from looktwice.prompting.drawing.colors import rgb
@@ -110,7 +111,9 @@ class RecoverMarks:
                 _keep_best(found, number, cut_off(scene, _left(words, found), known, self.colors[0], like))
         return list(found.values())
 
-    def _boxes(self, sample: Sample, words: Sequence[str]) -> Iterator[tuple[FoundRectangle, int, str, Area | None]]:
+    def _boxes(
+        self, sample: Sample, words: Sequence[str]
+    ) -> Iterator[tuple[FoundRectangle, int, str, PixelRect | None]]:
         """The rectangles of each image, one of each colour, with the labels read beside them or left for them."""
         wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
@@ -159,14 +162,14 @@ def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, 
     return point, {"kind": "ring", **point.to_dict(), **style, "plate": _listed(marker.plate), "score": score}
 
 
-def _as_box(outline: FoundRectangle, image: int, text: str, plate: Area | None) -> tuple[Mark, dict[str, Any]]:
+def _as_box(outline: FoundRectangle, image: int, text: str, plate: PixelRect | None) -> tuple[Mark, dict[str, Any]]:
     box = Box(text, outline.x0, outline.y0, outline.x1, outline.y1, image)
     return box, {
         "kind": "box", **box.to_dict(), "stroke": outline.stroke, "color": outline.color, "plate": _listed(plate)
     }  # fmt: skip
 
 
-def _listed(area: Area | None) -> list[int] | None:
+def _listed(area: PixelRect | None) -> list[int] | None:
     return [int(edge) for edge in area] if area else None
 
 

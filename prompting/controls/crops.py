@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from looktwice.pipelines.geometry import overlap
 from looktwice.pipelines.marks import Box, Mark, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.placement import Area
 from looktwice.prompting.views.crop import Crop
 
 DRAWS = 64  # random places that are drawn to find one that lies off the true one
@@ -129,21 +129,15 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
 def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
     """A box as large as `true` whose crop has the size of the true one and shares least with it."""
     (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
-    size, best = (area[2] - area[0], area[3] - area[1]), (_shared_area(area, area), true)
+    size, best = (area[2] - area[0], area[3] - area[1]), (overlap(area, area), true)
     for left, top in rng.integers((0, 0), np.subtract(view.size, size), (DRAWS, 2), endpoint=True):
         # centred on whole pixels, so that the crop is rounded to the same size wherever it lies
         x, y = left + (size[0] - (x1 - x0)) / 2, top + (size[1] - (y1 - y0)) / 2
         place = _random_box(x1 - x0, y1 - y0, float(x), float(y), true.image)
         other = crop.areas(view, [place])[0][0]
         if (other[2] - other[0], other[3] - other[1]) == size:
-            best = min(best, (_shared_area(area, other), place), key=lambda pair: pair[0])
+            best = min(best, (overlap(area, other), place), key=lambda pair: pair[0])
     return best[1]
-
-
-def _shared_area(one: Area, two: Area) -> int:
-    across = min(one[2], two[2]) - max(one[0], two[0])
-    down = min(one[3], two[3]) - max(one[1], two[1])
-    return max(0, across) * max(0, down)
 
 
 def _random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:

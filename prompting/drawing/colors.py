@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import colorsys
 import math
 import re
 from functools import lru_cache
@@ -16,6 +17,8 @@ from looktwice.pipelines.picture import Pixels
 
 RGB = tuple[int, int, int]
 
+GOLDEN = (math.sqrt(5) - 1) / 2
+BRIGHT = 382.5  # half of the largest R + G + B
 BLACK_WHITE: tuple[RGB, ...] = ((0, 0, 0), (255, 255, 255))
 VIVID: tuple[RGB, ...] = ((255, 0, 0), (0, 255, 0), (0, 0, 255), (255, 255, 0), (255, 0, 255), (0, 255, 255))
 LOCAL = {"contrast": VIVID, "black-or-white": BLACK_WHITE}
@@ -45,7 +48,7 @@ def check_color(color: str, *words: str, name: str = "") -> None:
     raise ValueError(f"{name + ': ' if name else ''}{color!r} is no colour{hint}")
 
 
-def contrast(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID) -> RGB:
+def contrasting_color(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RGB, ...] = VIVID) -> RGB:
     """The colour of `palette` that stands out best from the pixels within `reach` of (x, y), in pixel centres.
 
     Best is the largest distance in CIELAB (CIE 1976) that nine tenths of these pixels keep; the first wins a tie.
@@ -62,7 +65,7 @@ def contrast(pixels: Pixels, x: float, y: float, reach: float, palette: tuple[RG
     return palette[int(np.percentile(away, 10, axis=0).argmax())]
 
 
-def ink(ground: RGB) -> RGB:
+def readable_color(ground: RGB) -> RGB:
     """Black or white, whichever reads better on `ground` (contrast ratio of WCAG 2.2)."""
     parts = (value / 255 for value in ground)
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
@@ -70,16 +73,28 @@ def ink(ground: RGB) -> RGB:
     return (0, 0, 0) if (luminance + 0.05) / 0.05 >= 1.05 / (luminance + 0.05) else (255, 255, 255)
 
 
-def distinct(number: int) -> RGB:
+def distinct_color(number: int) -> RGB:
     """A colour for mark `number`, counted from 0; twelve that are told apart easily, then again from the first."""
     return DISTINCT[number % len(DISTINCT)]
 
 
-def resolve(color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0) -> RGB:
+def golden_hue(number: int) -> RGB:
+    """Bright colours in a fixed order without end, each far from those just before it: golden steps round the hues."""
+    red, green, blue = colorsys.hsv_to_rgb((number * GOLDEN) % 1, 0.85, 1.0)
+    return round(red * 255), round(green * 255), round(blue * 255)
+
+
+def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
+    """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of `threshold` or more."""
+    bright = pixels.size > 0 and float(pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean()) >= threshold
+    return (0, 0, 0) if bright else (255, 255, 255)
+
+
+def resolve_color(color: str, pixels: Pixels, x: float, y: float, reach: float, number: int = 0) -> RGB:
     """The colour of a setting at a place: the words of `LOCAL` look at the pixels around, "distinct" at the number."""
     if color in LOCAL:
-        return contrast(pixels, x, y, reach, LOCAL[color])
-    return distinct(number) if color == "distinct" else rgb(color)
+        return contrasting_color(pixels, x, y, reach, LOCAL[color])
+    return distinct_color(number) if color == "distinct" else rgb(color)
 
 
 def _lab(colors: NDArray[np.uint8]) -> NDArray[np.float32]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import colorsys
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +11,10 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.marks import Box, Mask
+from looktwice.pipelines.geometry import PixelRect, common_rect, overlaps
+from looktwice.pipelines.marks import Box, Mask, mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
-
-GOLDEN = (math.sqrt(5) - 1) / 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +28,8 @@ class Region:
     @classmethod
     def of(cls, pixels: NDArray[np.bool_], left: int = 0, top: int = 0) -> Region | None:
         """The region cut to the smallest box around it; None where no pixel is set."""
-        rows, columns = np.flatnonzero(pixels.any(1)), np.flatnonzero(pixels.any(0))
-        if not len(rows):
-            return None
-        y0, y1, x0, x1 = int(rows[0]), int(rows[-1]) + 1, int(columns[0]), int(columns[-1]) + 1
-        return cls(left + x0, top + y0, pixels[y0:y1, x0:x1])
+        x0, y0, x1, y1 = mask_bounds(pixels)
+        return cls(left + x0, top + y0, pixels[y0:y1, x0:x1]) if x1 else None
 
     @cached_property
     def area(self) -> int:
@@ -42,7 +37,7 @@ class Region:
         return int(np.count_nonzero(self.pixels))
 
     @property
-    def box(self) -> tuple[int, int, int, int]:
+    def box(self) -> PixelRect:
         """Left, top, right, bottom of the smallest box around it, half-open."""
         return self.left, self.top, self.left + self.pixels.shape[1], self.top + self.pixels.shape[0]
 
@@ -72,10 +67,10 @@ class Region:
 
     def without(self, other: Region) -> Region | None:
         """The part of it that the other does not cover; None where nothing is left."""
-        left, top = max(self.left, other.left), max(self.top, other.top)
-        right, bottom = min(self.box[2], other.box[2]), min(self.box[3], other.box[3])
-        if right <= left or bottom <= top:
+        both = common_rect(self.box, other.box)
+        if both is None:
             return self
+        left, top, right, bottom = both
         over = other.pixels[top - other.top : bottom - other.top, left - other.left : right - other.left]
         here = slice(top - self.top, bottom - self.top), slice(left - self.left, right - self.left)
         if not (self.pixels[here] & over).any():
@@ -101,23 +96,16 @@ class Region:
 
 def raster(place: Box | Mask, size: tuple[int, int]) -> Region | None:
     """A mark in a view of this size (width, height) as its region; None where it covers no pixel centre there."""
-    width, height = size
     if isinstance(place, Mask):
-        return Region.of(place.pixels[:height, :width])
-    left, top = max(0, math.ceil(place.x0 - 0.5)), max(0, math.ceil(place.y0 - 0.5))
-    right, bottom = min(width, math.ceil(place.x1 - 0.5)), min(height, math.ceil(place.y1 - 0.5))
-    if right <= left or bottom <= top:
+        return Region.of(place.pixels[: size[1], : size[0]])
+    x0, y0, x1, y1 = (math.ceil(edge - 0.5) for edge in place.xyxy)
+    seen = common_rect((x0, y0, x1, y1), (0, 0, *size))
+    if seen is None:
         return None
+    left, top, right, bottom = seen
     return Region(left, top, np.ones((bottom - top, right - left), bool))
 
 
-def hue(number: int) -> RGB:
-    """Bright colours in a fixed order without end, each far from those just before it: golden steps round the hues."""
-    red, green, blue = colorsys.hsv_to_rgb((number * GOLDEN) % 1, 0.85, 1.0)
-    return round(red * 255), round(green * 255), round(blue * 255)
-
-
-Area = tuple[int, int, int, int]  # left, top, right, bottom; half-open
 GAP = 2  # free pixels between a region and the number beside it
 RINGS = 12  # how far a number may move away, in its own heights
 
@@ -127,13 +115,13 @@ class Plate:
     """A number of a region: its place in the view, and the pixel (x, y) of the region that it stands for."""
 
     label: str
-    area: Area
+    area: PixelRect
     anchor: tuple[int, int]
     inside: bool
 
 
-def place(
-    regions: Sequence[tuple[str, Region]], sizes: Mapping[str, tuple[int, int]], frames: Sequence[Area]
+def place_numbers(
+    regions: Sequence[tuple[str, Region]], sizes: Mapping[str, tuple[int, int]], frames: Sequence[PixelRect]
 ) -> list[Plate]:
     """A place for the number of each region, whose plate has the (width, height) in `sizes`.
 
@@ -174,7 +162,7 @@ def _clear(regions: Sequence[tuple[str, Region]]) -> Iterator[tuple[int, Region 
         yield index, clear
 
 
-def _frame(frames: Sequence[Area], anchor: tuple[int, int]) -> Area:
+def _frame(frames: Sequence[PixelRect], anchor: tuple[int, int]) -> PixelRect:
     """The topmost frame around a pixel; frames are given bottom up."""
     x, y = anchor
     return next(f for f in (*reversed(frames), frames[0]) if (f[0] <= x < f[2] and f[1] <= y < f[3]) or f is frames[0])
@@ -184,11 +172,11 @@ def _beside(
     label: str,
     region: Region,
     size: tuple[int, int],
-    frame: Area,
-    taken: Sequence[Area],
-    small: Sequence[tuple[Area, tuple[int, int]]],
-) -> Area:
-    free = [area for area in _around(region.box, size, frame) if not any(_meet(area, other) for other in taken)]
+    frame: PixelRect,
+    taken: Sequence[PixelRect],
+    small: Sequence[tuple[PixelRect, tuple[int, int]]],
+) -> PixelRect:
+    free = [area for area in _around(region.box, size, frame) if not any(overlaps(area, other) for other in taken)]
     if not free:
         raise ValueError(
             f"number {label} of {size[0]} x {size[1]} pixels has no room beside its region of "
@@ -198,16 +186,16 @@ def _beside(
     return min(free, key=lambda area: _cost(area, region.box, small))
 
 
-def _cost(area: Area, own: Area, small: Sequence[tuple[Area, tuple[int, int]]]) -> tuple[int, float]:
+def _cost(area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]]) -> tuple[int, float]:
     """How much a number beside its region hides, and how far off it is."""
     hidden = sum(area[0] <= x < area[2] and area[1] <= y < area[3] for _, (x, y) in small)
-    over = sum(_meet(area, box) for box, _ in small)
+    over = sum(overlaps(area, box) for box, _ in small)
     across = max(own[0] - area[2], area[0] - own[2], 0)
     down = max(own[1] - area[3], area[1] - own[3], 0)
     return 2 * hidden + over, math.hypot(across, down)
 
 
-def _around(box: Area, size: tuple[int, int], frame: Area) -> Iterator[Area]:
+def _around(box: PixelRect, size: tuple[int, int], frame: PixelRect) -> Iterator[PixelRect]:
     """Places on rings around a box that lie wholly in the frame: above, below, right, left, the corners."""
     (left, top, right, bottom), (width, height) = box, size
     middle, center = (left + right - width) // 2, (top + bottom - height) // 2
@@ -220,7 +208,3 @@ def _around(box: Area, size: tuple[int, int], frame: Area) -> Iterator[Area]:
         ):  # fmt: skip
             if frame[0] <= x and frame[1] <= y and x + width <= frame[2] and y + height <= frame[3]:
                 yield x, y, x + width, y + height
-
-
-def _meet(area: Area, other: Area) -> bool:
-    return area[0] < other[2] and other[0] < area[2] and area[1] < other[3] and other[1] < area[3]

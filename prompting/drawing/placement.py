@@ -10,25 +10,21 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
-
-Area = tuple[int, int, int, int]
-"""Left, top, right and bottom edge in whole pixels of a view."""
-Frame = tuple[float, float, float, float]
-"""The same in parts of pixels."""
 
 SMALLER = (1.0, 0.75, 0.5)  # shares of the wanted size that are tried, so that nothing need be hidden
 CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
 
 
-def settled(
+def place_inset(
     size: tuple[int, int],
     piece: tuple[int, int],
     room: tuple[float, float],
-    areas: Sequence[Area],
-    marks: Sequence[Frame],
-    taken: Sequence[Area],
-) -> tuple[Area, list[int]] | None:
+    areas: Sequence[PixelRect],
+    marks: Sequence[Rect],
+    taken: Sequence[PixelRect],
+) -> tuple[PixelRect, list[int]] | None:
     """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled into `room`.
 
     It lies over no inset already `taken`, over as few `marks` as it can, near as few, and then over none of the
@@ -40,11 +36,11 @@ def settled(
         scale = share * min(room[0] / piece[0], room[1] / piece[1])
         width, height = (max(1, round(side * scale)) for side in piece)
         for spot, area in enumerate(_spots(size, width, height)):
-            if any(_meet(area, other) for other in taken):
+            if any(overlaps(area, other) for other in taken):
                 continue
-            hidden = [number for number, mark in enumerate(marks) if _meet(area, mark)]
-            near = sum(_meet(area, _grown(mark)) for mark in marks)
-            covers = sum(_meet(area, other) for other in areas)
+            hidden = [number for number, mark in enumerate(marks) if overlaps(area, mark)]
+            near = sum(overlaps(area, grow(mark, CLEARANCE)) for mark in marks)
+            covers = sum(overlaps(area, other) for other in areas)
             options.append(((len(hidden), near, covers, rank, spot), area, hidden))
     if not options or min(room) < 1:
         return None
@@ -52,7 +48,7 @@ def settled(
     return area, hidden
 
 
-def _spots(size: tuple[int, int], width: int, height: int) -> Iterator[Area]:
+def _spots(size: tuple[int, int], width: int, height: int) -> Iterator[PixelRect]:
     right, bottom = size[0] - width, size[1] - height
     middle, center = right // 2, bottom // 2
     corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
@@ -61,16 +57,6 @@ def _spots(size: tuple[int, int], width: int, height: int) -> Iterator[Area]:
         if left >= 0 and top >= 0:
             yield left, top, left + width, top + height
 
-
-def _grown(mark: Frame) -> Frame:
-    return mark[0] - CLEARANCE, mark[1] - CLEARANCE, mark[2] + CLEARANCE, mark[3] + CLEARANCE
-
-
-def _meet(one: Frame, two: Frame) -> bool:
-    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
-
-
-"""Left, top, right and bottom edge in pixels of the view; half-open."""
 
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
@@ -98,15 +84,15 @@ class Anchor:
     text: str
     x: float
     y: float
-    box: tuple[float, float, float, float]
-    frame: Area
+    box: Rect
+    frame: PixelRect
     color: RGB = (255, 0, 0)
     open: bool = True
 
 
-def place(
+def place_labels(
     anchors: Sequence[Anchor], sizes: Sequence[tuple[int, int]], placement: Placement = "auto", gap: float = 3
-) -> list[Area | None]:
+) -> list[PixelRect | None]:
     """An area of each (width, height) beside its anchor, one after the other; None where there is no room at all.
 
     Anchors beyond the last size get no label, but none may hide them.
@@ -116,8 +102,8 @@ def place(
     hides no drawing, else the one that lies on the fewest; where every side would hide a point or a label, the
     nearest free place of the frame.
     """
-    taken: list[Area] = []
-    found: list[Area | None] = []
+    taken: list[PixelRect] = []
+    found: list[PixelRect | None] = []
     for own, size in enumerate(sizes):
         area = _beside(anchors, own, size, ORDER[placement], gap, taken) or _anywhere(anchors, own, size, taken)
         found.append(area)
@@ -126,8 +112,13 @@ def place(
 
 
 def _beside(
-    anchors: Sequence[Anchor], own: int, size: tuple[int, int], order: Sequence[str], gap: float, taken: Sequence[Area]
-) -> Area | None:
+    anchors: Sequence[Anchor],
+    own: int,
+    size: tuple[int, int],
+    order: Sequence[str],
+    gap: float,
+    taken: Sequence[PixelRect],
+) -> PixelRect | None:
     """The first side that hides nothing, else the side that hides the fewest drawings but no point and no label."""
     best, least = None, math.inf
     for side, area in _sides(anchors[own], size, order, gap):
@@ -139,7 +130,7 @@ def _beside(
     return best
 
 
-def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float) -> Iterator[tuple[str, Area]]:
+def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float) -> Iterator[tuple[str, PixelRect]]:
     """Each side's area, pushed into the frame; sides are left out where the frame is smaller than the label."""
     (width, height), (x0, y0, x1, y1) = size, anchor.box
     low_x, low_y, high_x, high_y = anchor.frame
@@ -157,22 +148,23 @@ def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: flo
         yield side, (left, top, left + width, top + height)
 
 
-def _hidden(area: Area, anchors: Sequence[Anchor], taken: Sequence[Area], inside: int) -> tuple[int, int]:
+def _hidden(area: PixelRect, anchors: Sequence[Anchor], taken: Sequence[PixelRect], inside: int) -> tuple[int, int]:
     """How many points and labels an area would lie on, and how many drawings; `inside` is the anchor it may cover."""
     left, top, right, bottom = area
-    points = sum(left < c and a < right and top < d and b < bottom for a, b, c, d in taken)
+    points = sum(overlaps(area, other) for other in taken)
     drawings = 0
     for number, anchor in enumerate(anchors):
         if number == inside:
             continue
-        x0, y0, x1, y1 = anchor.box
-        if left < x1 and x0 < right and top < y1 and y0 < bottom:
+        if overlaps(area, anchor.box):
             drawings += 1
             points += anchor.open and left - 1 < anchor.x < right and top - 1 < anchor.y < bottom
     return points, drawings
 
 
-def _anywhere(anchors: Sequence[Anchor], own: int, size: tuple[int, int], taken: Sequence[Area]) -> Area | None:
+def _anywhere(
+    anchors: Sequence[Anchor], own: int, size: tuple[int, int], taken: Sequence[PixelRect]
+) -> PixelRect | None:
     """The nearest place of the frame that hides no point and no label, rather off the drawings than on them."""
     (width, height), (low_x, low_y, high_x, high_y) = size, anchors[own].frame
     if width > high_x - low_x or height > high_y - low_y:

@@ -12,20 +12,19 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.geometry import PixelRect, Rect, common_rect
+from looktwice.pipelines.marks import Mark, Mask, Point, bounding_box
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.placement import Area
 
 Floats = NDArray[np.float32]
-Extent = tuple[float, float, float, float]
 
 
 class Shape(Protocol):
     """A shape around (0, 0), in pixels; frozen, so that it can be drawn once and kept."""
 
     @property
-    def box(self) -> Extent:
+    def box(self) -> Rect:
         """Left, top, right and bottom of what it covers."""
         ...
 
@@ -45,9 +44,9 @@ class Ring:
     gap: float = 0
 
     @property
-    def box(self) -> Extent:
+    def box(self) -> Rect:
         """See `Shape`."""
-        return _around(self.radius + self.thickness / 2)
+        return _square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """See `Shape`."""
@@ -62,9 +61,9 @@ class Disc:
     radius: float
 
     @property
-    def box(self) -> Extent:
+    def box(self) -> Rect:
         """See `Shape`."""
-        return _around(self.radius)
+        return _square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """See `Shape`."""
@@ -80,9 +79,9 @@ class Cross:
     gap: float
 
     @property
-    def box(self) -> Extent:
+    def box(self) -> Rect:
         """See `Shape`."""
-        return _around(self.radius)
+        return _square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
         """See `Shape`."""
@@ -106,12 +105,12 @@ class Arrow:
     angle: float
 
     @property
-    def box(self) -> Extent:
+    def box(self) -> Rect:
         """See `Shape`."""
         (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
         shoulder, wing = self.gap + self.head, self.head / 2
-        along = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
-        xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in along), strict=True)
+        outline = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
+        xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in outline), strict=True)
         return min(xs), min(ys), max(xs), max(ys)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
@@ -135,16 +134,16 @@ class Arrow:
         return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
 
 
-def stamp(
-    pixels: Pixels, frame: Area, shape: Shape, x: float, y: float, color: RGB, alpha: float = 1, grow: float = 0
+def paint_shape(
+    pixels: Pixels, frame: PixelRect, shape: Shape, x: float, y: float, color: RGB, alpha: float = 1, grow: float = 0
 ) -> None:
     """Paint a shape around the point (x, y), in pixel centres, on the picture itself, inside `frame` alone.
 
     `grow` pixels make it larger on all sides.
     """
     column, row = math.floor(x), math.floor(y)
-    left, top, keep, add = _mixed(shape, x - column, y - row, color, alpha, grow)
-    patch, inner = _cut(pixels, frame, column + left, row + top, keep.shape)
+    left, top, keep, add = _blend_patch(shape, x - column, y - row, color, alpha, grow)
+    patch, inner = _crop_patch(pixels, frame, column + left, row + top, keep.shape)
     mixed = patch * keep[inner]
     mixed += add[inner]
     mixed >>= 8
@@ -152,48 +151,48 @@ def stamp(
 
 
 @lru_cache(maxsize=512)
-def coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[int, int, Floats]:
+def shape_coverage(shape: Shape, x: float, y: float, grow: float = 0) -> tuple[int, int, Floats]:
     """How much of each pixel a shape around (x, y) covers: the patch's left, its top, and 0..1, HxW, read-only."""
     x0, y0, x1, y1 = shape.box
     left, top = math.floor(x + x0 - grow - 0.5), math.floor(y + y0 - grow - 0.5)
     right, bottom = math.ceil(x + x1 + grow + 0.5) + 1, math.ceil(y + y1 + grow + 0.5) + 1
     xs = np.arange(left, right, dtype=np.float32)[None] - np.float32(x)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] - np.float32(y)
-    covered = cover(shape.distance(xs, ys) - np.float32(grow))
+    covered = coverage(shape.distance(xs, ys) - np.float32(grow))
     covered.flags.writeable = False
     return left, top, covered
 
 
 @lru_cache(maxsize=512)
-def _mixed(
+def _blend_patch(
     shape: Shape, x: float, y: float, color: RGB, alpha: float, grow: float
 ) -> tuple[int, int, NDArray[np.uint16], NDArray[np.uint16]]:
     """The patch's left and top, and what to multiply its pixels by and to add, in 1/256; both HxWx3."""
-    left, top, covered = coverage(shape, x, y, grow)
+    left, top, covered = shape_coverage(shape, x, y, grow)
     share = np.rint(np.repeat(covered[..., None], 3, axis=2) * (256 * alpha)).astype(np.uint16)
     return left, top, 256 - share, share * np.array(color, np.uint16) + np.uint16(128)
 
 
-def cover(distance: Floats) -> Floats:
+def coverage(distance: Floats) -> Floats:
     """How much of a pixel lies inside a rim that passes its centre at this distance, negative inside: 0..1."""
     return np.asarray(np.clip(np.float32(0.5) - distance, 0, 1), np.float32)
 
 
-def paint(
-    pixels: Pixels, frame: Area, left: int, top: int, covered: Floats, color: RGB | Pixels, alpha: float = 1
+def paint_coverage(
+    pixels: Pixels, frame: PixelRect, left: int, top: int, covered: Floats, color: RGB | Pixels, alpha: float = 1
 ) -> None:
     """Mix a colour, or other pixels of the patch's size, into the picture; `covered` is HxW in 0..1.
 
     The patch's top-left pixel stands at (left, top); what lies outside `frame` and the picture is cut.
     """
-    patch, inner = _cut(pixels, frame, left, top, covered.shape)
+    patch, inner = _crop_patch(pixels, frame, left, top, covered.shape)
     share = covered[inner][..., None]
     other = np.asarray(color, np.float32) if isinstance(color, tuple) else color[inner].astype(np.float32)
     patch[:] = np.rint(patch + (share * np.float32(alpha) if alpha != 1 else share) * (other - patch))
 
 
-def _cut(
-    pixels: Pixels, frame: Area, left: int, top: int, shape: tuple[int, ...]
+def _crop_patch(
+    pixels: Pixels, frame: PixelRect, left: int, top: int, shape: tuple[int, ...]
 ) -> tuple[Pixels, tuple[slice, slice]]:
     """The pixels under a patch of this shape, and the part of the patch that lies in the frame and the picture."""
     x0, y0 = max(0, frame[0], left), max(0, frame[1], top)
@@ -202,55 +201,48 @@ def _cut(
     return pixels[y0:y1, x0:x1], (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
 
 
-def _around(reach: float) -> Extent:
+def _square(reach: float) -> Rect:
     return -reach, -reach, reach, reach
 
 
-Edges = tuple[float, float, float, float]
-"""Left, top, right and bottom edge, half-open."""
-
-
-def edges(place: Mark) -> Edges:
+def region_edges(place: Mark) -> Rect:
     """The smallest upright box around a place, in edge coordinates; of a point the point itself, without area."""
     if isinstance(place, Point):
         return place.x + 0.5, place.y + 0.5, place.x + 0.5, place.y + 0.5
-    if isinstance(place, Box):
-        return place.xyxy
-    rows, columns = np.flatnonzero(place.pixels.any(1)), np.flatnonzero(place.pixels.any(0))
-    return float(columns[0]), float(rows[0]), float(columns[-1] + 1), float(rows[-1] + 1)
+    return bounding_box(place)
 
 
-def distance(place: Mark, area: Area) -> Floats:
+def rim_distance(place: Mark, area: PixelRect) -> Floats:
     """The distance of each pixel's centre in `area` from the rim of a place, in pixels, negative inside: HxW.
 
     Of a box it is the larger of the two distances across and down, so that its corners stay square.
     """
     left, top, right, bottom = area
     if isinstance(place, Mask):
-        return _from_mask(place, area)
+        return _mask_rim_distance(place, area)
     xs = np.arange(left, right, dtype=np.float32)[None] + np.float32(0.5)
     ys = np.arange(top, bottom, dtype=np.float32)[:, None] + np.float32(0.5)
-    x0, y0, x1, y1 = map(np.float32, edges(place))
+    x0, y0, x1, y1 = map(np.float32, region_edges(place))
     if isinstance(place, Point):
         return np.asarray(np.hypot(xs - x0, ys - y0), np.float32)
     return np.asarray(np.maximum(np.maximum(x0 - xs, xs - x1), np.maximum(y0 - ys, ys - y1)), np.float32)
 
 
-def _from_mask(mask: Mask, area: Area) -> Floats:
+def _mask_rim_distance(mask: Mask, area: PixelRect) -> Floats:
     left, top, right, bottom = area
     inside = np.zeros((bottom - top + 2, right - left + 2), np.uint8)  # with a rim, so that a full picture has an edge
     height, width = mask.pixels.shape
-    x0, y0, x1, y1 = max(0, left), max(0, top), min(width, right), min(height, bottom)
-    if x1 > x0 and y1 > y0:
+    if seen := common_rect(area, (0, 0, width, height)):
+        x0, y0, x1, y1 = seen
         inside[y0 - top + 1 : y1 - top + 1, x0 - left + 1 : x1 - left + 1] = mask.pixels[y0:y1, x0:x1]
-    within = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    beyond = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    return np.asarray(np.where(inside, 0.5 - within, beyond - 0.5)[1:-1, 1:-1], np.float32)
+    inner = cv2.distanceTransform(inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    outer = cv2.distanceTransform(1 - inside, cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
+    return np.asarray(np.where(inside, 0.5 - inner, outer - 0.5)[1:-1, 1:-1], np.float32)
 
 
-def along(place: Mark, reach: float) -> Iterator[Area]:
+def rim_strips(place: Mark, reach: float) -> Iterator[PixelRect]:
     """Areas that hold all pixels within `reach` of the rim, none twice: four strips of a large box."""
-    x0, y0, x1, y1 = edges(place)
+    x0, y0, x1, y1 = region_edges(place)
     left, top, right, bottom = (
         math.floor(x0 - reach),
         math.floor(y0 - reach),
@@ -267,7 +259,7 @@ def along(place: Mark, reach: float) -> Iterator[Area]:
     yield inner[2], inner[1], right, inner[3]
 
 
-def middle(place: Mark) -> tuple[float, float]:
+def inner_center(place: Mark) -> tuple[float, float]:
     """The middle of the largest circle that a mask holds; of a point or a box its own middle. In pixel centres."""
     if not isinstance(place, Mask):
         return place.center
@@ -276,7 +268,7 @@ def middle(place: Mark) -> tuple[float, float]:
     return float(column) - 1, float(row) - 1
 
 
-def within(box: Edges, grow: float, frame: Area) -> Area:
+def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
     """The whole pixels of the frame that a box grown on all sides touches."""
     x0, y0, x1, y1 = box
     left, top = max(frame[0], math.floor(x0 - grow)), max(frame[1], math.floor(y0 - grow))

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import RGB
-from looktwice.prompting.drawing.shapes import paint
+from looktwice.prompting.drawing.colors import RGB, readable_color
+from looktwice.prompting.drawing.shapes import paint_coverage
 
 Coverage = NDArray[np.uint8]
 Font = Literal["sans", "blink"] | Path
@@ -83,24 +83,23 @@ def draw_text(
     size: float,
     color: RGB,
     halo: int = 0,
-    halo_color: RGB = (0, 0, 0),
     font: Font = "sans",
 ) -> None:
     """Write on the picture itself, tight glyphs with their top-left pixel at (left, top); what lies outside is cut.
 
-    `halo` pixels around the letters take `halo_color` first.
+    `halo` pixels around the letters become black or white first, whichever reads better below `color`.
     """
     ink = render_text(text, size, font)
     if halo:
         rim = cv2.copyMakeBorder(ink, halo, halo, halo, halo, cv2.BORDER_CONSTANT, value=0)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * halo + 1, 2 * halo + 1))
-        _put(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, halo_color)
+        _put(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, readable_color(color))
     _put(pixels, ink, left, top, color)
 
 
 def _put(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> None:
     height, width = pixels.shape[:2]
-    paint(pixels, (0, 0, width, height), left, top, np.asarray(ink / np.float32(255), np.float32), color)
+    paint_coverage(pixels, (0, 0, width, height), left, top, np.asarray(ink / np.float32(255), np.float32), color)
 
 
 def _type(text: str, size: float, file: Path | None) -> Coverage:

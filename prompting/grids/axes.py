@@ -15,9 +15,9 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import RGB, ink, rgb
+from looktwice.prompting.drawing.colors import RGB, black_or_white, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.base import Layout, black_or_white, check_grid, font_for, laid, with_grid
+from looktwice.prompting.grids.base import Layout, check_grid, draw_grid, font_for, gridded_views
 
 GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
@@ -66,7 +66,7 @@ class Axes:
 
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its axes."""
-        return laid(state, self.layout, lambda view, number: self.draw(view))
+        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
 
     def draw(self, view: View) -> View:
         """One view with its axes. Raises ValueError."""
@@ -89,9 +89,9 @@ class Axes:
         self._on(pixels, grown.parts[0], size)
         return grown.drawn(pixels)
 
-    def gridded(self, views: tuple[View, ...]) -> tuple[View, ...]:
+    def gridded_views(self, views: tuple[View, ...]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have axes, in their order."""
-        return tuple(view for view in with_grid(views, self.layout) if view.parts)
+        return tuple(view for view in gridded_views(views, self.layout) if view.parts)
 
     def at(self, view: View, x: float, y: float, part: int = 0) -> tuple[float, float]:
         """Where in a view that this stage gave the numbers x and y of an axis meet, in pixel centres of the view."""
@@ -187,7 +187,15 @@ class Axes:
     def _write(self, pixels: Pixels, text: str, left: int, top: int, size: float) -> None:
         height, width = render_text(text, size).shape
         color = self._ink(pixels[max(0, top) : top + height, max(0, left) : left + width])
-        draw_text(pixels, text, left, top, size, color, 0 if self.place == "margin" else self.halo, ink(color))
+        draw_text(
+            pixels,
+            text,
+            left,
+            top,
+            size,
+            color,
+            0 if self.place == "margin" else self.halo,
+        )
 
     def _ink(self, ground: Pixels) -> RGB:
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)

@@ -19,23 +19,22 @@ Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
 """Width, height."""
 
-BRIGHT = 382.5  # half of the largest R + G + B
 LEAST_FONT = 6.0  # pixels; below, no letter can be told from another
 _COORDINATES = re.compile(r"[(\[]\s*(\d{1,4}(?:\s*,\s*\d{1,4}){1,2})\s*[)\]]")
 
 
-def coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
+def read_coordinates(reply: str) -> tuple[tuple[int, ...], ...]:
     """Every "(2,3)" or "(1, 2, 3)" of a text, in brackets of either kind, in order, each once."""
     found = (tuple(int(number) for number in named.split(",")) for named in _COORDINATES.findall(reply))
     return tuple(dict.fromkeys(found))
 
 
-def written(named: Sequence[int]) -> str:
+def format_coordinates(named: Sequence[int]) -> str:
     """Coordinates as they are drawn: "(1,2,3)"."""
     return f"({','.join(str(value) for value in named)})"
 
 
-def letters(number: int) -> str:
+def column_letters(number: int) -> str:
     """A, B ... Z, AA, AB ... for 0, 1 ..., as spreadsheets name their columns."""
     text, number = "", number + 1
     while number:
@@ -74,7 +73,7 @@ def font_for(size: Size, font_size: float | None) -> float:
     return max(LEAST_FONT, size[0] // 40) if font_size is None else font_size
 
 
-def laid(state: State, layout: Layout, draw: Callable[[View, int], View]) -> State:
+def draw_grid(state: State, layout: Layout, draw: Callable[[View, int], View]) -> State:
     """The state with a grid on every view; `draw` is given the view and its number from 1.
 
     Raises ValueError that names the sample.
@@ -89,17 +88,17 @@ def laid(state: State, layout: Layout, draw: Callable[[View, int], View]) -> Sta
     return state.replace(views=tuple(views))
 
 
-def with_grid(views: Sequence[View], layout: Layout) -> tuple[View, ...]:
-    """Those of the views that `laid` gave that have the grid."""
+def gridded_views(views: Sequence[View], layout: Layout) -> tuple[View, ...]:
+    """Those of the views that `draw_grid` gave that have the grid."""
     return tuple(views if layout == "overlay" else views[1::2])
 
 
-def cut(length: int, edge: int, pieces: int) -> int:
+def grid_edge(length: int, edge: int, pieces: int) -> int:
     """Edge number `edge` of so many equal pieces of a length, in whole pixels."""
     return (2 * length * edge + pieces) // (2 * pieces)
 
 
-def disc(pixels: Pixels, x: int, y: int, radius: float, color: RGB) -> None:
+def fill_disc(pixels: Pixels, x: int, y: int, radius: float, color: RGB) -> None:
     """A dot of 2 * radius + 1 pixels across, smooth at its rim, in place."""
     reach = int(radius) + 1
     left, top = max(0, x - reach), max(0, y - reach)
@@ -107,9 +106,3 @@ def disc(pixels: Pixels, x: int, y: int, radius: float, color: RGB) -> None:
     ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
     covered = np.clip(radius + 1 - np.hypot(xs - x, ys - y), 0, 1)[..., None]
     patch[:] = np.rint(covered * np.asarray(color) + (1 - covered) * patch)
-
-
-def black_or_white(pixels: Pixels, threshold: float = BRIGHT) -> RGB:
-    """Black on bright pixels, white on dark ones and on none: bright is a mean R + G + B of `threshold` or more."""
-    bright = pixels.size > 0 and float(pixels.reshape(-1, 3).sum(1, dtype=np.int64).mean()) >= threshold
-    return (0, 0, 0) if bright else (255, 255, 255)

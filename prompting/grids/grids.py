@@ -14,10 +14,22 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, ink, rgb
+from looktwice.prompting.drawing.colors import BRIGHT, black_or_white, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids import base
-from looktwice.prompting.grids.base import BRIGHT, Layout, Size, check_grid, font_for, written
+from looktwice.prompting.grids.base import (
+    Layout,
+    Size,
+    check_grid,
+    column_letters,
+    draw_grid,
+    fill_disc,
+    font_for,
+    format_coordinates,
+    grid_edge,
+    gridded_views,
+    read_coordinates,
+    source_box,
+)
 
 
 @dataclass(frozen=True)
@@ -62,7 +74,7 @@ class DotGrid:
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its dots. Raises ValueError that names the sample where the grid does not fit."""
         several = len(state.views) > 1 if self.coordinates == "auto" else self.coordinates == "image-row-column"
-        return base.laid(state, self.layout, lambda view, number: self.draw(view, number if several else None))
+        return draw_grid(state, self.layout, lambda view, number: self.draw(view, number if several else None))
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its dots; `number` is written before row and column. Raises ValueError."""
@@ -72,14 +84,18 @@ class DotGrid:
         for row in range(1, self.rows + 1):
             for column in range(1, self.columns + 1):
                 x, y = self.dot(view.size, row, column)
-                color = (
-                    base.black_or_white(ground[y, x], self.threshold) if self.color == "contrast" else rgb(self.color)
-                )
-                base.disc(pixels, x, y, radius, color)
+                color = black_or_white(ground[y, x], self.threshold) if self.color == "contrast" else rgb(self.color)
+                fill_disc(pixels, x, y, radius, color)
                 if self.labels:
                     left, top = x + self.offset[0], y + self.offset[1]
                     draw_text(
-                        pixels, written(_named(number, row, column)), left, top, size, color, self.halo, ink(color)
+                        pixels,
+                        format_coordinates(_named(number, row, column)),
+                        left,
+                        top,
+                        size,
+                        color,
+                        self.halo,
                     )
         return view.drawn(pixels)
 
@@ -96,9 +112,9 @@ class DotGrid:
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
         return Box(f"({row},{column})", left, top, min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down))
 
-    def gridded(self, views: Sequence[View]) -> tuple[View, ...]:
+    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have dots, in the order of their numbers."""
-        return base.with_grid(views, self.layout)
+        return gridded_views(views, self.layout)
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
         """The coordinates that a reply names, as points of the source images, labelled as they were written.
@@ -106,14 +122,14 @@ class DotGrid:
         `views` are all views as this stage gave them; they may have been resized since. Coordinates without an
         image's number mean the first. What lies beyond the grid or on no source image is left out.
         """
-        shown, found = self.gridded(views), []
-        for named in base.coordinates(reply):
+        shown, found = self.gridded_views(views), []
+        for named in read_coordinates(reply):
             number, row, column = named if len(named) == 3 else (1, *named)
             if 1 <= number <= len(shown) and 1 <= row <= self.rows and 1 <= column <= self.columns:
                 view = shown[number - 1]
                 source = view.to_source(*self.dot(view.size, row, column))
                 if source is not None:
-                    found.append(Point(written(named), source[1], source[2], source[0]))
+                    found.append(Point(format_coordinates(named), source[1], source[2], source[0]))
         return tuple(found)
 
     def describe(self, count: int) -> str:
@@ -128,9 +144,6 @@ class DotGrid:
             "right, all from 1."
         )
 
-    def _local(self, pixel: Pixels) -> RGB:
-        return base.black_or_white(pixel, self.threshold)
-
     def _sizes(self, size: Size) -> tuple[float, float]:
         return size[0] // 240 if self.radius is None else self.radius, font_for(size, self.font_size)
 
@@ -143,7 +156,7 @@ class DotGrid:
             )
         if not self.labels or self.crowded == "draw":
             return
-        height, width = render_text(written(_named(number, self.rows, self.columns)), font).shape
+        height, width = render_text(format_coordinates(_named(number, self.rows, self.columns)), font).shape
         if self.offset[0] + width > across - radius or self.offset[1] + height > down:
             raise ValueError(
                 f"labels of {width} x {height} pixels have no room between dots {across:.1f} x {down:.1f} pixels "
@@ -187,7 +200,7 @@ class RuledGrid:
 
     def __call__(self, state: State, model: Model) -> State:
         """Every view with its lines. Raises ValueError that names the sample where the grid does not fit."""
-        return base.laid(state, self.layout, lambda view, number: self.draw(view))
+        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
 
     def draw(self, view: View) -> View:
         """One view with its lines and names. Raises ValueError."""
@@ -205,17 +218,17 @@ class RuledGrid:
         """The name of a cell; row and column count from 0 here."""
         if self.names == "number":
             return str(row * self.columns + column + 1)
-        return f"({row + 1},{column + 1})" if self.names == "row-column" else f"{base.letters(column)}{row + 1}"
+        return f"({row + 1},{column + 1})" if self.names == "row-column" else f"{column_letters(column)}{row + 1}"
 
     def cell(self, size: Size, row: int, column: int) -> Box:
         """A cell of a view of this size (width, height), labelled with its name; row and column count from 0."""
-        x0, x1 = (base.cut(size[0], edge, self.columns) for edge in (column, column + 1))
-        y0, y1 = (base.cut(size[1], edge, self.rows) for edge in (row, row + 1))
+        x0, x1 = (grid_edge(size[0], edge, self.columns) for edge in (column, column + 1))
+        y0, y1 = (grid_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
 
-    def gridded(self, views: Sequence[View]) -> tuple[View, ...]:
+    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have lines, in their order."""
-        return base.with_grid(views, self.layout)
+        return gridded_views(views, self.layout)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
         """The cells that a reply names, as boxes of the source image, labelled with their names, in order.
@@ -223,14 +236,14 @@ class RuledGrid:
         `views` are all views as this stage gave them; `number` says which of those with lines is meant, from 1. A
         name counts where it stands alone ("B2", not "B23"). Cells that show no source image are left out.
         """
-        shown = self.gridded(views)
+        shown = self.gridded_views(views)
         if self.names == "none" or not 1 <= number <= len(shown):
             return ()
         view, places = shown[number - 1], {}
         for row, column in np.ndindex(self.rows, self.columns):
             places[self.name(row, column)] = row, column
         named = (self.cell(view.size, *places[name]) for name in self._named(reply) if name in places)
-        return tuple(box for cell in named if (box := base.source_box(view, cell)) is not None)
+        return tuple(box for cell in named if (box := source_box(view, cell)) is not None)
 
     def describe(self, count: int) -> str:
         """What the cells are called, in words, where `count` images have them."""
@@ -248,7 +261,7 @@ class RuledGrid:
 
     def _named(self, reply: str) -> tuple[str, ...]:
         if self.names == "row-column":
-            return tuple(written(named) for named in base.coordinates(reply))
+            return tuple(format_coordinates(named) for named in read_coordinates(reply))
         pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"
         return tuple(dict.fromkeys(re.findall(pattern, reply)))
 
@@ -260,7 +273,7 @@ class RuledGrid:
         upper = (slice(y0 - half, y0 - half + self.thickness), slice(x0, x1))
         for piece in ([left] if column else []) + ([upper] if row else []):
             ground = view.pixels[piece]
-            color = base.black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+            color = black_or_white(ground) if self.color == "contrast" else rgb(self.color)
             pixels[piece] = np.rint(ground * (1 - self.alpha) + np.asarray(color) * self.alpha)
 
     def _write(self, pixels: Pixels, view: View, row: int, column: int, size: float) -> None:
@@ -271,8 +284,8 @@ class RuledGrid:
         if self.at == "center":
             left, top = round((box.x0 + box.x1 - width) / 2), round((box.y0 + box.y1 - height) / 2)
         ground = view.pixels[max(0, top) : top + height, max(0, left) : left + width]
-        color = base.black_or_white(ground) if self.color == "contrast" else rgb(self.color)
-        draw_text(pixels, box.label, left, top, size, color, self.halo, ink(color))
+        color = black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+        draw_text(pixels, box.label, left, top, size, color, self.halo)
 
     def _check_room(self, size: Size, font: float) -> None:
         across, down = size[0] / self.columns, size[1] / self.rows

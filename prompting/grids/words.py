@@ -43,7 +43,7 @@ class Grid(Protocol):
 
     where: ClassVar[str]
 
-    def gridded(self, views: tuple[View, ...], /) -> Sequence[View]:
+    def gridded_views(self, views: tuple[View, ...], /) -> Sequence[View]:
         """Those of the views it gave that have the grid."""
         ...
 
@@ -72,7 +72,7 @@ class GridWords:
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with these lines below it; as it is where no view has the grid."""
-        count = len(self.grid.gridded(state.views)) if self.grid is not None else 0
+        count = len(self.grid.gridded_views(state.views)) if self.grid is not None else 0
         if self.grid is None or not count:
             return state
         filled = {"where": self.grid.where, "connect": CONNECT[count > 1]}

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from looktwice.pipelines.geometry import Polygon, bounds, contains
+from looktwice.pipelines.geometry import PixelRect, Polygon, bounds, contains
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
@@ -18,7 +18,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color
-from looktwice.prompting.drawing.placement import Anchor, Area
+from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.markers.labels import Label, write
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
@@ -46,7 +46,7 @@ class Spot:
 
     number: int
     place: Mark
-    frame: Area
+    frame: PixelRect
 
 
 @dataclass(frozen=True)
@@ -159,13 +159,13 @@ def checked_marks(sample: Sample) -> tuple[Mark, ...]:
     return sample.marks
 
 
-def frame_of(view: View, place: Mark) -> Area:
+def frame_of(view: View, place: Mark) -> PixelRect:
     """The part of the view that shows a place: neither drawing nor label may stray into the image beside it."""
     parts = view.parts
     if len(parts) > 1:
         x, y = place.center
         parts = tuple(part for part in parts if contains(part.clip, x + 0.5, y + 0.5)) or parts
-    return _pixels_of(parts[-1].clip, view.size)
+    return clip_pixels(parts[-1].clip, view.size)
 
 
 def check_lengths(thing: Any, *names: str, zero: bool = False, prefix: str = "") -> None:
@@ -178,7 +178,7 @@ def check_lengths(thing: Any, *names: str, zero: bool = False, prefix: str = "")
 
 
 @lru_cache(maxsize=256)
-def _pixels_of(clip: Polygon, size: tuple[int, int]) -> Area:
+def clip_pixels(clip: Polygon, size: tuple[int, int]) -> PixelRect:
     left, top, right, bottom = (round(edge) for edge in bounds(clip))
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)
 

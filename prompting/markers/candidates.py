@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.geometry import common_rect
 from looktwice.pipelines.marks import Box, Mask
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.results import Boxes, Masks
@@ -52,10 +53,9 @@ def from_masks(masks: Masks, size: tuple[int, int], image: int) -> Iterator[Cand
 def from_boxes(boxes: Boxes, size: tuple[int, int], image: int) -> Iterator[Candidate]:
     """What a detector found in a picture of this (width, height), cut at its rim; what is empty then is dropped."""
     for xyxy, score, label in zip(boxes.xyxy, boxes.scores, boxes.labels, strict=True):
-        x0, y0 = (float(max(0, edge)) for edge in xyxy[:2])
-        x1, y1 = (float(min(edge, end)) for edge, end in zip(xyxy[2:], size, strict=True))
-        if x1 > x0 and y1 > y0:
-            yield Candidate(Box(str(label), x0, y0, x1, y1, image), float(score))
+        x0, y0, x1, y1 = (float(edge) for edge in xyxy)
+        if seen := common_rect((x0, y0, x1, y1), (0.0, 0.0, float(size[0]), float(size[1]))):
+            yield Candidate(Box(str(label), *seen, image), float(score))
 
 
 def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:

@@ -10,7 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.geometry import iou
+from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -67,7 +68,7 @@ class ChosenMark:
             return self._letter(sample, mark)
         if self.gives == "point":
             return ", ".join(f"{value:g}" for value in _inner(mark))
-        return ", ".join(f"{value:g}" for value in _around(mark))
+        return ", ".join(f"{value:g}" for value in bounding_box(mark))
 
     def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
         own = [m for m in sample.on(mark.image) if m.label in sample.letters and m is not mark]
@@ -136,17 +137,12 @@ def _inner(mark: Box | Mask) -> tuple[float, float]:
     return x, y
 
 
-def _around(mark: Box | Mask) -> tuple[float, float, float, float]:
-    region = Region.of(mark.pixels) if isinstance(mark, Mask) else None
-    return mark.xyxy if isinstance(mark, Box) else region.box if region is not None else (0, 0, 0, 0)
-
-
 def _fit(mark: Mark, region: Box | Mask) -> float:
     """How well a mark of the sample is this region: whether a point lies in it, else intersection over union."""
     if isinstance(mark, Point):
         return float(_holds(region, mark))
     if isinstance(mark, Box) and isinstance(region, Box):
-        return _box_overlap(mark, region)
+        return iou(mark.xyxy, region.xyxy)
     shape = mark.pixels.shape if isinstance(mark, Mask) else region.pixels.shape if isinstance(region, Mask) else (1, 1)
     one, two = _filled(mark, shape), _filled(region, shape)
     return float(np.count_nonzero(one & two)) / max(1.0, float(np.count_nonzero(one | two)))
@@ -158,13 +154,6 @@ def _holds(region: Box | Mask, point: Point) -> bool:
     row, column = round(point.y), round(point.x)
     height, width = region.pixels.shape
     return 0 <= row < height and 0 <= column < width and bool(region.pixels[row, column])
-
-
-def _box_overlap(one: Box, two: Box) -> float:
-    across = max(0.0, min(one.x1, two.x1) - max(one.x0, two.x0))
-    down = max(0.0, min(one.y1, two.y1) - max(one.y0, two.y0))
-    areas = ((box.x1 - box.x0) * (box.y1 - box.y0) for box in (one, two))
-    return across * down / (sum(areas) - across * down)
 
 
 def _filled(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:

@@ -11,10 +11,11 @@ from typing import Literal
 
 import numpy as np
 
+from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import BLACK_WHITE, RGB, check_color, contrast, ink, rgb
-from looktwice.prompting.drawing.placement import Anchor, Area, Placement, place
-from looktwice.prompting.drawing.shapes import paint
+from looktwice.prompting.drawing.colors import BLACK_WHITE, RGB, check_color, contrasting_color, readable_color, rgb
+from looktwice.prompting.drawing.placement import Anchor, Placement, place_labels
+from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import BLINK_SIZE, draw_text, plate, plate_size, render_text
 
 SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
@@ -69,7 +70,7 @@ class Label:
         return re.sub(r"{\w+}", lambda found: said[found[0]], self.text).strip()
 
 
-def write(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1) -> list[Area]:
+def write(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1) -> list[PixelRect]:
     """Label every anchor that has a text, on the picture itself; gives the areas that the labels take.
 
     `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without hiding a point or
@@ -80,7 +81,7 @@ def write(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float 
     said = [anchor for anchor in anchors if anchor.text]
     silent = [anchor for anchor in anchors if not anchor.text]  # get no label, but none may hide them
     sizes = [_size(anchor.text, label, scale) for anchor in said]
-    areas = place([*said, *silent], sizes, label.placement, label.gap * scale)
+    areas = place_labels([*said, *silent], sizes, label.placement, label.gap * scale)
     for anchor, size, area in zip(said, sizes, areas, strict=True):
         if area is None:
             raise ValueError(_no_room(anchor, size))
@@ -97,31 +98,33 @@ def _em(label: Label, scale: float) -> float:
     return label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
 
 
-def _draw(pixels: Pixels, anchor: Anchor, label: Label, area: Area, scale: float) -> None:
+def _draw(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, scale: float) -> None:
     left, top, right, bottom = area
     em, font, padding = _em(label, scale), label.font_file or label.font, round(label.padding * scale)
     ground = None if label.plate == "none" else _ground(pixels, anchor, label, area)
-    color = rgb(label.color) if label.color != "contrast" else ink(ground) if ground else _local(pixels, area)
+    color = (
+        rgb(label.color) if label.color != "contrast" else readable_color(ground) if ground else _local(pixels, area)
+    )
     if ground and label.alpha == 1:
         pixels[top:bottom, left:right] = plate(anchor.text, em, color, ground, padding, right - left, font)
         return
     if ground and label.alpha:
-        paint(pixels, area, left, top, np.ones((bottom - top, right - left), np.float32), ground, label.alpha)
+        paint_coverage(pixels, area, left, top, np.ones((bottom - top, right - left), np.float32), ground, label.alpha)
     start = left + (right - left - render_text(anchor.text, em, font).shape[1]) // 2
     halo = 0 if ground else round(label.halo * scale)
-    draw_text(pixels, anchor.text, start, top + padding, em, color, halo, ink(color), font)
+    draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
 
 
-def _ground(pixels: Pixels, anchor: Anchor, label: Label, area: Area) -> RGB:
+def _ground(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect) -> RGB:
     if label.plate == "contrast":
         return _local(pixels, area)
     return anchor.color if label.plate == "mark" else rgb(label.plate)
 
 
-def _local(pixels: Pixels, area: Area) -> RGB:
+def _local(pixels: Pixels, area: PixelRect) -> RGB:
     left, top, right, bottom = area
     middle = (left + right - 1) / 2, (top + bottom - 1) / 2
-    return contrast(pixels, *middle, max(right - left, bottom - top) / 2, BLACK_WHITE)
+    return contrasting_color(pixels, *middle, max(right - left, bottom - top) / 2, BLACK_WHITE)
 
 
 def _no_room(anchor: Anchor, size: tuple[int, int]) -> str:

@@ -23,8 +23,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import rgb
-from looktwice.prompting.drawing.masks import hue, raster
+from looktwice.prompting.drawing.colors import golden_hue, rgb
+from looktwice.prompting.drawing.masks import raster
 from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
 from looktwice.prompting.markers.matches import ends, joined, link, scale_color, spread_out
 from looktwice.specialists.protocols import DepthEstimator, Matcher, NoEvidence, ScalarMap, Segmenter
@@ -186,7 +186,7 @@ class SegmentTint:
             if all(part.source != number for part in view.parts):
                 continue
             for index, segment in enumerate(masks.masks):
-                color = hue(index) if self.color == "each" else rgb(self.color)
+                color = golden_hue(index) if self.color == "each" else rgb(self.color)
                 for place in view.to_view(Mask(str(index), segment, number)):
                     region = raster(place, view.size) if isinstance(place, Mask) else None
                     if region is not None:

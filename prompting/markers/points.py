@@ -9,9 +9,9 @@ from typing import Literal
 
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, ink, resolve, rgb
+from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Arrow, Cross, Disc, Ring, Shape, stamp
+from looktwice.prompting.drawing.shapes import Arrow, Cross, Disc, Ring, Shape, paint_shape
 from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
 
 Kind = Literal["points", "boxes", "masks", "all"]
@@ -64,9 +64,9 @@ class PointMarking(Marking):
             x, y = spot.place.center
             self.below(pixels, spot, scale, color)
             if grow:
-                rim = ink(color) if self.halo.color == "contrast" else rgb(self.halo.color)
-                stamp(pixels, spot.frame, shape, x, y, rim, self.alpha, grow)
-            stamp(pixels, spot.frame, shape, x, y, color, self.alpha)
+                rim = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+                paint_shape(pixels, spot.frame, shape, x, y, rim, self.alpha, grow)
+            paint_shape(pixels, spot.frame, shape, x, y, color, self.alpha)
             anchors += self.anchors(spot, shape, color, grow)
         return anchors
 
@@ -80,7 +80,7 @@ class PointMarking(Marking):
         """Draw what lies under the shape: nothing, unless a marker has a filling."""
 
     def _color(self, pixels: Pixels, spot: Spot, shape: Shape) -> RGB:
-        return resolve(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
+        return resolve_color(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Circles(PointMarking):
         if self.fill is not None:
             filling = color if self.fill == "mark" else rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
-            stamp(pixels, spot.frame, disc, *spot.place.center, filling, self.fill_alpha)
+            paint_shape(pixels, spot.frame, disc, *spot.place.center, filling, self.fill_alpha)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,17 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, ink, resolve, rgb
+from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import along, cover, distance, edges, middle, paint, within
+from looktwice.prompting.drawing.shapes import (
+    coverage,
+    inner_center,
+    paint_coverage,
+    pixel_area,
+    region_edges,
+    rim_distance,
+    rim_strips,
+)
 from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
 from looktwice.prompting.markers.labels import Label
 
@@ -48,8 +56,10 @@ class RegionMarking(Marking):
         for spot, color in zip(spots, colors, strict=True):
             self.shade(pixels, spot, color, scale)
             reach = self.reach(scale)
-            x0, y0, x1, y1 = edges(spot.place)
-            x, y = middle(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+            x0, y0, x1, y1 = region_edges(spot.place)
+            x, y = (
+                inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+            )
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
             anchors.append(Anchor(self.says(spot), x, y, box, spot.frame, color, open=False))
         return anchors
@@ -67,9 +77,9 @@ class RegionMarking(Marking):
         _flood(pixels, spot, color, self.alpha)
 
     def _color(self, pixels: Pixels, spot: Spot) -> RGB:
-        x0, y0, x1, y1 = edges(spot.place)
+        x0, y0, x1, y1 = region_edges(spot.place)
         reach = max(x1 - x0, y1 - y0) / 2
-        return resolve(self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number)
+        return resolve_color(self.color, pixels, (x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2, reach, spot.number)
 
 
 @dataclass(frozen=True)
@@ -101,7 +111,7 @@ class Contours(RegionMarking):
         if self.fill is not None:
             _flood(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
-            around = ink(color) if self.halo.color == "contrast" else rgb(self.halo.color)
+            around = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
             _line(pixels, spot, around, self.reach(scale), self.alpha)
         _line(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
 
@@ -112,7 +122,7 @@ class Rectangles(Contours):
 
     def region(self, place: Mark) -> Mark:
         """The smallest upright box around the place."""
-        return Box(place.label, *edges(place), place.image)
+        return Box(place.label, *region_edges(place), place.image)
 
 
 @dataclass(frozen=True)
@@ -197,11 +207,11 @@ class Spotlight(Marking):
     def _light(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
         """The region's own pixels; the soft edge lies outside, so that all of the region stays as it is."""
         grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
-        area = within(edges(spot.place), grow + soft, spot.frame)
-        lit = np.clip(1 - (distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(np.float32)
+        area = pixel_area(region_edges(spot.place), grow + soft, spot.frame)
+        lit = np.clip(1 - (rim_distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(np.float32)
         left, top, right, bottom = area
         own = bright[top - spot.frame[1] : bottom - spot.frame[1], left - spot.frame[0] : right - spot.frame[0]]
-        paint(pixels, spot.frame, left, top, lit, own)
+        paint_coverage(pixels, spot.frame, left, top, lit, own)
 
     def _grow(self, spot: Spot, scale: float) -> float:
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
@@ -219,20 +229,20 @@ class Spotlight(Marking):
         return dark
 
     def _anchor(self, spot: Spot, scale: float) -> Anchor:
-        x0, y0, x1, y1 = edges(spot.place)
+        x0, y0, x1, y1 = region_edges(spot.place)
         grow = self._grow(spot, scale)
-        x, y = middle(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+        x, y = inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
         return Anchor(self.says(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
 
 
 def _flood(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
-    area = within(edges(spot.place), 1, spot.frame)
-    paint(pixels, spot.frame, *area[:2], cover(distance(spot.place, area)), color, alpha)
+    area = pixel_area(region_edges(spot.place), 1, spot.frame)
+    paint_coverage(pixels, spot.frame, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha)
 
 
 def _line(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
     """A line along the rim, `half` pixels to each side."""
-    for area in along(spot.place, half + 1):
-        rim = np.abs(distance(spot.place, area)) - np.float32(half)
-        paint(pixels, spot.frame, *area[:2], cover(rim), color, alpha)
+    for area in rim_strips(spot.place, half + 1):
+        rim = np.abs(rim_distance(spot.place, area)) - np.float32(half)
+        paint_coverage(pixels, spot.frame, *area[:2], coverage(rim), color, alpha)

@@ -9,18 +9,18 @@ from typing import ClassVar, Literal
 import cv2
 import numpy as np
 
-from looktwice.pipelines.geometry import Polygon, bounds
-from looktwice.pipelines.marks import Box, Mask, Point
+from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, check_color, ink, rgb
-from looktwice.prompting.drawing.masks import Plate, Region, hue, place, raster
+from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
+from looktwice.prompting.drawing.masks import Plate, Region, place_numbers, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
-from looktwice.prompting.grids.base import LEAST_FONT, letters
+from looktwice.prompting.grids.base import LEAST_FONT, column_letters
+from looktwice.prompting.markers.base import clip_pixels
 from looktwice.prompting.markers.candidates import (
     Candidate,
     Order,
@@ -143,7 +143,9 @@ class SetOfMark:
         regions = [(label, region) for label, region in rasters if region is not None]
         if not regions:
             return view
-        colors = {mark.label: hue(i) if self.color == "each" else rgb(self.color) for i, mark in enumerate(marks)}
+        colors = {
+            mark.label: golden_hue(i) if self.color == "each" else rgb(self.color) for i, mark in enumerate(marks)
+        }
         pixels = np.array(view.pixels)
         for label, region in sorted(regions, key=lambda entry: -entry[1].area):
             region.tint(pixels, colors[label], self.alpha)
@@ -157,7 +159,7 @@ class SetOfMark:
     ) -> None:
         plates = {label: self._plate(label, colors[label], view.size[1]) for label, _ in regions}
         sizes = {label: (image.shape[1], image.shape[0]) for label, image in plates.items()}
-        placed = place(regions, sizes, [_frame(part.clip, view.size) for part in view.parts])
+        placed = place_numbers(regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts])
         for number in placed:
             if not number.inside:
                 _leader(pixels, number, colors[number.label])
@@ -168,7 +170,7 @@ class SetOfMark:
     def _plate(self, label: str, color: RGB, height: int) -> Pixels:
         scale = height / self.reference_height if self.reference_height else 1.0
         ground = color if self.plate_color == "region" else rgb(self.plate_color)
-        return plate(label, max(LEAST_FONT, self.font_size * scale), ink(ground), ground, self.padding)
+        return plate(label, max(LEAST_FONT, self.font_size * scale), readable_color(ground), ground, self.padding)
 
     def _found(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
@@ -179,7 +181,7 @@ class SetOfMark:
         return from_marks(sample, number)
 
     def _labelled(self, regions: Sequence[Box | Mask]) -> list[Box | Mask]:
-        names = (str(i + 1) if self.text == "numbers" else letters(i) for i in range(len(regions)))
+        names = (str(i + 1) if self.text == "numbers" else column_letters(i) for i in range(len(regions)))
         return [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
 
 
@@ -187,13 +189,7 @@ def _kept(mark: Box | Mask, keep: str) -> Box | Mask:
     """A numbered region as the sample's mark."""
     if isinstance(mark, Box) or keep == "masks":
         return mark
-    rows, columns = np.flatnonzero(mark.pixels.any(1)), np.flatnonzero(mark.pixels.any(0))
-    return Box(mark.label, int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1, mark.image)
-
-
-def _frame(clip: Polygon, size: tuple[int, int]) -> tuple[int, int, int, int]:
-    left, top, right, bottom = bounds(clip)
-    return max(0, round(left)), max(0, round(top)), min(size[0], round(right)), min(size[1], round(bottom))
+    return Box(mark.label, *mask_bounds(mark.pixels), mark.image)
 
 
 def _leader(pixels: Pixels, number: Plate, color: RGB) -> None:

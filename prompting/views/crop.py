@@ -10,12 +10,12 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import bounds, contains, rectangle
+from looktwice.pipelines.geometry import PixelRect, Rect, bounds, contains, rectangle
 from looktwice.pipelines.marks import Mark, bounding_box
 from looktwice.pipelines.transforms import Filter
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, check_color, resolve
-from looktwice.prompting.drawing.placement import Area, Frame, settled
+from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
+from looktwice.prompting.drawing.placement import place_inset
 
 MEGAPIXELS = 100
 ROUNDING = 1e-6
@@ -95,11 +95,11 @@ class Crop:
         shown, more = self._insets(whole, pieces, areas, marks, colors)
         return [shown], notes + more
 
-    def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[Area], list[str]]:
+    def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
         """The areas of a view that are cut out, in whole pixels, and a note where some places were left out."""
         kept = list(places[: self.most])
         notes = [f"of {len(places)} regions the first {self.most} count"] if len(places) > self.most else []
-        boxes: dict[Area, list[Frame]] = {}
+        boxes: dict[PixelRect, list[Rect]] = {}
         framed = [(_frame(view, place), bounding_box(place)) for place in kept]
         for frame, box in framed:
             boxes.setdefault(frame, []).append(box)
@@ -109,7 +109,7 @@ class Crop:
             found = [self._area(box, frame, view.size) for frame, box in framed]
         return list(dict.fromkeys(found)), notes
 
-    def _area(self, box: Frame, frame: Area, size: tuple[int, int]) -> Area:
+    def _area(self, box: Rect, frame: PixelRect, size: tuple[int, int]) -> PixelRect:
         x0, y0, x1, y1 = box
         pad = self.padding * {"box": max(x1 - x0, y1 - y0), "image": max(size), "px": 1}[self.unit]
         least = max(1.0, self.min_px, self.min_share * min(size))
@@ -120,7 +120,7 @@ class Crop:
         top, bottom = _interval(y0, y1, height, frame[1], frame[3])
         return left, top, right, bottom
 
-    def outlined(self, view: View, areas: Iterable[Area]) -> View:
+    def outlined(self, view: View, areas: Iterable[PixelRect]) -> View:
         """The view with a frame around each area, outside it; at the picture's rim it moves inwards."""
         width, height = view.size
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
@@ -139,16 +139,21 @@ class Crop:
         return view.drawn(pixels) if self.thickness else view
 
     def _insets(
-        self, whole: View, pieces: Sequence[View], areas: Sequence[Area], marks: Sequence[Mark], colors: Sequence[RGB]
+        self,
+        whole: View,
+        pieces: Sequence[View],
+        areas: Sequence[PixelRect],
+        marks: Sequence[Mark],
+        colors: Sequence[RGB],
     ) -> tuple[View, list[str]]:
         """The view with every piece in a corner, and notes on what that hides. Raises ValueError without room."""
         width, height = whole.size
         rim = min(self.thickness, 1 + min(whole.size) // 16)
         room = (self.inset * width - 2 * rim, self.inset * height - 2 * rim)
-        keep, placed, taken, notes = [bounding_box(mark) for mark in marks], [], list[Area](), list[str]()
+        keep, placed, taken, notes = [bounding_box(mark) for mark in marks], [], list[PixelRect](), list[str]()
         for number, piece in enumerate(pieces):
             framed = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            found = settled(whole.size, framed, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
+            found = place_inset(whole.size, framed, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
             if found is None or min(room) < 1:
                 raise ValueError(
                     f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x {height} pixels; "
@@ -164,16 +169,16 @@ class Crop:
             placed.append((transforms.pad(small, rim, rim, rim, rim, colors[number]), area[0], area[1]))
         return transforms.paste(whole, placed), notes
 
-    def _color(self, view: View, area: Area, number: int) -> RGB:
+    def _color(self, view: View, area: PixelRect, number: int) -> RGB:
         left, top, right, bottom = area
         reach = max(right - left, bottom - top) / 2 + self.thickness
-        return resolve(self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number)
+        return resolve_color(self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number)
 
     def _fitted(self, view: View, room: tuple[int, int]) -> View:
         """The view at the largest size that has room in (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
-    def _cut(self, view: View, area: Area) -> View:
+    def _cut(self, view: View, area: PixelRect) -> View:
         return view if area == (0, 0, *view.size) else transforms.crop(view, *area)
 
     def _enlarged(self, view: View) -> View:
@@ -188,7 +193,7 @@ class Crop:
         return view if (width, height) == view.size else transforms.resize(view, width, height, self.filter)
 
 
-def _frame(view: View, place: Mark) -> Area:
+def _frame(view: View, place: Mark) -> PixelRect:
     """The box around the topmost part of a view that shows a place: a crop must not stray into what lies beside it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
@@ -203,7 +208,7 @@ def _frame(view: View, place: Mark) -> Area:
     return max(0, first[0]), max(0, first[1]), min(view.size[0], last[0]), min(view.size[1], last[1])
 
 
-def _union(boxes: Sequence[Frame]) -> Frame:
+def _union(boxes: Sequence[Rect]) -> Rect:
     lefts, tops, rights, bottoms = zip(*boxes, strict=True)
     return min(lefts), min(tops), max(rights), max(bottoms)
 

@@ -16,7 +16,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
-from looktwice.prompting.grids.base import coordinates, source_box
+from looktwice.prompting.grids.base import read_coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
 from looktwice.prompting.markers.base import checked_marks
 from looktwice.prompting.views.crop import Crop
@@ -244,19 +244,19 @@ class ZoomOnCells:
         if isinstance(self.grid, RuledGrid):
             every = np.ndindex(self.grid.rows, self.grid.columns)
             return name in {self.grid.name(*place) for place in every}
-        return len(coordinates(name)) == 1 and self._has(coordinates(name)[0])
+        return len(read_coordinates(name)) == 1 and self._has(read_coordinates(name)[0])
 
     def _has(self, named: Sequence[int]) -> bool:
         return min(named) >= 1 and named[-2] <= self.grid.rows and named[-1] <= self.grid.columns
 
     def _boxes(self, views: Sequence[View], said: str) -> Iterator[Box]:
         """The named cells as boxes of the source images."""
-        shown = self.grid.gridded(views)
+        shown = self.grid.gridded_views(views)
         if isinstance(self.grid, RuledGrid):
             for number in range(1, len(shown) + 1):
                 yield from self.grid.places(views, said, number)
             return
-        for named in coordinates(said):
+        for named in read_coordinates(said):
             number = named[0] if len(named) == 3 else 1
             if self._has(named) and number <= len(shown):
                 view, (row, column) = shown[number - 1], named[-2:]

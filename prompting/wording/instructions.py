@@ -7,9 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-import numpy as np
-
-from looktwice.pipelines.marks import Box, Mark, Mask, Point
+from looktwice.pipelines.marks import Mark, Point, bounding_box
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
@@ -95,7 +93,7 @@ class MarksAsText:
         if isinstance(place, Point):
             half = 0.5 if thousand else 0.0  # a pixel's own number is its centre's, a share is measured from the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
-        x0, y0, x1, y1 = place.xyxy if isinstance(place, Box) else _mask_box(place)
+        x0, y0, x1, y1 = bounding_box(place)
         return f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to {round(y1 * down)}"
 
 
@@ -230,8 +228,3 @@ def add_lines(state: State, *lines: str) -> State:
 
 def _list_letters(letters: Sequence[str]) -> str:
     return letters[0] if len(letters) == 1 else f"{', '.join(letters[:-1])} or {letters[-1]}"
-
-
-def _mask_box(mask: Mask) -> tuple[float, float, float, float]:
-    ys, xs = np.nonzero(mask.pixels)
-    return float(xs.min()), float(ys.min()), float(xs.max() + 1), float(ys.max() + 1)

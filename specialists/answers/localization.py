@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
-
+from looktwice.pipelines.geometry import iou
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -45,16 +43,7 @@ class FittingBox:
         if not len(found):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
         finds = found.xyxy[:1] if self.only_surest else found.xyxy
-        fit = {letter: float(overlaps(np.array(box.xyxy, np.float64), finds).max()) for letter, box in boxes.items()}
+        fit = {letter: max(iou(box.xyxy, find) for find in finds) for letter, box in boxes.items()}
         if max(fit.values()) == 0:
             raise NoEvidence(f"what the detector finds as {words or 'thing'} overlaps none of the boxes")
         return best_choice(fit, "the overlaps of")
-
-
-def overlaps(box: NDArray[np.float64], others: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Intersection over union (n,) of a box (4,) with others (n, 4), all xyxy; 0 where both have no area."""
-    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
-    common = np.prod(np.maximum(sides, 0), axis=1)
-    union = np.prod(box[2:] - box[:2]) + np.prod(others[:, 2:] - others[:, :2], axis=1) - common
-    shares: NDArray[np.float64] = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
-    return shares

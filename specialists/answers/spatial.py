@@ -8,6 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.geometry import overlap
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
@@ -124,8 +125,7 @@ def _horizontal_overlap(one: Corners, two: Corners) -> float:
 
 def _covered_share(one: Corners, two: Corners) -> float:
     """The share of the first box's area that lies in the second."""
-    sides = np.maximum(np.minimum(one[2:], two[2:]) - np.maximum(one[:2], two[:2]), 0)
-    return float(np.prod(sides) / max(float(np.prod(one[2:] - one[:2])), 1e-9))
+    return overlap(one, two) / max(float(np.prod(one[2:] - one[:2])), 1e-9)
 
 
 def _crop_to_box(values: NDArray[np.float64], box: Corners) -> NDArray[np.float64]:

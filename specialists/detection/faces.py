@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.config.spec import settings
+from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_hash
@@ -252,7 +253,7 @@ def _group_windows(windows: Windows) -> list[Windows]:
     """Windows that overlap the mean of a group join it, the largest first; else they begin one."""
     groups: list[list[Windows]] = []
     for window in sorted(windows, key=lambda w: (-w[2], *w)):
-        likeness = [_overlap(window, np.mean(group, 0)) for group in groups]
+        likeness = [iou(_edges(window), _edges(np.mean(group, 0))) for group in groups]
         best = int(np.argmax(likeness)) if likeness else 0
         if likeness and likeness[best] > OVERLAP:
             groups[best].append(window)
@@ -261,9 +262,7 @@ def _group_windows(windows: Windows) -> list[Windows]:
     return [np.array(group) for group in groups]
 
 
-def _overlap(one: Windows, two: Windows) -> float:
-    """Intersection over union of two squares (left, top, side, ...)."""
-    across = min(one[0] + one[2], two[0] + two[2]) - max(one[0], two[0])
-    down = min(one[1] + one[2], two[1] + two[2]) - max(one[1], two[1])
-    common = max(0.0, across) * max(0.0, down)
-    return float(common / (one[2] ** 2 + two[2] ** 2 - common))
+def _edges(window: Windows) -> Rect:
+    """Left, top, right and bottom of a square window (left, top, side, ...)."""
+    left, top, side = (float(value) for value in window[:3])
+    return left, top, left + side, top + side

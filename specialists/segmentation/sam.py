@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.specialists.networks.image_size import require_colors
@@ -265,8 +266,8 @@ def _full_size_mask(network: SamNetwork, logits: Any, size: Size) -> NDArray[np.
 
 def _box(mask: NDArray[np.bool_]) -> tuple[int, int, int, int]:
     """Left, top, width and height of what a mask covers."""
-    columns, rows = np.flatnonzero(mask.any(0)), np.flatnonzero(mask.any(1))
-    return int(columns[0]), int(rows[0]), int(np.ptp(columns)) + 1, int(np.ptp(rows)) + 1
+    left, top, right, bottom = mask_bounds(mask)
+    return left, top, right - left, bottom - top
 
 
 def _suppress_overlaps(

@@ -37,7 +37,6 @@ from looktwice.specialists.answers import (
     SpatialRelation,
 )
 from looktwice.specialists.answers.choices import images_by_letter, label_by_letter, true_or_false
-from looktwice.specialists.answers.localization import overlaps
 from looktwice.specialists.answers.question_parsing import (
     RELATIONS,
     parse_count,
@@ -372,18 +371,6 @@ class Found:
 
 def finds(*rows: tuple[float, float, float, float], **more: Any) -> Found:
     return Found(boxes(*rows, **more), [])
-
-
-@pytest.mark.parametrize(
-    ("one", "others", "shares"),
-    [
-        ((0, 0, 10, 10), [(0, 0, 10, 10), (5, 0, 15, 10), (10, 0, 20, 10)], [1, 1 / 3, 0]),
-        ((5, 5, 5, 5), [(5, 5, 5, 5)], [0]),
-        ((0, 0, 10, 10), [(2, 2, 4, 4)], [0.04]),
-    ],
-)
-def test_intersection_over_union(one: Any, others: Any, shares: Any) -> None:
-    assert overlaps(np.array(one, float), np.array(others, float)) == pytest.approx(shares)
 
 
 BOXES = (Box("A", 10, 10, 50, 50), Box("B", 15, 15, 60, 60))

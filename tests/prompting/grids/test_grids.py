@@ -17,7 +17,7 @@ from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.text import render_text
 from looktwice.prompting.grids import Axes, DotGrid, GridWords, RuledGrid
-from looktwice.prompting.grids.base import coordinates, letters, source_box
+from looktwice.prompting.grids.base import column_letters, read_coordinates, source_box
 
 BLACK, WHITE, RED = (0, 0, 0), (255, 255, 255), (255, 0, 0)
 
@@ -86,7 +86,7 @@ def test_the_original_is_shown_untouched_before_the_overlay(stage: DotGrid | Rul
     state = start(plain(), plain(grey=30))
     after = stage(state, NoModel()).views
     assert [after[0], after[2]] == list(state.views)
-    assert stage.gridded(after) == (after[1], after[3])
+    assert stage.gridded_views(after) == (after[1], after[3])
     assert changed(after[1].pixels).any()
     assert after[1].parts == state.views[0].parts
 
@@ -177,8 +177,8 @@ def test_a_cell_over_the_rim_of_its_part_is_cut_there() -> None:
 
 
 def test_spreadsheet_letters_and_coordinates_in_text() -> None:
-    assert [letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
-    assert coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == ((1, 2), (3, 4, 5))
+    assert [column_letters(n) for n in (0, 25, 26, 51, 52, 701, 702)] == ["A", "Z", "AA", "AZ", "BA", "ZZ", "AAA"]
+    assert read_coordinates("(1,2) [3 , 4,5] (1, 2) (1.5,2) (a,b) (12345,1) (7)") == ((1, 2), (3, 4, 5))
 
 
 @pytest.mark.parametrize("place", ["margin", "inside"])

@@ -10,8 +10,8 @@ import pytest
 from PIL import Image, ImageFont
 from skimage import data
 
-from looktwice.prompting.drawing.colors import BLACK_WHITE, contrast, distinct, ink, rgb
-from looktwice.prompting.drawing.placement import Anchor, place
+from looktwice.prompting.drawing.colors import BLACK_WHITE, contrasting_color, distinct_color, readable_color, rgb
+from looktwice.prompting.drawing.placement import Anchor, place_labels
 from looktwice.prompting.drawing.text import draw_text, plate, render_text
 from looktwice.prompting.markers import Label
 from looktwice.prompting.markers.labels import write
@@ -78,7 +78,7 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
 )
 def test_each_side_and_its_flip(placement: str, side: tuple[int, int]) -> None:
     for (x, y), sign in [((100, 75), 1), ((100 + 97 * side[0], 75 + 72 * side[1]), -1)]:
-        (area,) = place([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]
+        (area,) = place_labels([anchor("A", x, y)], [(15, 17)], placement)  # type: ignore[arg-type]
         assert area
         left, top, right, bottom = area
         middle = (left + right - 1) / 2 - x, (top + bottom - 1) / 2 - y
@@ -90,7 +90,7 @@ def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
     rng = np.random.default_rng(3)
     places = rng.uniform((60, 50), (140, 100), (20, 2))
     anchors = [anchor(str(n), float(x), float(y), 6.5) for n, (x, y) in enumerate(places)]
-    areas = place(anchors, [(15, 17)] * 20)
+    areas = place_labels(anchors, [(15, 17)] * 20)
     for number, area in enumerate(areas):
         assert area
         left, top, right, bottom = area
@@ -190,21 +190,21 @@ def test_text_is_cut_at_the_rim_and_plates_are_kept() -> None:
 @pytest.mark.parametrize(("value", "seen"), [(250, (0, 0, 0)), (5, (255, 255, 255))])
 def test_contrast_looks_at_the_pixels_around(value: int, seen: tuple[int, int, int]) -> None:
     pixels = np.full((50, 50, 3), value, np.uint8)
-    assert contrast(pixels, 25, 25, 8, BLACK_WHITE) == seen
+    assert contrasting_color(pixels, 25, 25, 8, BLACK_WHITE) == seen
     pixels[:, :20] = 255 - value
-    assert contrast(pixels, 40, 25, 8, BLACK_WHITE) == seen
-    assert contrast(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
+    assert contrasting_color(pixels, 40, 25, 8, BLACK_WHITE) == seen
+    assert contrasting_color(pixels, -100, 25, 8, BLACK_WHITE) == BLACK_WHITE[0]
 
 
 @pytest.mark.parametrize("color", ["red", "lime", "blue", "yellow", "magenta", "cyan"])
 def test_contrast_never_takes_the_colour_of_the_ground(color: str) -> None:
     pixels = np.full((40, 40, 3), rgb(color), np.uint8)
-    assert contrast(pixels, 20, 20, 10) != rgb(color)
+    assert contrasting_color(pixels, 20, 20, 10) != rgb(color)
 
 
 def test_ink_and_distinct_colours() -> None:
-    assert ink((255, 255, 0)) == (0, 0, 0)
-    assert ink((0, 0, 160)) == (255, 255, 255)
-    assert len({distinct(n) for n in range(12)}) == 12
-    assert distinct(12) == distinct(0)
-    assert all(math.dist(distinct(a), distinct(b)) > 60 for a in range(12) for b in range(a))
+    assert readable_color((255, 255, 0)) == (0, 0, 0)
+    assert readable_color((0, 0, 160)) == (255, 255, 255)
+    assert len({distinct_color(n) for n in range(12)}) == 12
+    assert distinct_color(12) == distinct_color(0)
+    assert all(math.dist(distinct_color(a), distinct_color(b)) > 60 for a in range(12) for b in range(a))

@@ -15,7 +15,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.masks import hue
+from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.evidence import project
 from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
 from looktwice.prompting.markers.matches import spread_out
@@ -240,11 +240,11 @@ def test_a_setting_that_makes_no_sense_is_refused(cls: Any, wrong: dict[str, Any
 
 def test_segments_are_tinted_each_in_its_colour() -> None:
     (view,) = shown(SegmentTint(segmenter=Halves(), alpha=0.5, contour=1))
-    for x, color in [(20, hue(0)), (90, hue(1))]:
+    for x, color in [(20, golden_hue(0)), (90, golden_hue(1))]:
         assert tuple(view.pixels[40, x]) == tuple(np.rint(np.add(color, GREY) / 2).astype(int))
-    assert tuple(view.pixels[40, 59]) == hue(0)
-    assert tuple(view.pixels[40, 60]) == hue(1)
-    assert tuple(view.pixels[40, 58]) != hue(0)
+    assert tuple(view.pixels[40, 59]) == golden_hue(0)
+    assert tuple(view.pixels[40, 60]) == golden_hue(1)
+    assert tuple(view.pixels[40, 58]) != golden_hue(0)
 
 
 PAIRS = Fixed(((20, 30), (100, 60)), ((40, 30), (80, 10)), (0.2, 0.9))

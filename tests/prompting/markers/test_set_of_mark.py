@@ -15,7 +15,8 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
-from looktwice.prompting.drawing.masks import Region, hue, place, raster
+from looktwice.prompting.drawing.colors import golden_hue
+from looktwice.prompting.drawing.masks import Region, place_numbers, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import mentioned, named
@@ -405,7 +406,7 @@ def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]
         region = raster(Box(str(number), x, y, x + width, y + height), (400, 300))
         if region is not None:
             spots.append((str(number), region))
-    placed = place(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])
+    placed = place_numbers(spots, {label: (13, 11) for label, _ in spots}, [(0, 0, 400, 300)])
     assert sorted(number.label for number in placed) == sorted(label for label, _ in spots)
     for i, one in enumerate(placed):
         assert one.area[0] >= 0
@@ -419,6 +420,6 @@ def test_numbers_never_lie_on_one_another(boxes: list[tuple[int, int, int, int]]
 
 
 def test_hues_are_apart() -> None:
-    first = np.array([hue(n) for n in range(6)], float)
+    first = np.array([golden_hue(n) for n in range(6)], float)
     away = np.linalg.norm(first[:, None] - first[None], axis=2) + 1000 * np.eye(6)
     assert away.min() > 60
