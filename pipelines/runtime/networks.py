@@ -135,34 +135,57 @@ def import_transformers() -> Any:
     return transformers
 
 
-def from_hub(kind: str, model: str, revision: str | None, **settings: Any) -> Any:
-    """`transformers.<kind>.from_pretrained` of a hub id or a local folder, safetensors only, never remote code.
+def import_diffusers() -> Any:
+    """The diffusers module. Raises WeightsError with what to type where it is missing."""
+    import_torch()
+    try:
+        with OPENING:
+            import diffusers
+    except ImportError as exc:
+        raise WeightsError("diffusers is not installed; type: pip install 'looktwice[diffusion]'") from exc
+    diffusers.utils.logging.set_verbosity_error()
+    diffusers.utils.logging.disable_progress_bar()
+    return diffusers
+
+
+def from_hub(model_class: str, model: str, revision: str | None, **settings: Any) -> Any:
+    """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote code.
 
     Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
     what to type. A network, which is what has the setting `use_safetensors`, must find its parameters in its files.
     """
-    transformers = import_transformers()
+    kind = getattr(import_transformers(), model_class)
+    if not Path(model).expanduser().is_dir() and _looks_like_path(model):
+        raise WeightsError(
+            f"{model_class}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
+        )
+    return _from_pretrained(kind, model, revision, trust_remote_code=False, **settings)
+
+
+def diffusers_part(model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any) -> Any:
+    """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder. Errors as `from_hub`."""
+    return _from_pretrained(getattr(import_diffusers(), model_class), model, revision, subfolder=subfolder, **settings)
+
+
+def _from_pretrained(kind: Any, model: str, revision: str | None, **settings: Any) -> Any:
     settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
     place = Path(model).expanduser()
     local = place.is_dir()
-    if not local and _looks_like_path(model):
-        raise WeightsError(
-            f"{kind}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
-        )
     silence = "" if local else hub_silence(model, revision)
     if silence:
         settings["local_files_only"] = True
     try:
         with OPENING:
-            found = getattr(transformers, kind).from_pretrained(
-                str(place) if local else model, revision=revision, trust_remote_code=False, **settings
-            )
+            found = kind.from_pretrained(str(place) if local else model, revision=revision, **settings)
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as exc:
         tried = (
             f"the folder {place}" if local else f"the model hub at revision {revision or 'main'} and its local cache"
         )
+        part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
         said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
-        raise WeightsError(f"{model}: {kind} could not be opened from {tried} ({said}); {advice}") from exc
+        raise WeightsError(
+            f"{model}: {kind.__name__}{part} could not be opened from {tried} ({said}); {advice}"
+        ) from exc
     return check_parameters(model, *found) if "use_safetensors" in settings else found
 
 

@@ -1,4 +1,4 @@
-"""DIFT: what a diffusion network has in mind while it denoises an image, as dense features, over diffusers."""
+"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, over diffusers."""
 
 from __future__ import annotations
 
@@ -12,17 +12,7 @@ import numpy as np
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import (
-    OPENING,
-    Place,
-    WeightsError,
-    check_parameters,
-    first_line,
-    from_hub,
-    hub_silence,
-    import_torch,
-    open_shared,
-)
+from looktwice.pipelines.runtime.networks import Place, diffusers_part, from_hub, import_torch, open_shared
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
@@ -32,11 +22,11 @@ Item = tuple[Pixels, str]
 
 @dataclass(frozen=True)
 class DIFT(Network[Item, FeatureGrid]):
-    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep`, and one up block is read.
+    """Diffusion features (Tang et al., NeurIPS 2023): an image is noised to `timestep` and denoised up to one up block.
 
-    `model` is a Stable Diffusion pipeline by hub id or folder. The image is looked at with `size` x `size` pixels;
+    `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x `size` pixels;
     the output of block `up_block` of the U-Net's decoder, counted from 0, is averaged over `ensemble` draws of noise.
-    The network is told `prompt` with the word for what is seen in place of `{}`, and nothing where no word is given.
+    The network is given `prompt` with the word for the image's content in place of `{}`; without a word, an empty text.
     The noise is the same for every image, made from `seed`. The defaults are the paper's for matching meanings.
     """
 
@@ -60,18 +50,19 @@ class DIFT(Network[Item, FeatureGrid]):
             raise ValueError(f"size is a multiple of 64, found {self.size}; try {self.size // 64 * 64}")
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
-        """The features of an HxWx3 RGB image in which `prompt` is seen. Raises WeightsError."""
+        """The features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
         return self.predict((pixels, self.prompt.replace("{}", prompt) if prompt else ""))
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
-        settings = {"torch_dtype": place.torch_dtype, "use_safetensors": True}
-        unet = _part("UNet2DConditionModel", self, subfolder="unet", **settings).to(place.device).eval()
-        vae = _part("AutoencoderKL", self, subfolder="vae", **settings).to(place.device).eval()
-        scheduler = _part("DDIMScheduler", self, subfolder="scheduler")
-        tokenizer = from_hub("CLIPTokenizer", self.model, self.revision, subfolder="tokenizer")
+        source, settings = (self.model, self.revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
+        unet = diffusers_part("UNet2DConditionModel", *source, "unet", **settings)
+        vae = diffusers_part("AutoencoderKL", *source, "vae", **settings)
+        scheduler = diffusers_part("DDIMScheduler", *source, "scheduler")
+        tokenizer = from_hub("CLIPTokenizer", *source, subfolder="tokenizer")
         words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
-        text = from_hub("CLIPTextModel", self.model, self.revision, **words).to(place.device).eval()
+        text = from_hub("CLIPTextModel", *source, **words)
+        unet, vae, text = (part.to(place.device).eval() for part in (unet, vae, text))
         return Diffusion(unet, vae, scheduler, tokenizer, text)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
@@ -80,8 +71,8 @@ class DIFT(Network[Item, FeatureGrid]):
         sizes = [InputSize(item[0].shape[1], item[0].shape[0], self.size, self.size) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
-        words = network.told([item[1] for item in items])
-        values = network.block(tensor, words, self).permute(0, 2, 3, 1).float().cpu().numpy()
+        words = network.embed_prompts([item[1] for item in items])
+        values = network.block_output(tensor, words, self).permute(0, 2, 3, 1).float().cpu().numpy()
         return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
 
     def network(self) -> Any:
@@ -90,7 +81,7 @@ class DIFT(Network[Item, FeatureGrid]):
         return open_shared(("network", "DIFT", self.network_key(), place), lambda: self.open_network(place))
 
     def batch_key(self, item: Item) -> Hashable:
-        """All images alike: they are brought to one size."""
+        """Equal for all images: they are resized to one size."""
         return None
 
     def weights_id(self) -> str:
@@ -104,7 +95,7 @@ class DIFT(Network[Item, FeatureGrid]):
 class DIFTSPair(DIFT):
     """DIFT with the paper's settings for SPair-71k: the same part of another thing of its kind.
 
-    t = 261, up block 1, 8 draws at 768 px, told "a photo of a <category>".
+    t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>".
     """
 
 
@@ -112,7 +103,7 @@ class DIFTSPair(DIFT):
 class DIFTHPatches(DIFT):
     """DIFT with the paper's settings for HPatches: the same place in another view.
 
-    t = 0, up block 2, 8 draws at 768 px, told nothing.
+    t = 0, up block 2, 8 draws at 768 px, without a prompt.
     """
 
     timestep: int = 0
@@ -122,7 +113,7 @@ class DIFTHPatches(DIFT):
 
 @dataclass(frozen=True, eq=False)
 class Diffusion:
-    """The parts of a Stable Diffusion pipeline, one question at a time."""
+    """The parts of a Stable Diffusion pipeline, used by one thread at a time."""
 
     unet: Any
     vae: Any
@@ -131,75 +122,51 @@ class Diffusion:
     text: Any
     lock: Any = field(default_factory=threading.Lock)
 
-    def told(self, prompts: Sequence[str]) -> Any:
-        """The prompts as the U-Net takes them, (n, tokens, d)."""
+    def embed_prompts(self, prompts: Sequence[str]) -> Any:
+        """The text embeddings that the U-Net takes, (n, tokens, d)."""
         length = self.tokenizer.model_max_length
         words = self.tokenizer(
             list(prompts), padding="max_length", max_length=length, truncation=True, return_tensors="pt"
         )
         return self.text(words.input_ids.to(self.text.device))[0]
 
-    def block(self, images: Any, words: Any, how: DIFT) -> Any:
+    def block_output(self, images: Any, words: Any, settings: DIFT) -> Any:
         """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the draws: (n, d, h, w)."""
         torch = import_torch()
-        if how.up_block >= len(self.unet.up_blocks):
-            raise ValueError(f"{how.model} has {len(self.unet.up_blocks)} up blocks, found up_block {how.up_block}")
+        if settings.up_block >= len(self.unet.up_blocks):
+            raise ValueError(
+                f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block {settings.up_block}"
+            )
         with self.lock:
             held = self.vae.encode(images).latent_dist
-            shape = (how.ensemble, *held.mean.shape[1:])
-            dice = torch.Generator().manual_seed(how.seed)
+            shape = (settings.ensemble, *held.mean.shape[1:])
+            dice = torch.Generator().manual_seed(settings.seed)
             drawn, noise = (torch.randn(shape, generator=dice).to(held.mean)[None] for _ in range(2))
             latents = (held.mean[:, None] + held.std[:, None] * drawn) * self.vae.config.scaling_factor
-            time = torch.tensor([how.timestep], device=images.device)
+            time = torch.tensor([settings.timestep], device=images.device)
             noised = self.scheduler.add_noise(latents, noise.expand_as(latents), time).flatten(0, 1)
-            found = self._reached(how.up_block, noised, time, words.repeat_interleave(how.ensemble, 0))
-        return found.unflatten(0, (len(images), how.ensemble)).mean(1)
+            found = self._run_until(settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0))
+        return found.unflatten(0, (len(images), settings.ensemble)).mean(1)
 
-    def _reached(self, up_block: int, *inputs: Any) -> Any:
-        """What comes out of one up block; the blocks behind it are not run."""
+    def _run_until(self, up_block: int, *inputs: Any) -> Any:
+        """The output of one up block; the blocks after it are not run."""
 
-        def stop(module: Any, given: Any, came: Any) -> None:
-            raise _Reached(came)
+        def stop(module: Any, inputs: Any, output: Any) -> None:
+            raise _Reached(output)
 
         hook = self.unet.up_blocks[up_block].register_forward_hook(stop)
         try:
             self.unet(*inputs)
         except _Reached as reached:
-            return reached.found
+            return reached.output
         finally:
             hook.remove()
         raise RuntimeError(f"up block {up_block} was never run")
 
 
 class _Reached(Exception):
-    """The U-Net has come as far as it is needed."""
+    """Ends a run of the U-Net after the block that is needed."""
 
-    def __init__(self, found: Any) -> None:
+    def __init__(self, output: Any) -> None:
         super().__init__()
-        self.found = found
-
-
-def _part(kind: str, how: DIFT, **settings: Any) -> Any:
-    """`diffusers.<kind>` of a pipeline, by id or folder. Raises WeightsError."""
-    import_torch()
-    try:
-        with OPENING:
-            import diffusers
-    except ImportError as exc:
-        raise WeightsError("diffusers is not installed; type: pip install 'looktwice[diffusion]'") from exc
-    diffusers.utils.logging.set_verbosity_error()
-    diffusers.utils.logging.disable_progress_bar()
-    place = Path(how.model).expanduser()
-    silence = "" if place.is_dir() else hub_silence(how.model, how.revision)
-    settings |= {"local_files_only": True} if silence else {}
-    settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
-    try:
-        with OPENING:
-            found = getattr(diffusers, kind).from_pretrained(str(place), revision=how.revision, **settings)
-    except (OSError, ValueError, KeyError, RuntimeError) as exc:
-        said = f"the hub did not answer: {silence}" if silence else first_line(exc)
-        raise WeightsError(
-            f"{how.model}: {kind} could not be opened from its folder {settings['subfolder']} ({said}); "
-            "fetch the pipeline where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
-        ) from exc
-    return check_parameters(how.model, *found) if "use_safetensors" in settings else found
+        self.output = output

@@ -273,7 +273,7 @@ def test_weights_that_cannot_be_had_are_one_sentence(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda p: DIFT(str(p)), "UNet2DConditionModel could not be opened from its folder unet"),
+        (lambda p: DIFT(str(p)), "UNet2DConditionModel of its part 'unet' could not be opened from the folder"),
         (lambda p: DINOv2(str(p / "none")), "there is no folder"),
         (lambda p: EfficientNet(str(p / "none.pth")), "there is no weights file"),
         (lambda p: EfficientNet(str(p / "other.pt")), "other.pt is not EfficientNet-lite0's"),
