@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
     MOST_TRIES,
-    Skipped,
     image_size,
     list_images,
     make_facts,
@@ -28,6 +27,7 @@ from looktwice.eval.make.files import (
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -62,7 +62,7 @@ def read_pair(root: Path, pair: Mapping[str, str]) -> HomographyScene:
     return HomographyScene(f"{first.stem}-{second.stem}", (first, second), (np.eye(3), read_homography(file)))
 
 
-def find_scenes(root: Path, skipped: Skipped) -> Iterator[HomographyScene]:
+def find_scenes(root: Path, skipped: RowErrors) -> Iterator[HomographyScene]:
     """The folders laid out as HPatches: 1.ppm, 2.ppm ... and H_1_2, H_1_3 ...; faulty views and folders are noted."""
     for place in [root, *sorted(entry for entry in root.iterdir() if entry.is_dir())]:
         views = {file.stem: file for file in list_images(place) if file.stem.isdecimal()}
@@ -74,7 +74,7 @@ def find_scenes(root: Path, skipped: Skipped) -> Iterator[HomographyScene]:
             skipped.add(place.name, "it has no image named 1; HPatches' views are 1.ppm, 2.ppm ...")
 
 
-def _read_scene(place: Path, views: Mapping[str, Path], skipped: Skipped) -> HomographyScene | None:
+def _read_scene(place: Path, views: Mapping[str, Path], skipped: RowErrors) -> HomographyScene | None:
     held, maps = [views["1"]], [np.eye(3)]
     for number in sorted((name for name in views if name != "1"), key=int):
         try:
@@ -165,17 +165,17 @@ class Correspondence:
         return iter(self._items)
 
     @cached_property
-    def _skipped(self) -> Skipped:
-        return Skipped("views and scenes")
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units="views and scenes")
 
     @cached_property
     def _scenes(self) -> list[HomographyScene]:
         root = require_folder(self.path, "HPatches' folders, or the files that `pairs` names")
-        self._skipped.found.clear()
+        self._skipped.clear()
         scenes = [read_pair(root, pair) for pair in self.pairs] or list(find_scenes(root, self._skipped))
         if not scenes:
             wanted = "no folder has views 1.ppm, 2.ppm ... with homographies H_1_2, H_1_3 ...; name files in `pairs`"
-            raise self._skipped.nothing(root, wanted)
+            raise self._skipped.nothing_left(root, wanted)
         return scenes
 
     @cached_property

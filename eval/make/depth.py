@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
     MOST_TRIES,
-    Skipped,
     image_size,
     list_images,
     make_facts,
@@ -27,6 +26,7 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.points import MARGIN
 from looktwice.eval.tasks.photos.stereo import RATIO, near_and_far
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
@@ -82,8 +82,8 @@ class RelativeDepth:
         return iter(self._items)
 
     @cached_property
-    def _skipped(self) -> Skipped:
-        return Skipped("images")
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units="images")
 
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:
@@ -91,7 +91,7 @@ class RelativeDepth:
         root = require_folder(
             self.path, f"the folders {self.images}/ and {self.maps}/, or the files that `pairs` names"
         )
-        self._skipped.found.clear()
+        self._skipped.clear()
         if self.pairs:
             named = [_read_pair(root, pair) for pair in self.pairs]
             for image, held in named:
@@ -99,7 +99,7 @@ class RelativeDepth:
             return named
         kept = [pair for pair in self._in_folders(root) if self._can_be_used(*pair)]
         if not kept:
-            raise self._skipped.nothing(root, f"no image of {self.images}/ has a map of its name in {self.maps}/")
+            raise self._skipped.nothing_left(root, f"no image of {self.images}/ has a map of its name in {self.maps}/")
         return kept
 
     def _in_folders(self, root: Path) -> Iterator[tuple[Path, Path]]:

@@ -4,41 +4,18 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.sample import Item, Sample
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff")
 MOST_TRIES = 20  # draws from one image or pair before the next one has its turn
-SHOWN = 10
-
-
-@dataclass
-class Skipped:
-    """What a source could not give, each with its reason: counted, told in the facts, and never silently gone."""
-
-    unit: str
-    found: list[str] = field(default_factory=list)
-
-    def add(self, name: object, why: str) -> None:
-        """Leave one out."""
-        self.found.append(f"{name}: {why}")
-
-    @property
-    def sentences(self) -> tuple[str, ...]:
-        """For the facts: first the count, then the first ten."""
-        more = [f"... and {len(self.found) - SHOWN} more"] if len(self.found) > SHOWN else []
-        return (f"{len(self.found)} {self.unit} left out", *self.found[:SHOWN], *more) if self.found else ()
-
-    def nothing(self, where: Path, wanted: str) -> TaskError:
-        """The error where nothing is left at all."""
-        return TaskError("\n  ".join([f"{where}: {wanted}", *self.sentences[1:]]))
 
 
 def require_folder(path: Path, holds: str) -> Path:
@@ -63,7 +40,7 @@ def list_images(place: Path) -> list[Path]:
     return sorted(file for file in place.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file())
 
 
-def keep_readable(files: Iterable[Path], skipped: Skipped) -> list[Path]:
+def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
     """Those whose header can be read; the others are noted."""
     kept = []
     for file in files:
@@ -104,7 +81,7 @@ def make_item(
     return Item(Sample(identifier, words, pictures, choices, marks, said), answer)
 
 
-def make_facts(note: str, skipped: Skipped, sources: Iterable[object], scorer: dict[str, Any] | None = None) -> Facts:
+def make_facts(note: str, skipped: RowErrors, sources: Iterable[object], scorer: dict[str, Any] | None = None) -> Facts:
     """Made from a user's files: the revision is the sha256 of what names the sources and gives the truth."""
     sha = hashlib.sha256("\n".join(str(source) for source in sources).encode()).hexdigest()
     return Facts("made", "by construction", (), note, f"sha256 {sha}", skipped.sentences, scorer or {})

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
-from looktwice.eval.make.files import Skipped, keep_readable, list_images, make_facts, make_item, require_folder
+from looktwice.eval.make.files import keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import QuestionImages, deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.jigsaw import cut_jigsaw
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 
@@ -63,14 +64,14 @@ class Jigsaw:
         return cut_jigsaw(rng, Picture.open(file).pixels, f"the image {file.name}", answer, whole=self.whole)
 
     @cached_property
-    def _skipped(self) -> Skipped:
-        return Skipped("images")
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units="images")
 
     @cached_property
     def _files(self) -> list[Path]:
         found = keep_readable(list_images(require_folder(self.path, "images")), self._skipped)
         if not found:
-            raise self._skipped.nothing(Path(self.path), "there is no image that can be read")
+            raise self._skipped.nothing_left(Path(self.path), "there is no image that can be read")
         return found
 
     @cached_property
@@ -87,7 +88,7 @@ class Jigsaw:
             else:
                 used.append(file)
         if not used:
-            raise self._skipped.nothing(Path(self.path), "no image gives a question")
+            raise self._skipped.nothing_left(Path(self.path), "no image gives a question")
         if self.n is not None and self.whole and len(used) < self.n:
             raise TaskError(
                 f"{self.path}: {len(used)} images give {len(used)} questions and not {self.n}; say `whole: false` "

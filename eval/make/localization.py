@@ -13,11 +13,12 @@ from typing import Any, ClassVar
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import Skipped, image_size, make_facts, make_item
+from looktwice.eval.make.files import image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.geometry import Rect, iou
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
@@ -74,8 +75,8 @@ class Localization:
         return iter(self._items)
 
     @cached_property
-    def _skipped(self) -> Skipped:
-        return Skipped("images")
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units="images")
 
     @cached_property
     def _json(self) -> Mapping[str, Any]:
@@ -109,7 +110,7 @@ class Localization:
 
     @cached_property
     def _items(self) -> list[Item]:
-        self._skipped.found.clear()
+        self._skipped.clear()
         items: list[Item] = []
         for row in self._json["images"]:
             if self.n is not None and len(items) == self.n:
@@ -119,7 +120,7 @@ class Localization:
             items += [item] if item is not None else []
         if not items:
             wanted = f"no image has both its file and a box of {self.smallest:g} px or more"
-            raise self._skipped.nothing(Path(self.path), wanted)
+            raise self._skipped.nothing_left(Path(self.path), wanted)
         return items
 
     def _item(self, number: int, row: Mapping[str, Any], objects: list[tuple[str, Rect]]) -> Item | None:

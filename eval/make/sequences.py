@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Literal
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import Skipped, keep_readable, list_images, make_facts, make_item, require_folder
+from looktwice.eval.make.files import keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item
@@ -49,7 +50,7 @@ class DrawnSequence:
         return tuple(number for number, letter in enumerate(self.letters, 1) if letter == "A")
 
 
-def find_kinds(root: Path, thing: str, skipped: Skipped) -> list[ObjectKind]:
+def find_kinds(root: Path, thing: str, skipped: RowErrors) -> list[ObjectKind]:
     """`root/THING/*.jpg` as one kind called `thing`, or `root/KIND/THING/*.jpg` as one for each folder."""
     flat = _find_things(root, skipped)
     if flat:
@@ -59,7 +60,7 @@ def find_kinds(root: Path, thing: str, skipped: Skipped) -> list[ObjectKind]:
     return [kind for kind in found if kind.things]
 
 
-def _find_things(place: Path, skipped: Skipped) -> dict[str, tuple[Path, ...]]:
+def _find_things(place: Path, skipped: RowErrors) -> dict[str, tuple[Path, ...]]:
     folders = sorted(entry for entry in place.iterdir() if entry.is_dir())
     found = {entry.name: tuple(keep_readable(list_images(entry), skipped)) for entry in folders}
     return {name: files for name, files in found.items() if files}
@@ -140,16 +141,16 @@ class Sequences:
         return SUBTASKS[self.ask]
 
     @cached_property
-    def _skipped(self) -> Skipped:
-        return Skipped("images and sequences")
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units="images and sequences")
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:
         root = require_folder(self.path, "a folder of photographs for each thing")
-        self._skipped.found.clear()
+        self._skipped.clear()
         found = find_kinds(root, self.thing, self._skipped)
         if not found:
-            raise self._skipped.nothing(root, "it holds no folder with photographs; expected THING/*.jpg")
+            raise self._skipped.nothing_left(root, "it holds no folder with photographs; expected THING/*.jpg")
         return found
 
     @cached_property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer, Total
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.row_errors import Faults, nearest
+from looktwice.eval.tasks.row_errors import RowErrors, nearest
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
@@ -148,7 +148,7 @@ class Blink:
     def _words(self) -> list[dict[str, Any]]:
         """Every row without its images, the key read; checked."""
         place = self._files[0] if len(self._files) == 1 else self._files[0].parent
-        rows = _check_rows([row for file in self._files for row in _read(file)], Faults(place))
+        rows = _check_rows([row for file in self._files for row in _read(file)], RowErrors(place))
         if not rows:
             raise TaskError(f"{place} has no rows; fetch it again")
         return rows
@@ -208,12 +208,12 @@ def _read(file: Path) -> list[dict[str, Any]]:
         return [row for batch in _batches(source, columns=list(WORDS)) for row in batch]
 
 
-def _check_rows(rows: list[dict[str, Any]], faults: Faults) -> list[dict[str, Any]]:
+def _check_rows(rows: list[dict[str, Any]], faults: RowErrors) -> list[dict[str, Any]]:
     for number, row in enumerate(rows):
-        faults.seen(number, str(row["idx"]))
+        faults.repeats(number, str(row["idx"]))
         if problem := _find_problem(row):
             faults.add(number, problem)
-    faults.check()
+    faults.raise_any()
     return [{**row, "answer": None if row["answer"] == "hidden" else row["answer"][1]} for row in rows]
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,13 +16,12 @@ from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.groups import group_by, group_metric, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, picture_from_cell
-from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
-from looktwice.eval.tasks.row_errors import LeftOut, nearest
-from looktwice.eval.tasks.table_files import TableFile, open_table
-from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, is_path, picture_from_cell
+from looktwice.eval.tasks.files import DataLocation, locate_data
+from looktwice.eval.tasks.row_errors import nearest
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask
+from looktwice.pipelines.picture import PictureError
 
 CRITERIA = ("clues", "truth")
 _JUDGED = {
@@ -121,13 +121,15 @@ ERRATA = (
 
 
 @dataclass(frozen=True)
-class BlinkTwice:
+class BlinkTwice(TableTask):
     """Questions from a parquet, JSONL, CSV or TSV file, or a folder of parquet files.
 
     `columns` maps our words to the file's columns: question, answer and image must be found, id, image_id, group,
     slot (which of an image's questions), category and kind may be. What it leaves out is looked for under likely
     names; the error for what is not found lists all columns. A cell of questions and one of answers may be lists.
     Keys "A) Yes", "yes", "B" ... become A (Yes) and B (No). Images are embedded, base64, or paths below `images`.
+    Questions belong to one image where `image_id` is the same, without it the image's path, and where images are
+    embedded a hash of their pixels. The facts warn of metrics that the file does not allow.
     Columns with solutions (clues, true reality) reach no stage: they would give the answer away. Raises TaskError.
     """
 
@@ -147,54 +149,41 @@ class BlinkTwice:
         if (self.path is None) == (not self.hub):
             raise TaskError("say where the data lie: either `path` or `hub`, and not both")
 
+    errata = ERRATA
+    scorer = TwiceScorer()
+
     @property
-    def facts(self) -> Facts:
-        """The sha256 of the file, the errata, how the questions are grouped, and what was left out."""
-        rows, sha = self._rows, self._source.sha
-        images = Counter(row["meta"].get("image") for row in rows)
-        groups = Counter(row["meta"].get("group") for row in rows if row["meta"].get("group"))
-        note = f"{len(rows)} questions on {len(images)} images, {sum(n == 4 for n in groups.values())} groups of four"
-        note += "" if groups else "; no column names groups, so there is no g_acc"
-        version = self.label_version or f"as in the file, sha256 {sha[:12]}"
-        revision = self._place[1] or f"sha256 {sha}"
-        return Facts(self.split, version, ERRATA, note, revision, self._left_out.sentences, spec(TwiceScorer()))
+    def _full_note(self) -> str:
+        """How the questions are grouped, how images are told apart, and which metrics cannot be computed."""
+        asked = [question.meta for question in self._chosen]
+        images, groups = (Counter(meta[name] for meta in asked if name in meta) for name in ("image", "group"))
+        fours = sum(count == self.scorer.per_group for count in groups.values())
+        notes = [f"{len(asked)} questions on {len(images)} images, {fours} groups of four"]
+        if self._image_id is None:
+            notes.append("no column names images: a hash of their pixels tells them apart")
+        if self.scorer.per_image not in images.values():
+            notes.append("warning: i_acc and q_acc_either cannot be computed, because no image has two questions")
+        if not fours:
+            why = "no group has four questions" if groups else "no column names groups"
+            notes.append(f"warning: g_acc cannot be computed, because {why}")
+        return "; ".join(notes)
 
-    def __len__(self) -> int:
-        return len(self._chosen)
+    @property
+    def _word_columns(self) -> list[str]:
+        named = [column for name, column in self._map.items() if name != "image" or self._image_id is None]
+        return named if self._image_id is None else [*named, self._image_id]
 
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order."""
-        wanted: dict[int, list[Mapping[str, Any]]] = {}
-        for place in self._chosen:
-            wanted.setdefault(self._rows[place]["number"], []).append(self._rows[place])
-        column = self._map["image"]
-        for number, cells in self._source.rows_at(sorted(wanted), [column]):
-            found = image_cells(cells, [column]) or [None]
-            for row in wanted[number]:
-                images = tuple(picture_from_cell(cell, f"{row['id']} image", self._files) for cell in found)
-                yield Item(Sample(row["id"], row["question"], images, CHOICES, meta=row["meta"]), row["answer"])
+    @property
+    def _image_columns(self) -> list[str]:
+        return [self._map["image"]]
 
     @cached_property
-    def _place(self) -> DataLocation:
+    def _location(self) -> DataLocation:
         return locate_data(self.path, self.hub, self.revision, ["**"])
 
     @cached_property
-    def _source(self) -> TableFile:
-        place, _ = self._place
-        return open_table(place / self.file if self.file else place)
-
-    @cached_property
-    def _files(self) -> Files:
-        place, _ = self._place
-        return open_files(self.images if self.images is not None else place if place.is_dir() else place.parent)
-
-    @cached_property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(self.file or self._place[0].name)
-
-    @cached_property
     def _map(self) -> dict[str, str]:
-        there = self._source.columns
+        there = self._table.columns
         by_case = {column.casefold().replace(" ", "_"): column for column in there}
         found = {}
         for name, guesses in GUESSES.items():
@@ -212,62 +201,50 @@ class BlinkTwice:
         return found
 
     @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        self._left_out.begin()
-        words = {name: column for name, column in self._map.items() if name != "image"}
-        if "image_id" not in words and self._image_is_text:
-            words["image_id"] = self._map["image"]
-        rows, total = [], 0
-        slots: Counter[str] = Counter()
-        for number, cells in enumerate(self._source.rows(list(dict.fromkeys(words.values())))):
-            total += 1
-            row = {name: cells[column] for name, column in words.items()}
-            try:
-                found = _row_questions(number, row, slots)
-            except ValueError as exc:
-                self._left_out.add(number, str(exc))
-                continue
-            if not any(self._left_out.repeats(number, one["id"]) for one in found):
-                rows += found
-        self._left_out.check(total)
-        return rows
-
-    @property
-    def _image_is_text(self) -> bool:
-        """Whether images are paths, which then also tell one image from another."""
-        first = next(iter(self._source.rows_at([0], [self._map["image"]])), (0, {}))[1].get(self._map["image"])
-        return isinstance(first, str) and len(first) < 512
+    def _image_id(self) -> str | None:
+        """The column that tells one image from another: an id, or the image's path; None where there is neither."""
+        column = self._map["image"]
+        first = next(iter(self._table.rows_at([0], [column])), (0, {}))[1].get(column)
+        return self._map.get("image_id") or (column if is_path(first) else None)
 
     @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(row["id"], {**row["meta"], "answer": row["answer"]}) for row in self._rows]
-        return self.subset.choose(rows)
+    def _slots(self) -> Counter[str]:
+        """How many questions each image has so far."""
+        return Counter()
 
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        """The one question of a row, or all of a row that lists several with as many answers."""
+        row = {name: cells[column] for name, column in self._map.items() if column in cells}
+        questions, answers = as_list(row["question"]), as_list(row["answer"])
+        if not questions or len(questions) != len(answers):
+            raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
+        image = as_text(cells[self._image_id]) if self._image_id else self._pixel_hash(cells)
+        image = image or f"row {number}"
+        base = as_text(row.get("id")) or f"row {number}"
+        found = []
+        for place, (question, answer) in enumerate(zip(questions, answers, strict=True), 1):
+            words = as_text(question).strip()
+            if not words:
+                raise ValueError("the question is empty")
+            self._slots[image] += 1
+            meta = {name: as_text(row.get(name)) for name in ("group", "category", "kind")}
+            meta = {name: said for name, said in meta.items() if said}
+            slot = as_text(row.get("slot")) or str(self._slots[image])
+            identifier = base if len(questions) == 1 else f"{base}_q{place}"
+            whole = {**meta, "row": number, "slot": slot, "image": image}
+            found.append(TableQuestion(number, identifier, words, CHOICES, _key(answer), whole))
+        return found
 
-def _row_questions(number: int, row: Mapping[str, Any], slots: Counter[str]) -> list[dict[str, Any]]:
-    """The one question of a row, or all of a row that lists several with as many answers."""
-    questions, answers = as_list(row["question"]), as_list(row["answer"])
-    if not questions or len(questions) != len(answers):
-        raise ValueError(f"{len(questions)} questions and {len(answers)} answers")
-    image = as_text(row.get("image_id")) or (f"row {number}" if len(questions) > 1 else "")
-    base = as_text(row.get("id")) or f"row {number}"
-    found = []
-    for place, (question, answer) in enumerate(zip(questions, answers, strict=True), 1):
-        if not as_text(question).strip():
-            raise ValueError("the question is empty")
-        slots[image] += 1
-        meta: dict[str, Any] = {
-            name: as_text(row[name]) for name in ("group", "category", "kind") if as_text(row.get(name))
-        }
-        meta |= {"row": number, "slot": as_text(row.get("slot")) or str(slots[image])} | (
-            {"image": image} if image else {}
-        )
-        identifier = base if len(questions) == 1 else f"{base}_q{place}"
-        words = as_text(question).strip()
-        found.append(
-            {"number": number, "id": identifier, "question": words, "answer": _key(answer), "meta": meta}
-        )  # fmt: skip
-    return found
+    def _pixel_hash(self, cells: Mapping[str, Any]) -> str:
+        """The sha256 of the decoded images of a row; empty where one cannot be read, which then stands alone."""
+        digest = hashlib.sha256()
+        try:
+            for cell in image_cells(cells, self._image_columns):
+                pixels = picture_from_cell(cell, "image", self._files).pixels
+                digest.update(str(pixels.shape).encode() + pixels.tobytes())
+        except PictureError:
+            return ""
+        return digest.hexdigest()
 
 
 def _key(found: Any) -> str | None:

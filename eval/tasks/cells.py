@@ -54,6 +54,11 @@ def image_cells(row: Mapping[str, Any], columns: Sequence[str]) -> list[Any]:
     return [cell for name in columns for cell in as_list(row.get(name)) if not is_empty(cell)]
 
 
+def is_path(cell: Any) -> bool:
+    """Whether a cell is the path of an image file, and not an image itself."""
+    return isinstance(cell, str) and cell.lower().endswith(SUFFIXES) and len(cell) < 1024
+
+
 def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
 
@@ -66,7 +71,7 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
         return Picture.encoded(cell, name)
     if not isinstance(cell, str) or not cell:
         return broken_picture(name, f"no image in the cell, found {type(cell).__name__}")
-    if cell.lower().endswith(SUFFIXES) and len(cell) < 1024:
+    if is_path(cell):
         return (
             open_picture(files, cell)
             if files is not None

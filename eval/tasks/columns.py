@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -10,14 +10,10 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts, image_cells, picture_from_cell
-from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
-from looktwice.eval.tasks.row_errors import LeftOut, nearest
-from looktwice.eval.tasks.table_files import TableFile, open_table
-from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
+from looktwice.eval.tasks.row_errors import nearest
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 
 FIELDS = ("id", "question", "images", "choices", "answer", "prompt")
 USUAL: Mapping[str, tuple[str, ...]] = {
@@ -32,7 +28,7 @@ USUAL: Mapping[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True)
-class Columns:
+class Columns(TableTask):
     """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of parquet files.
 
     `columns` maps our words (id, question, images, choices, answer, prompt) to a column or to a list of them
@@ -70,63 +66,20 @@ class Columns:
             raise TaskError("say where the table lies: either `path` or `hub`, and not both")
 
     @property
-    def facts(self) -> Facts:
-        """What was said of the set, the sha256 of the table, and what was left out."""
-        self._rows  # noqa: B018  what is left out is known only then
-        sha = self._source.sha
-        return Facts(
-            self.split,
-            self.label_version or f"as in the file, sha256 {sha[:12]}",
-            self.errata,
-            self.note,
-            self._place[1] or f"sha256 {sha}",
-            self._left_out.sentences,
-            spec(self.scorer) if self.scorer is not None else {},
-        )
+    def _word_columns(self) -> list[str]:
+        named = [column for name, columns in self._map.items() if name != "images" for column in columns]
+        return [*named, *self.meta, *self.where]
 
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order; the images of a few rows are in memory at a time, encoded."""
-        rows = {row["number"]: row for row in (self._rows[place] for place in self._chosen)}
-        for number, cells in self._source.rows_at(sorted(rows), self._map["images"]):
-            row = rows[number]
-            images = self._pictures(row["id"], cells)
-            sample = Sample(row["id"], row["question"], images, row["choices"], meta=row["meta"])
-            yield Item(sample, row["answer"])
-
-    def _pictures(self, identifier: str, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
-        found = image_cells(cells, self._map["images"]) or [None]  # without one it must fail, and not be asked blindly
-        names = [f"{identifier} image {number}" for number in range(1, len(found) + 1)]
-        return tuple(picture_from_cell(cell, name, self._files) for cell, name in zip(found, names, strict=True))
-
-    @cached_property
-    def _place(self) -> DataLocation:
-        return locate_data(
-            self.path, self.hub, self.revision, [self.file] if self.file else ["*.parquet", "**/*.parquet"]
-        )
-
-    @cached_property
-    def _source(self) -> TableFile:
-        place, _ = self._place
-        return open_table(place / self.file if self.file else place)
-
-    @cached_property
-    def _files(self) -> Files | None:
-        place, _ = self._place
-        return open_files(self.images if self.images is not None else place if place.is_dir() else place.parent)
-
-    @cached_property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(str((self.path or Path(self.hub)).name))
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return self._map["images"]
 
     @cached_property
     def _map(self) -> dict[str, tuple[str, ...]]:
-        there = self._source.columns
-        found = {name: self._named(name, there) for name in FIELDS}
+        there = self._table.columns
+        found = {name: self._find_columns(name, there) for name in FIELDS}
         if not there:
-            raise TaskError(f"{self._left_out.file} is empty: it has no columns")
+            raise TaskError(f"{self._left_out.source} is empty: it has no columns")
         said = f"the table has the columns {', '.join(there)}"
         for name in ("question", "images"):
             if not found[name]:
@@ -136,7 +89,7 @@ class Columns:
             raise TaskError(f"there is no column {missing[0]!r}{nearest(missing[0], there)} {said}")
         return found
 
-    def _named(self, name: str, there: Sequence[str]) -> tuple[str, ...]:
+    def _find_columns(self, name: str, there: Sequence[str]) -> tuple[str, ...]:
         if name in self.columns:
             said = self.columns[name]
             return () if said is None else (said,) if isinstance(said, str) else tuple(said)
@@ -147,27 +100,7 @@ class Columns:
             return tuple(column for column in there if column.startswith("image_") and column[6:].isdecimal())
         return usual
 
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        """Every usable row without its images."""
-        self._left_out.begin()
-        words = [c for name, columns in self._map.items() if name != "images" for c in columns]
-        rows, total = [], 0
-        for number, cells in enumerate(self._source.rows([*dict.fromkeys((*words, *self.meta, *self.where))])):
-            if any(as_text(cells[column]) != value for column, value in self.where.items()):
-                continue
-            total += 1
-            try:
-                row = self._row(number, cells)
-            except ValueError as exc:
-                self._left_out.add(number, str(exc))
-                continue
-            if not self._left_out.repeats(number, row["id"]):
-                rows.append(row)
-        self._left_out.check(total)
-        return rows
-
-    def _row(self, number: int, cells: Mapping[str, Any]) -> dict[str, Any]:
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
         def first(name: str) -> Any:
             return cells[self._map[name][0]] if self._map[name] else None
 
@@ -182,14 +115,7 @@ class Columns:
         if prompt := as_text(first("prompt")):
             meta["prompt"] = prompt
         identifier = as_text(first("id")) or f"row {number}"
-        return {
-            "number": number, "id": identifier, "question": question, "choices": choices, "answer": answer, "meta": meta
-        }  # fmt: skip
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(row["id"], {**row["meta"], "answer": row["answer"]}) for row in self._rows]
-        return self.subset.choose(rows)
+        return [TableQuestion(number, identifier, question, choices, answer, meta)]
 
 
 def _plain(cell: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.row_errors import Faults, nearest
+from looktwice.eval.tasks.row_errors import RowErrors, nearest
 from looktwice.pipelines.config.spec import NOT_IDENTITY, spec
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
@@ -208,19 +208,19 @@ class Folder:
 
     @cached_property
     def _rows(self) -> list[FolderRow]:
-        faults = Faults(Path(self.path) / self.file, "line")
+        faults = RowErrors(Path(self.path) / self.file, "lines")
         rows = []
         for number, line in enumerate(self._data.split(b"\n"), 1):
             if not line.strip():
                 continue
             try:
                 rows.append(parse(number, line, Path(self.path)))
-                faults.seen(number, rows[-1].id)
+                faults.repeats(number, rows[-1].id)
             except ValueError as exc:
                 faults.add(number, str(exc))
-        faults.check()
+        faults.raise_any()
         if not rows:
-            raise TaskError(f"{faults.file} holds no questions; write one JSON object a line")
+            raise TaskError(f"{faults.source} holds no questions; write one JSON object a line")
         return rows
 
     @cached_property
@@ -234,11 +234,11 @@ class Folder:
         files = [file for row in self._chosen for file in row.images]
         if files and not any(file.is_file() for file in files):
             raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
-        faults = Faults(Path(self.path) / self.file, "line")
+        faults = RowErrors(Path(self.path) / self.file, "lines")
         for row in self._chosen:
             for problem in _marks_outside(row):
                 faults.add(row.line, problem)
-        faults.check()
+        faults.raise_any()
 
 
 def _marks_outside(row: FolderRow) -> Iterator[str]:

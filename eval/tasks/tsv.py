@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,14 +11,11 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts, image_cells, picture_from_cell
-from looktwice.eval.tasks.files import Files, open_files
-from looktwice.eval.tasks.row_errors import LeftOut
+from looktwice.eval.tasks.base import Subset, TaskError
+from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
 from looktwice.eval.tasks.table_files import TextTable
-from looktwice.pipelines.config.spec import spec
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.sample import Item, Sample
 
 NEEDED = ("index", "question")
 IMAGES = ("image", "image_path")
@@ -28,7 +25,7 @@ CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CI
 
 
 @dataclass(frozen=True)
-class Tsv:
+class Tsv(TableTask):
     """Questions of a VLMEvalKit TSV: index, question, answer, A, B ..., image or image_path, and any other columns.
 
     Every other column (category, split ...) becomes a meta field, and `hint` one too. A short image cell names the
@@ -49,37 +46,22 @@ class Tsv:
     subset: Subset = field(default_factory=Subset)
 
     @property
-    def facts(self) -> Facts:
-        """What was said of the set, the sha256 of the file, and what was left out."""
-        self._rows  # noqa: B018  what is left out is known only then
-        sha = self._source.sha
-        version = self.label_version or f"as in the file, sha256 {sha[:12]}"
-        own = spec(self.scorer) if self.scorer is not None else {}
-        left_out = self._left_out.sentences
-        return Facts(self.split, version, self.errata, self.note, f"sha256 {sha}", left_out, own)
+    def _word_columns(self) -> list[str]:
+        return [name for name in self._table.columns if name not in IMAGES]
 
-    def __len__(self) -> int:
-        return len(self._chosen)
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return tuple(name for name in IMAGES if name in self._table.columns)
 
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order; a row's images are read when it is its turn."""
-        for place in self._chosen:
-            row = self._rows[place]
-            sample = Sample(row["id"], row["question"], self._pictures(row), row["choices"], meta=row["meta"])
-            yield Item(sample, row["answer"])
-
-    def _pictures(self, row: Mapping[str, Any]) -> tuple[Picture, ...]:
-        cells = self._source.row_at(row["number"])
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
         shared = as_text(cells.get("image")).strip()
         if shared in self._by_index and len(shared) <= SHORT:
-            cells = self._source.row_at(self._by_index[shared])
-        names = [name for name in IMAGES if name in cells and as_text(cells[name])][:1]
-        found = image_cells(cells, names) or [None]
-        labels = [f"{Path(self.path).name} row {row['number']} image {number}" for number in range(1, len(found) + 1)]
-        return tuple(picture_from_cell(cell, label, self._files) for cell, label in zip(found, labels, strict=True))
+            cells = self._table.row_at(self._by_index[shared])
+        filled = [name for name in self._image_columns if as_text(cells[name])][:1]
+        return super()._pictures(question, {name: cells[name] for name in filled})
 
     @cached_property
-    def _source(self) -> TextTable:
+    def _table(self) -> TextTable:
         path = Path(self.path)
         if path.suffix.lower() != ".tsv" or not path.is_file():
             raise TaskError(f"{path} is no .tsv file; for other tables use eval.tasks.Columns")
@@ -94,57 +76,24 @@ class Tsv:
         return found
 
     @cached_property
-    def _files(self) -> Files:
-        return open_files(self.images or Path(self.path).parent)
-
-    @cached_property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(Path(self.path).name)
-
-    @cached_property
     def _by_index(self) -> dict[str, int]:
-        return {as_text(row["index"]): number for number, row in enumerate(self._source.rows(["index"]))}
+        return {as_text(row["index"]): number for number, row in enumerate(self._table.rows(["index"]))}
 
-    @cached_property
-    def _rows(self) -> list[dict[str, Any]]:
-        self._left_out.begin()
-        words = [name for name in self._source.columns if name not in IMAGES]
-        rows, total = [], 0
-        for number, cells in enumerate(self._source.rows(words)):
-            if any(as_text(cells[column]) != value for column, value in self.where.items()):
-                continue
-            total += 1
-            try:
-                row = _row(number, cells)
-            except ValueError as exc:
-                self._left_out.add(number, str(exc))
-                continue
-            if not self._left_out.repeats(number, row["id"]):
-                rows.append(row)
-        self._left_out.check(total)
-        return rows
-
-    @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(row["id"], {**row["meta"], "answer": row["answer"]}) for row in self._rows]
-        return self.subset.choose(rows, self.path)
-
-
-def _row(number: int, cells: Mapping[str, Any]) -> dict[str, Any]:
-    identifier, question = as_text(cells["index"]), as_text(cells["question"])
-    if not identifier or not question.strip():
-        raise ValueError("index and question must not be empty")
-    choices = choice_texts(cells, [letter for letter in ascii_uppercase if letter in cells])
-    if len(choices) == 1 or "" in choices:
-        raise ValueError(f"{identifier}: choices are two or more without a gap, found {list(choices)}")
-    answer = answer_key(cells.get("answer"), choices)
-    meta: dict[str, Any] = {name: as_text(cell) for name, cell in cells.items() if name not in OWN and as_text(cell)}
-    meta |= {"row": number, "circle": _circle(identifier, cells)}
-    if hint := as_text(cells.get("hint")):
-        meta["hint"] = hint
-    return {
-        "number": number, "id": identifier, "question": question, "choices": choices, "answer": answer, "meta": meta
-    }  # fmt: skip
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        identifier, question = as_text(cells["index"]), as_text(cells["question"])
+        if not identifier or not question.strip():
+            raise ValueError("index and question must not be empty")
+        choices = choice_texts(cells, [letter for letter in ascii_uppercase if letter in cells])
+        if len(choices) == 1 or "" in choices:
+            raise ValueError(f"{identifier}: choices are two or more without a gap, found {list(choices)}")
+        answer = answer_key(cells.get("answer"), choices)
+        meta: dict[str, Any] = {
+            name: as_text(cell) for name, cell in cells.items() if name not in OWN and as_text(cell)
+        }
+        meta |= {"row": number, "circle": _circle(identifier, cells)}
+        if hint := as_text(cells.get("hint")):
+            meta["hint"] = hint
+        return [TableQuestion(number, identifier, question, choices, answer, meta)]
 
 
 def _circle(identifier: str, cells: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer, standard_answer
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
 from looktwice.eval.tasks.files import Files, open_files, open_picture, sha256
-from looktwice.eval.tasks.row_errors import LeftOut, among
+from looktwice.eval.tasks.row_errors import RowErrors, among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
 
@@ -112,13 +112,13 @@ class DoYouSeeMe:
         return self._files.read(f"{self._folder}{FILE}")
 
     @cached_property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(f"{self._folder}{FILE}", "line")
+    def _left_out(self) -> RowErrors:
+        return RowErrors(f"{self._folder}{FILE}", "lines")
 
     @cached_property
     def _rows(self) -> list[dict[str, Any]]:
-        self._left_out.begin()
-        kept, absent, total = [], LeftOut(self._left_out.file, "line"), 0
+        self._left_out.clear()
+        kept, absent, total = [], RowErrors(self._left_out.source, "lines"), 0
         times: Counter[str] = Counter()
         for number, cells in enumerate(self._cells(), 2):
             total += 1
@@ -131,7 +131,7 @@ class DoYouSeeMe:
                 absent.add(number, f"there is no image {row['image']}")
             else:
                 kept.append(row)
-        self._left_out.check(total)
+        self._left_out.check_share(total)
         if not kept:
             raise TaskError(f"{self.path}: not one of the {total} images of {self.name} exists; {absent.found[0]}")
         self._left_out.found += absent.found

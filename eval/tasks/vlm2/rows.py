@@ -14,7 +14,7 @@ from typing import Any
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.cells import as_list, as_text, image_cells, picture_from_cell
 from looktwice.eval.tasks.files import open_files
-from looktwice.eval.tasks.row_errors import LeftOut
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.table_files import TextTable
 from looktwice.pipelines.picture import Picture
 
@@ -35,7 +35,7 @@ class Question:
     cells: Callable[[], list[Picture]] | None = None
 
 
-def json_lines(data: bytes, left_out: LeftOut) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_lines(data: bytes, left_out: RowErrors) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a JSONL file with their line numbers; lines that are none are left out."""
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -43,15 +43,17 @@ def json_lines(data: bytes, left_out: LeftOut) -> Iterator[tuple[int, dict[str, 
         try:
             row = json.loads(line)
         except ValueError as exc:
-            left_out.add_unread(number, f"no JSON object ({exc})")
+            left_out.add_extra(number, f"no JSON object ({exc})")
             continue
         if isinstance(row, dict):
             yield number, row
         else:
-            left_out.add_unread(number, f"a JSON object is needed, found {type(row).__name__}")
+            left_out.add_extra(number, f"a JSON object is needed, found {type(row).__name__}")
 
 
-def from_line(number: int, row: Mapping[str, Any], name: str, seen: Counter[str], left_out: LeftOut) -> Question | None:
+def from_line(
+    number: int, row: Mapping[str, Any], name: str, seen: Counter[str], left_out: RowErrors
+) -> Question | None:
     """The question of one line; None where it was left out. Raises TaskError where fields are missing altogether."""
     needed = ("vid", "question") if name == "PC-VID" else ("q_id", "question", "gt_answer", "images")
     if missing := [key for key in needed if key not in row]:
@@ -149,7 +151,7 @@ def _without_choices(words: str) -> str:
     return words.rpartition("Choices:")[0].strip()
 
 
-def from_tsv(path: Path, name: str, left_out: LeftOut) -> list[Question]:
+def from_tsv(path: Path, name: str, left_out: RowErrors) -> list[Question]:
     """The questions of one category of VLMEvalKit's TSV. Raises TaskError for wrong columns and unknown categories."""
     table = TextTable(path, "tsv")
     needed = ("index", "question", "answer", "category")
@@ -171,7 +173,7 @@ def from_tsv(path: Path, name: str, left_out: LeftOut) -> list[Question]:
             kept.append((number, question))
     if not total:
         raise TaskError(f"{path} has no category {name.casefold()}; it has {', '.join(sorted(categories))}")
-    left_out.check(total)
+    left_out.check_share(total)
 
     def cells_of(number: int, identifier: str) -> Callable[[], list[Picture]]:
         def read() -> list[Picture]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.files import DataLocation, Files, FolderFiles, locate_data, open_files, open_picture, sha256
-from looktwice.eval.tasks.row_errors import LeftOut, among
+from looktwice.eval.tasks.row_errors import RowErrors, among
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
 from looktwice.eval.tasks.vlm2.rows import Question, from_line, from_tsv, json_lines
 from looktwice.eval.tasks.vlm2.video import VideoFrames
@@ -187,12 +187,12 @@ class Vlm2Bench:
         return sha256(self._data)
 
     @cached_property
-    def _left_out(self) -> LeftOut:
-        return LeftOut(self._place[0].name if self._is_tsv else self._file, "row" if self._is_tsv else "line")
+    def _left_out(self) -> RowErrors:
+        return RowErrors(self._place[0].name if self._is_tsv else self._file, "rows" if self._is_tsv else "lines")
 
     @cached_property
     def _questions(self) -> list[Question]:
-        self._left_out.begin()
+        self._left_out.clear()
         if self._is_tsv:
             return from_tsv(self._place[0], self.name, self._left_out)
         kept, total, seen = [], 0, Counter[str]()
@@ -201,7 +201,7 @@ class Vlm2Bench:
             question = from_line(number, row, self.name, seen, self._left_out)
             if question is not None and not self._left_out.repeats(number, question.id):
                 kept.append(question)
-        self._left_out.check(total + self._left_out.unread)
+        self._left_out.check_share(total + self._left_out.extra)
         return kept
 
     def _pair_notes(self) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +63,39 @@ def test_columns_can_be_said_and_cells_can_be_lists(tmp_path: Path) -> None:
     assert {i.sample.meta["image"] for i in items} == {"1_1.png"}
 
 
+def embedded(value: int, ending: str = ".png") -> str:
+    return base64.b64encode(cv2.imencode(ending, np.full((4, 6, 3), value, np.uint8))[1].tobytes()).decode()
+
+
+def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
+    images = [embedded(0), embedded(0, ".bmp"), embedded(9), embedded(9), "%%%" * 200, "%%%" * 200]
+    task = BlinkTwice(write(tmp_path, [row(image) for image in images]))
+    names = [item.sample.meta["image"] for item in task]
+    assert names[0] == names[1] != names[2] == names[3]
+    assert names[4:] == ["row 4", "row 5"]  # what cannot be read is nobody's twin
+    assert [item.sample.meta["slot"] for item in task] == ["1", "2", "1", "2", "1", "1"]
+    made = MadeRun(tmp_path / "run")
+    made.task("twice", [item.answer for item in task], meta=[item.sample.meta for item in task])
+    made.answers(made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())}), ["B", "B", "B", "A", "B", "B"])
+    found = {r.metric: (r.value, r.n) for r in table(made.write().path).where(contestant="plain", task="twice").rows}
+    assert found["i_acc"] == (0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ([row(embedded(0)), row(embedded(0))], "images: a hash of their pixels tells them apart"),
+        ([row(embedded(0)), row(embedded(0))], "warning: g_acc cannot be computed, because no column names groups"),
+        ([row(), row(group=1)], "warning: g_acc cannot be computed, because no group has four questions"),
+        ([row(), row("1_2.png")], "warning: i_acc and q_acc_either cannot be computed, because no image has two"),
+    ],
+)
+def test_metrics_that_cannot_be_computed_are_warned_of(tmp_path: Path, rows: list[Any], said: str) -> None:
+    columns = {"group": "group"} if "group" in rows[-1] else {}
+    rows = [{"group": "", **row} for row in rows] if columns else rows
+    assert said in BlinkTwice(write(tmp_path, rows), columns).facts.note
+
+
 @pytest.mark.parametrize(
     ("rows", "settings", "words"),
     [
@@ -82,7 +116,10 @@ def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> N
     task = BlinkTwice(write(tmp_path, rows))
     items = list(task)
     assert len(items) == 12
-    assert task.facts.left_out == ("1 rows of twice.jsonl left out", "row 11: the id '3' is already that of row 3")
+    assert task.facts.left_out == (
+        "1 rows of twice.jsonl left out",
+        "row 11: the id '3' is already that of row 3; every id must be its own",
+    )
     assert items[-1].answer is None
     with pytest.raises(PictureError, match="gone"):
         items[10].sample.images[0].size  # noqa: B018
