@@ -17,8 +17,8 @@ from looktwice.eval.make.files import image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.pipelines.geometry import Rect, iou
 from looktwice.eval.tasks.row_errors import RowErrors
+from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
