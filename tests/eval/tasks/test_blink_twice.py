@@ -79,8 +79,6 @@ def test_embedded_images_are_told_apart_by_their_pixels(tmp_path: Path) -> None:
     made.answers(made.point("plain", "twice", facts={"scorer": spec(TwiceScorer())}), ["B", "B", "B", "A", "B", "B"])
     rows = score_table(made.write().path).where(contestant="plain", task="twice").rows
     found = {row.metric: (row.value, row.n) for row in rows}
-        r.metric: (r.value, r.n) for r in score_table(made.write().path).where(contestant="plain", task="twice").rows
-    }
     assert found["i_acc"] == (0.5, 2)
 
 
