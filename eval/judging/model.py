@@ -8,8 +8,8 @@ from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.pipelines.config import did_you_mean
-from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config.load import Overlay, load, nest, parse_override, resolve
+from looktwice.pipelines.config.build import Binder, ConfigError
+from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.model import Model
 
 
@@ -23,22 +23,15 @@ def judge_model(
     """
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
-    node: Any = load(config) if config is not None else folder.facts.get("config") or {}
-    faults: list[str] = []
-    pairs = [parse_override(text) for text in overrides]
-    for place, value in pairs:
-        layer = Overlay()
-        node = layer(node, nest(place, value))
-        faults += layer.faults
-    if strange := [place for place, _ in pairs if not place.startswith("models.")]:
+    source = config if config is not None else folder.facts.get("config") or {}
+    node, scope, faults = read_config(source, overrides, plugins)
+    if strange := [place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")]:
         faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
     node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)
     models = {key: value for key, value in (node.get("models") or {}).items() if value is not None}
     if name not in models:
         faults.append(_unknown(name, models))
         raise ConfigError(faults)
-    given = tuple(str(value) for _, value in pairs if isinstance(value, str) and Path(value).exists())
-    scope = Scope(config.resolve().parent if config is not None else Path.cwd(), given, tuple(plugins))
     binder = Binder(scope, models, faults)
     made: Model = binder.node(models[name], f"models.{name}", "model")
     if binder.faults:

@@ -8,8 +8,8 @@ from typing import Any
 
 from looktwice.eval.make.save import SavedQuestions, save
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config.load import Node, Overlay, load, nest, parse_override, resolve
+from looktwice.pipelines.config.build import Binder, ConfigError
+from looktwice.pipelines.config.load import Node, read_config, resolve
 
 
 def make_questions(
@@ -30,14 +30,9 @@ def make_questions(
 
 def build_tasks(config: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> dict[str, Any]:
     """The tasks of a configuration, built; its other entries are not looked at. Raises ConfigError."""
-    node, faults, given = load(config), list[str](), []
-    for place, value in map(parse_override, overrides):
-        layer = Overlay()
-        node = layer(node, nest(place, value))
-        faults += layer.faults
-        given += [value] if isinstance(value, str) and value not in ("", ".") and Path(value).exists() else []
+    node, scope, faults = read_config(Path(config), overrides, plugins)
     node = resolve(node, faults)
-    binder = Binder(Scope(Path(config).resolve().parent, tuple(given), tuple(plugins)), faults=faults)
+    binder = Binder(scope, faults=faults)
     built = {name: binder.node(task, f"tasks.{name}", "task") for name, task in _task_nodes(node, config).items()}
     if binder.faults:
         raise ConfigError(binder.faults)

@@ -13,7 +13,7 @@ from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
-from looktwice.pipelines.config.spec import asks
+from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.pipeline import Pipeline
 from looktwice.pipelines.state import Stage
@@ -59,5 +59,5 @@ def _make_arm(
 ) -> Arm:  # fmt: skip
     given: Mapping[str, Any] = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
-    used = model if any(asks(stage) for stage in stages.values()) else None
+    used = model if any(asks_model(stage) for stage in stages.values()) else None
     return with_id(Arm(name, {}, task_name, task, used, stages, read, draws, seed, baseline, "", ""))

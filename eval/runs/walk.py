@@ -13,7 +13,7 @@ from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.spec import asks, identity
+from looktwice.pipelines.config.spec import asks_model, identity
 from looktwice.pipelines.model import Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.picture import PictureError
@@ -49,7 +49,7 @@ def build_tree(points: Sequence[Arm]) -> list[TreeNode]:
         level, asking = roots, False
         node: TreeNode | None = None
         for slot, stage in point.stages.items():
-            asking = asking or asks(stage)
+            asking = asking or asks_model(stage)
             model = point.model if asking else None
             key = (slot, canonical(identity(stage)), id(model))
             node = level.setdefault(key, TreeNode(slot, stage, model))

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from looktwice.pipelines.config.arm import Arm
-from looktwice.pipelines.config.spec import asks, settings, spec
+from looktwice.pipelines.config.spec import asks_model, settings, spec
 
 
 def make_gap_arms(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]) -> list[Arm]:
@@ -53,7 +53,7 @@ def _factors(a: Arm, b: Arm) -> Iterator[str]:
     """The places in which two points differ, in the order in which they take effect."""
     for slot in _slots(a, b):
         mine, other = a.stages.get(slot), b.stages.get(slot)
-        if mine is None or other is None or spec(mine)["use"] != spec(other)["use"] or not asks(mine):
+        if mine is None or other is None or spec(mine)["use"] != spec(other)["use"] or not asks_model(mine):
             yield from [f"stages.{slot}"] if spec(mine) != spec(other) else []
         else:
             named = [f.name for f in fields(mine) if f.init]  # type: ignore[arg-type]
@@ -89,7 +89,7 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
         stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
     held = {known: stage if known == slot else a.stages.get(known) for known in _slots(a, b)}
     stages = {known: one for known, one in held.items() if one is not None}
-    model = a.model if a.model is not None or not any(asks(one) for one in stages.values()) else b.model
+    model = a.model if a.model is not None or not any(asks_model(one) for one in stages.values()) else b.model
     return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
 
 

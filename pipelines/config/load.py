@@ -3,19 +3,57 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.build import ConfigError, Scope
 
 Node = dict[str, Any]
-PLAIN_REFERENCE = re.compile(r"\$\{[A-Za-z_][\w-]*(\.[\w-]+)*\}")
+REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
+
+
+class Config(NamedTuple):
+    """A configuration as the command line gave it: its node, what it may reach, and the faults found so far."""
+
+    node: Node
+    scope: Scope
+    faults: list[str]
+
+
+def read_config(source: Path | Node, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Config:
+    """A configuration file, or the node of one, with the overrides laid over it. Raises ConfigError.
+
+    Its paths count from the file's folder, those of a node from the working folder; paths among the overrides are
+    given by the user and may lie anywhere.
+    """
+    node = source if isinstance(source, dict) else load(source)
+    folder = Path.cwd() if isinstance(source, dict) else Path(source).resolve().parent
+    given: list[str] = []
+    layer = Overlay()
+    for place, value in map(parse_override, overrides):
+        node = layer(node, nest(place, value))
+        given += _existing_paths(value)
+    return Config(node, Scope(folder, tuple(given), tuple(plugins)), layer.faults)
+
+
+def _existing_paths(value: Any) -> Iterator[str]:
+    """The texts of an override's value that are paths of something that is there.
+
+    Not "" and ".": every path of the configuration would begin with them, and count from the working folder.
+    """
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for inner in value:
+            yield from _existing_paths(inner)
+    elif isinstance(value, str) and value not in ("", ".") and Path(value).expanduser().exists():
+        yield value
 
 
 def load(path: Path) -> Node:
@@ -129,27 +167,65 @@ def nest(place: str, value: Any) -> Node:
 
 
 def resolve(node: Node, faults: list[str]) -> Node:
-    """The node with every `${a.b}` replaced; resolvers and anything else in `${...}` are faults."""
-    before = len(faults)
-    _check_references(node, "", faults)
-    if len(faults) > before:
-        return node
-    try:
-        plain = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
-    except OmegaConfBaseException as exc:
-        faults.append(f"{exc.full_key or 'the configuration'}: {str(exc).splitlines()[0]}")
-        return node
-    return plain if isinstance(plain, dict) else node  # type: ignore[return-value]
+    """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are faults."""
+    texts = list(_texts_with_references(node, ""))
+    wrong = [
+        f"{place}: {text!r} is refused: only ${{a.b}}, a place in this configuration, may stand in ${{...}}"
+        for place, text in texts
+        if "${" in REFERENCE.sub("", text)
+    ]
+    wrong = wrong or _unresolvable(node, texts)
+    plain: Any = node
+    if not wrong:
+        try:
+            plain = OmegaConf.to_container(OmegaConf.create(node), resolve=True)
+        except OmegaConfBaseException as exc:
+            wrong = [f"{exc.full_key or 'the configuration'}: {str(exc).splitlines()[0]}"]
+    faults += [fault for fault in wrong if fault not in faults]
+    return plain if isinstance(plain, dict) else node
 
 
-def _check_references(node: Any, place: str, faults: list[str]) -> None:
+def _texts_with_references(node: Any, place: str) -> Iterator[tuple[str, str]]:
+    """Every text that holds `${`, with its dotted place."""
     if isinstance(node, Mapping):
         for key, value in node.items():
-            _check_references(value, f"{place}.{key}" if place else str(key), faults)
+            yield from _texts_with_references(value, f"{place}.{key}" if place else str(key))
     elif isinstance(node, Sequence) and not isinstance(node, str):
         for number, value in enumerate(node):
-            _check_references(value, f"{place}[{number}]", faults)
-    elif isinstance(node, str) and "${" in PLAIN_REFERENCE.sub("", node):
-        fault = f"{place}: {node!r} is refused: only ${{a.b}}, a place in this configuration, may stand in ${{...}}"
-        if fault not in faults:
-            faults.append(fault)
+            yield from _texts_with_references(value, f"{place}[{number}]")
+    elif isinstance(node, str) and "${" in node:
+        yield place, node
+
+
+def _unresolvable(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
+    """One sentence for each reference that leads nowhere, naming every place that holds it."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for place, text in texts:
+        for reference in REFERENCE.findall(text):
+            if why := _dead_end(node, reference):
+                places.setdefault((reference, why), []).append(place)
+    faults = []
+    for (reference, why), (first, *others) in places.items():
+        more = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
+        also = f", and so for the other places that refer to it: {more}" if others else ""
+        faults.append(f"{first}: ${{{reference}}} leads nowhere, because {why}; type {first}=VALUE{also}")
+    return faults
+
+
+def _dead_end(node: Node, reference: str) -> str:
+    """Why a reference leads nowhere; empty where it leads somewhere, or where OmegaConf must follow another one."""
+    here: Any = node
+    place = ""
+    for part in reference.split("."):
+        if isinstance(here, str) and "${" in here:
+            return ""
+        if isinstance(here, list) and part.isdigit() and int(part) < len(here):
+            here = here[int(part)]
+        elif isinstance(here, Mapping) and part in (inner := {str(key): value for key, value in here.items()}):
+            here = inner[part]
+        elif here is None:
+            return f"{place} is null"
+        else:
+            return f"{place or 'the configuration'} has no {part!r}"
+        place = f"{place}.{part}" if place else part
+    return ""

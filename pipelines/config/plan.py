@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.expand import Expansion, PointNode
 from looktwice.pipelines.config.factors import make_gap_arms
-from looktwice.pipelines.config.load import Node, Overlay, load, nest, parse_override
-from looktwice.pipelines.config.spec import asks, digest, identity, spec
+from looktwice.pipelines.config.load import Node, read_config
+from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -35,14 +35,8 @@ class Plan:
 
 def load_plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
     """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once."""
-    config, faults = load(path), []
-    pairs = [parse_override(text) for text in overrides]
-    for place, value in pairs:
-        layer = Overlay()
-        config = layer(config, nest(place, value))
-        faults += layer.faults
-    given = tuple(text for _, value in pairs for text in _paths(value))
-    return make_plan(config, Scope(Path(path).resolve().parent, given, tuple(plugins)), Path(path).stem, faults)
+    config = read_config(Path(path), overrides, plugins)
+    return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 
 def with_id(point: Arm) -> Arm:
@@ -74,17 +68,6 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     return Plan(str(config.get("name") or name), asked, expansion.left_out, config, readings)
 
 
-def _paths(value: Any) -> Iterator[str]:
-    """The texts of a value from the command line that are paths of something that is there."""
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, list):
-        for inner in value:
-            yield from _paths(inner)
-    elif isinstance(value, str) and value not in ("", ".") and Path(value).expanduser().exists():
-        yield value
-
-
 def _bound(node: PointNode, binder: Binder) -> Arm | None:
     """The built point, or None with its faults noted."""
     before, binder.models = binder.noticed, node.models
@@ -92,7 +75,7 @@ def _bound(node: PointNode, binder: Binder) -> Arm | None:
     task = binder.node(node.task, f"tasks.{node.task_name}", "task")
     places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
     stages = {slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()}
-    asking = any(asks(stage) for stage in stages.values() if stage is not None)
+    asking = any(asks_model(stage) for stage in stages.values() if stage is not None)
     model = binder.node(node.model, "model", "model") if asking and node.model is not None else None
     read = binder.node(node.read or DEFAULT_READER, "read", "stage")
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")

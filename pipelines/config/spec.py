@@ -45,10 +45,9 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
 
 
-def asks(stage: Any) -> bool:
-    """Whether a stage may call the model: what its class says in `asks`; specialists never do, others may."""
-    said = getattr(type(stage), "asks", None)
-    return bool(said) if said is not None else not type(stage).__module__.startswith("looktwice.specialists.")
+def asks_model(stage: Any) -> bool:
+    """Whether a stage may call the model: unless its class says `asks: ClassVar[bool] = False`."""
+    return bool(getattr(type(stage), "asks", True))
 
 
 def public_path(thing: Any) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from looktwice.eval.readers import Robust
 from looktwice.pipelines.config import ConfigError, Plan, build, digest, identity, load_plan, load_plugin, locate, spec
-from looktwice.pipelines.config.load import Overlay, load
+from looktwice.pipelines.config.load import Overlay, load, resolve
+from looktwice.pipelines.config.plan import DEFAULT_READER
 from looktwice.pipelines.models import Scripted
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask
+from tests.test_public_paths import CLASSES, named
 
 BASE = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -319,6 +323,70 @@ def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeyp
     assert planned_with("${task.path}_replies/M.jsonl", given) == []
     assert any("lies outside" in fault for fault in planned_with("${task.path}/../secret/x.jsonl", given))
     assert any("lies outside" in fault for fault in planned_with("../data/secret/x.jsonl", given))
+
+
+REFERRING = """
+tasks:
+  one: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
+  two: {use: eval.tasks.Photos, kind: depth, n: "${tasks.one.n}"}
+  three: {use: eval.tasks.Photos, kind: depth, n: "${tasks.one.n}", seed: "${tasks.two.seed}"}
+stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}
+model: {use: pipelines.models.Scripted, answer: "${more.answer}"}
+contestants: {plain: {}, other: {extend: true, stages: {mark: null}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "found"),
+    [
+        (
+            ["tasks.one=null", "model.answer=A", "tasks.three.seed=0"],
+            "tasks.two.n: ${tasks.one.n} leads nowhere, because tasks.one is null; "
+            "type tasks.two.n=VALUE, and so for the other places that refer to it: tasks.three.n",
+        ),
+        (
+            ["model.answer=A"],
+            "tasks.three.seed: ${tasks.two.seed} leads nowhere, because tasks.two has no 'seed'; "
+            "type tasks.three.seed=VALUE",
+        ),
+        (
+            ["tasks.three=null"],
+            "model.answer: ${more.answer} leads nowhere, because the configuration has no 'more'; "
+            "type model.answer=VALUE",
+        ),
+        (
+            ["tasks.three=null", "model.answer=${tasks.one.m.x}"],
+            "model.answer: ${tasks.one.m.x} leads nowhere, because tasks.one has no 'm'; type model.answer=VALUE",
+        ),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_one_sentence(planned: Planned, overrides: list[str], found: str) -> None:
+    said = faults(planned, "", *overrides, base=REFERRING)
+    assert [fault for fault in said if "leads nowhere" in fault] == [found]
+    assert not any("Error" in fault for fault in said)
+
+
+def test_references_lead_into_lists_and_through_other_references() -> None:
+    found: list[str] = []
+    node = {"a": [{"b": 3}], "c": "${a}", "d": "${a.0.b}", "e": "${c.0.b}", "f": "${g}", "g": None}
+    plain = resolve(node, found)
+    assert (plain["d"], plain["e"], plain["f"]) == (3, 3, None)
+    assert found == []
+    resolve({"a": [1], "b": "${a.1}"}, found)
+    assert found == ["b: ${a.1} leads nowhere, because a has no '1'; type b=VALUE"]
+
+
+@pytest.mark.parametrize("path", [path for path in CLASSES if path.startswith("specialists.")])
+def test_no_stage_of_a_specialist_asks_the_model(path: str) -> None:
+    """What takes a state is a stage; the others are called by one, with pixels."""
+    stage = named(path)
+    is_stage = "state" in inspect.getfullargspec(stage.__call__).annotations
+    assert not is_stage or stage.asks is False
+
+
+def test_what_strings_name_across_folders_can_be_located() -> None:
+    """The lower folder cannot import the class, so that only this says when it is renamed."""
+    assert locate(DEFAULT_READER["use"]) is Robust
 
 
 def test_needs_leave_a_contestant_out_and_say_so(planned: Planned, monkeypatch: pytest.MonkeyPatch) -> None:

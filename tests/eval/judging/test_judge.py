@@ -449,6 +449,29 @@ def test_faults_of_a_judge_are_sentences(made: MadeRun, overrides: list[str], wo
         judge_model(unclear(made), "x", None, overrides)
 
 
+@pytest.mark.parametrize("override", ["models.x.text_field=''", "models.x.text_field=."])
+def test_overrides_that_are_no_paths_leave_a_judges_paths_where_they_are(
+    made: MadeRun, tmp_path: Path, override: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every path begins with "", and "." is the working folder: neither lets paths count from there."""
+    folder = tmp_path / "judges"
+    folder.mkdir()
+    (folder / "said.jsonl").write_text('{"idx": "a", "reply": "A"}\n', encoding="utf-8")
+    (folder / "judges.yaml").write_text("models: {x: {use: pipelines.models.Replay, path: ./said.jsonl}}")
+    run = unclear(made)
+    monkeypatch.chdir(tmp_path)
+    assert spec(judge_model(run, "x", folder / "judges.yaml", [override]))["path"] == str(folder / "said.jsonl")
+
+
+def test_a_judge_reads_a_path_inside_a_node_of_the_command_line(made: MadeRun, tmp_path: Path) -> None:
+    (tmp_path / "judges").mkdir()
+    (tmp_path / "judges" / "judges.yaml").write_text("models: {}")
+    said = tmp_path / "said.jsonl"
+    said.write_text('{"idx": "a", "reply": "A"}\n', encoding="utf-8")
+    override = f"models.x={{use: pipelines.models.Replay, path: {said}}}"
+    assert spec(judge_model(unclear(made), "x", tmp_path / "judges" / "judges.yaml", [override]))["path"] == str(said)
+
+
 def test_a_model_of_another_configuration(made: MadeRun, tmp_path: Path) -> None:
     (tmp_path / "judges.yaml").write_text("models: {x: {use: pipelines.models.Scripted, answer: 'Answer: A'}}")
     model = judge_model(unclear(made), "x", tmp_path / "judges.yaml")

@@ -22,7 +22,7 @@ from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import with_id
-from looktwice.pipelines.config.spec import asks
+from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
 from looktwice.pipelines.models import Scripted
@@ -76,7 +76,7 @@ class Counting:
 
 
 def point(name: str, task: Any, stages: dict[str, Stage], model: Any = None, **more: Any) -> Arm:
-    used = model if any(asks(stage) for stage in stages.values()) else None
+    used = model if any(asks_model(stage) for stage in stages.values()) else None
     made = Arm(name, {}, "greys", task, used, stages, Robust(), more.pop("draws", 1), 0, name == "a", "", "")
     return with_id(replace(made, **more))
 
