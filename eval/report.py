@@ -37,7 +37,7 @@ __all__ = ["write_report"]
 
 METHOD = (
     "accuracy is right/n: what is wrong, unreadable, failed or missing counts as not right. "
-    "Answered only is right/(right + wrong), coverage is (right + wrong)/n.",
+    "Accuracy answered is right/(right + wrong), coverage is (right + wrong)/n.",
     "With several draws a sample's value is the mean over its draws; intervals and tests are over samples, and the "
     "four counts are of draws.",
     "Intervals of 95 % are Wilson's, for macro the Wilson limits of the tasks combined (MOVER). They take samples "
@@ -45,7 +45,7 @@ METHOD = (
     "macro is the unweighted mean over tasks, a task that is swept into variants counting once; micro pools all "
     "samples.",
     "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
-    "values are graded or means over draws). Samples that failed or are missing on either side fall out; `differ` "
+    "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. A share is what that factor alone moves, its interval Newcombe's for paired shares, its p exact and not "
@@ -56,6 +56,8 @@ METHOD = (
     "to right and to wrong count looks after which the answer was right where there was none, right where it was "
     "wrong, and wrong where it was right. Tokens per gained point are tokens per sample more than the baseline's for "
     "each hundredth of accuracy gained over it; without a baseline, over the first answer.",
+    "Cost is the list price of all tokens of the contestant's samples: the model's `prices` times the tokens that the "
+    "server counted. A reply from the cache costs what it cost when it was asked.",
     "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "
     "leaves without a verdict stays unreadable. Its tokens are no part of the contestants'.",
     "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "

@@ -23,9 +23,10 @@ from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_d
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.state import Stage
 from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
+from looktwice.prompting.controls import OracleCrop
 
-HINT = "region"
-"""The field of a sample that names what matters, as prompting.controls.OracleCrop reads it."""
+HINT = OracleCrop.hint
+"""The field of a sample that names the region that matters."""
 
 
 @dataclass(frozen=True)

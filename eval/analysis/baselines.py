@@ -7,9 +7,7 @@ from typing import Any
 
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-
-NOTE = "guessed: "
-"""How the notes begin that `specialists.answers.Guess` leaves in a record."""
+from looktwice.specialists.answers import Guess
 
 
 def guess_table(runs: Sequence[RunScores]) -> TextTable:
@@ -20,7 +18,7 @@ def guess_table(runs: Sequence[RunScores]) -> TextTable:
         lots = {
             (r.point, r.sample, r.draw)
             for r in run.folder.records().values()
-            if any(note.startswith(NOTE) for note in r.notes)
+            if any(note.startswith(Guess.NOTE) for note in r.notes)
         }
         lines += [line for scores in run.points if (line := _line(scores, lots))]
     return TextTable(header, tuple(lines), words=2)

@@ -12,8 +12,8 @@ from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-
-LOTS = ("specialists.answers.Chance", "specialists.answers.Guess")
+from looktwice.pipelines.config.spec import public_path
+from looktwice.specialists.answers import Chance, Guess
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class SpecialistPair:
         return sum(mine) / self.n, sum(theirs) / self.n, either / self.n
 
     @property
-    def fell_out(self) -> int:
+    def excluded(self) -> int:
         """Keyed samples of the task that one of them failed or was not asked."""
         return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
 
@@ -66,9 +66,9 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the point answers without any model, and never by lot."""
-    spec = scores.point.spec
-    return bool(spec) and not spec.get("model") and not any(use in LOTS for use in _uses(spec.get("stages")))
+    """Whether the point answers without any model, and never at random."""
+    spec, random = scores.point.spec, {public_path(Chance), public_path(Guess)}
+    return bool(spec) and not spec.get("model") and random.isdisjoint(_uses(spec.get("stages")))
 
 
 def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
@@ -78,7 +78,7 @@ def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
     """
     header = (
         "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
-        "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "fell\nout",
+        "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "excluded",
     )  # fmt: skip
     return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), words=3)
 
@@ -115,7 +115,7 @@ def _line(pair: SpecialistPair) -> tuple[str, ...]:
         pair.specialist.task, pair.specialist.contestant, pair.mllm.contestant, str(pair.n), *map(str, counts),
         percent(mine), percent(theirs), f"{percent(either)}\n{percent(low)}–{percent(high)}",
         percent(either - max(mine, theirs), sign=True), percent(1 - (1 - mine) * (1 - theirs)),
-        str(pair.fell_out) if pair.fell_out else "",
+        str(pair.excluded) if pair.excluded else "",
     )  # fmt: skip
 
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.display.text_tables import drop_repeats, format_p, interval, percent, sort_rows, task_table
+from looktwice.eval.display.text_tables import (
+    drop_repeats,
+    format_cost,
+    format_p,
+    interval,
+    percent,
+    sort_rows,
+    task_table,
+)
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
@@ -103,6 +111,7 @@ def console_table(shown: Table) -> RichTable:
         f"split: {split} | labels: {labels} | reader: {readers}\n"
         f"accuracy: right/n in percent with its 95 % interval; {counts}: {words}"
         + ("\none task: macro and micro are its accuracy" if single else "")
+        + "".join(f"\n{line}" for line in _cost_lines(shown))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
     out = RichTable(
@@ -120,6 +129,14 @@ def console_table(shown: Table) -> RichTable:
             out.add_row(*(Text(cell) for cell in _console_cells(row, missing)))
         out.add_section()
     return out
+
+
+def _cost_lines(shown: Table) -> Iterator[str]:
+    """Tokens and list price of the contestants whose model has prices."""
+    for row in shown.where(metric="accuracy", task="micro", slice=""):
+        if row.cost is not None:
+            cost = format_cost(row.cost)
+            yield f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost} (list price)"
 
 
 def _judge_lines(run: RunScores) -> Iterator[str]:

@@ -9,6 +9,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
+from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import RunScores, Verdict
 
@@ -99,29 +100,27 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
 
     `full` is for the rows of several tasks: it names the task, where else its variant is enough.
     """
+    others = [name for name in METRICS if name != "accuracy"]
     header = (
         "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
-        "missing", "key hidden", "groups", "answered\nonly %", "coverage\n%", "delta", "p", "p\n(Holm)",
-        "differ", "fell\nout",
+        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", "p\n(Holm)", "differ",
+        "excluded",
     )  # fmt: skip
-    others = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
+    by_name = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in drop_repeats([row for row in rows if row.metric == "accuracy"]):
-        near = {name: others.get((row.run, row.contestant, row.task, row.slice, name)) for name in _BESIDE}
+        beside = [by_name.get((row.run, row.contestant, row.task, row.slice, name)) for name in others]
         names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
-        lines.append((*names, *_numbers(row, near)))
+        lines.append((*names, *_numbers(row, beside)))
     several = len({line[1] for line in lines}) > 1
     grid = TextTable(header, tuple(lines), words=2).without_empty()
     return grid if several else grid.without(1)
 
 
-_BESIDE = ("accuracy_answered", "coverage")
-
-
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with what each metric counts."""
-    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "fell\nout")
+    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "excluded")
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in (row for row in rows if is_benchmark_metric(row)):
@@ -164,10 +163,10 @@ def failure_table(runs: Sequence[RunScores], most: int = 12) -> TextTable:
 
 
 def token_table(rows: Sequence[Row]) -> TextTable:
-    """Tokens of every contestant, as the server counted them, replies from the cache included."""
+    """Tokens of every contestant, as the server counted them, and their list price; cached replies are included."""
     rows = [r for r in rows if r.metric == "accuracy" and r.task == "micro" and not r.slice and r.tokens_in]
-    lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}") for row in rows)
-    return TextTable(("contestant", "tokens in", "tokens out"), lines)
+    lines = tuple((row.contestant, f"{row.tokens_in:,}", f"{row.tokens_out:,}", format_cost(row.cost)) for row in rows)
+    return TextTable(("contestant", "tokens in", "tokens out", "cost\n(list price)"), lines).without_empty()
 
 
 def sort_rows(rows: Sequence[Row]) -> list[Row]:
@@ -195,6 +194,11 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
 
 
+def format_cost(cost: float | None) -> str:
+    """Money in the currency of the configured prices, small sums to three digits."""
+    return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
+
+
 def format_p(p: float | None) -> str:
     """A p-value to the precision that one reads."""
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
@@ -220,14 +224,20 @@ def _variant(row: Row, full: bool) -> str:
     return ", ".join(part for part in (short, row.slice) if part)
 
 
-def _numbers(row: Row, near: dict[str, Row | None]) -> tuple[str, ...]:
+def _title(metric: str) -> str:
+    """The header of a metric's column: "accuracy_answered" becomes "accuracy", and "answered %" below it."""
+    first, _, rest = metric.partition("_")
+    return f"{first}\n{rest.replace('_', ' ')} %" if rest else f"{first}\n%"
+
+
+def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
-    beside = [percent(found.value) if found else "" for found in near.values()]
+    values = [percent(found.value) if found else "" for found in beside]
     test = [percent(row.delta, sign=True), format_p(row.p), format_p(row.p_holm), _count(row.discordant)]
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), *counts, *rest, *beside, *test, _count(row.excluded)
+    return value, str(row.n), *counts, *rest, *values, *test, _count(row.excluded)
 
 
 def _overview_cell(row: Row | None) -> str:

@@ -76,8 +76,8 @@ def paired_test(values: Sequence[float], others: Sequence[float]) -> PairedTest:
 
 def holm(ps: Sequence[float]) -> list[float]:
     """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
-    order, adjusted, highest = sorted(range(len(ps)), key=lambda i: ps[i]), [0.0] * len(ps), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(ps) - rank) * ps[index]))
-        adjusted[index] = highest
-    return adjusted
+    if len(ps) < 2:
+        return list(ps)
+    from statsmodels.stats.multitest import multipletests  # imported late: it takes over a second
+
+    return [float(p) for p in multipletests(ps, method="holm")[1]]

@@ -35,7 +35,7 @@ class Guess:
     """Answers as `rule` does, and where that abstains draws one of the sample's letters, each equally likely.
 
     Only with this around it does a specialist ever guess: `on_empty: abstain` turns it off again. Each guess leaves
-    the note "guessed: " and why, so that guesses can be counted. `among` are the answers to draw from where a
+    the note `NOTE` and why, so that guesses can be counted. `among` are the answers to draw from where a
     sample has no choices, such as [T, F]; without them it goes on abstaining. The lot depends on the run's seed, the
     sample, the draw and `slot`.
     """
@@ -46,6 +46,7 @@ class Guess:
     slot: str = "guess"
 
     asks: ClassVar[bool] = False
+    NOTE: ClassVar[str] = "guessed: "
 
     def __post_init__(self) -> None:
         if getattr(self.rule, "asks", True):
@@ -59,4 +60,4 @@ class Guess:
             return after
         why = after.reason.removeprefix("abstained: ")
         drawn = answers[int(state.rng(self.slot).integers(len(answers)))]
-        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).noted(f"guessed: {why}")
+        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).noted(f"{self.NOTE}{why}")

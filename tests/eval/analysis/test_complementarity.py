@@ -72,7 +72,7 @@ def test_the_four_counts_and_the_oracle(tmp_path: Path) -> None:
 def test_abstaining_is_not_right_and_failing_falls_out(tmp_path: Path) -> None:
     run = made(tmp_path, sift=(SIFT, "-A!B "), mllm=(MLLM, "AABBA"))
     (pair,) = specialist_pairs(run)
-    assert (pair.n, pair.fell_out) == (3, 2)
+    assert (pair.n, pair.excluded) == (3, 2)
     assert pair.where(False, True) == ["s0"]
     assert complementarity_table([run]).rows[0][-1] == "2"
 

@@ -11,12 +11,15 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.display.text_tables import benchmark_metric_table, task_table
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
 from looktwice.eval.scoring.labels import baseline_of, contestant_label, labels, task_label
+from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores
 from tests.made_run import MadeRun
 
 
@@ -199,3 +202,36 @@ def test_the_baseline_of_a_point() -> None:
     assert baseline_of(base[1], points) == base[0]
     assert baseline_of(base[0], points) is None
     assert baseline_of(point("mine", task_id="unasked"), points) is None
+
+
+def test_one_registration_is_enough_for_a_metric(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the answered samples, how many were answered with A: rows, means and printed columns come by themselves."""
+
+    def said_a(scores: PointScores) -> dict[str, float]:
+        return {entry.sample: float(entry.answer == "A") for entry in scores.all if entry.answer}
+
+    monkeypatch.setitem(METRICS, "said_a", said_a)
+    made.task("t", ["A"] * 4)
+    made.task("u", ["A"] * 2)
+    made.answers(made.point("plain", "t"), ["A", "B", "B", "B"])
+    made.answers(made.point("plain", "u"), ["A", "A"])
+    found = score_table(made.write().path)
+    values = {row.task: row.value for row in found.where(metric="said_a")}
+    assert values == {"t": 0.25, "u": 1.0, "macro": 0.625, "micro": 0.5}
+    assert ",said_a,0.25," in found.csv
+    printed = task_table(found.rows, full=True)
+    column = printed.header.index("said\na %")
+    assert [line[column] for line in printed.rows if line[0] == "plain"] == ["25.0", "100.0", "62.5", "50.0"]
+    assert not benchmark_metric_table(found.rows).rows
+
+
+def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
+    """PC-VID's key is the highest score that a judge can give, and not what a contestant could have answered."""
+    made.task("video", ["1", "2"], choices=0, meta=[{"type": "AB"}, {"type": "ABA"}])
+    made.task("t", ["A", "A", "B"])
+    made.answers(made.point("plain", "video", facts={"scorer": {"use": "eval.tasks.VideoScorer"}}), ["1", "1"])
+    made.answers(made.point("plain", "t"), ["A", "A", "A"])
+    found = score_table(made.write().path)
+    values = {row.task: row.value for row in found.where(contestant="majority (key)", metric="accuracy")}
+    assert values == {task: pytest.approx(2 / 3) for task in ("t", "macro", "micro")}
+    assert {row.task for row in found.where(contestant="chance (level)")} == {"t", "macro", "micro"}

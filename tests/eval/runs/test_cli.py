@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
+from looktwice.eval.scoring.row import COLUMNS
 from looktwice.pipelines.config import ConfigError, load_plan
 from tests.paths import CONFIGS, ROOT
 
@@ -60,10 +61,7 @@ def test_run_then_score_report_and_show(study: Path) -> None:
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
     with (folder / "report.csv").open() as file:
         rows = list(csv.DictReader(file))
-    assert ",".join(rows[0]) == (
-        "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,"
-        "delta,p,tokens_in,tokens_out,cost,split,label_version,reader"
-    )
+    assert tuple(rows[0]) == COLUMNS
     seams = next(r for r in rows if r["contestant"] == "seams" and r["metric"] == "accuracy" and r["task"] == "jigsaw")
     assert (seams["value"], seams["n"], seams["right"]) == ("1", "6", "6")
     assert "0 new, 18 were there" in done("run", study)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import score_table
+from looktwice.eval.display.text_tables import token_table
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.scoring import Score, Verdict
@@ -17,6 +18,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.stats import holm, paired_test, stratified_interval, wilson
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
 
@@ -137,6 +139,47 @@ def test_tokens_are_those_of_every_call(made: MadeRun) -> None:
     made.reply(made.point("plain", "t"), "s0", "(B)", usage={"tokens_in": 7, "tokens_out": 3})
     (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
     assert (found.tokens_in, found.tokens_out, found.cost) == (7, 3, None)
+
+
+CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "prices": {"in": 2.0, "out": 8.0}}
+JUROR = CHAT | {"model": "juror", "prices": {"in": 20.0, "out": 80.0, "cached": 5.0}}
+ASKED = {"tokens_in": 3_000_000, "tokens_out": 1_000_000, "cached_tokens": 1_000_000}
+
+
+@pytest.mark.parametrize(
+    ("spec", "second", "cost"),
+    [
+        ({"model": CHAT}, "", 6.0 + 8.0),
+        ({"model": JUROR}, "", 40.0 + 5.0 + 80.0),
+        ({"model": CHAT, "stages": {"vote": [{"model": JUROR}]}}, "juror", 40.0 + 5.0 + 80.0),
+        ({"model": CHAT}, "juror", None),  # nobody said what a second model costs
+        ({"model": CHAT | {"prices": None}}, "", None),
+        ({"model": None}, "", None),
+    ],
+)
+def test_the_cost_is_the_list_price_of_all_calls(
+    made: MadeRun, spec: dict[str, Any], second: str, cost: float | None
+) -> None:
+    made.task("t", ["B", "B"])
+    point = made.point("plain", "t", spec=spec)
+    for sample in ("s0", "s1"):
+        made.reply(point, sample, "(B)", usage=ASKED)
+    if second:
+        call = {**made.records[-1].calls[0], "model": ChatAPI("juror").identity}
+        made.records[-1] = replace(made.records[-1], calls=(call,))
+    (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
+    both = None if cost is None else cost + (6.0 + 8.0 if second else cost)
+    assert found.cost == (None if both is None else pytest.approx(both))
+
+
+def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
+    for task in ("t", "u"):
+        made.task(task, ["B"])
+        made.reply(made.point("plain", task, spec={"model": CHAT}), "s0", "(B)", usage=ASKED)
+    found = score_table(made.write().path)
+    assert [row.cost for row in found.where(metric="accuracy", contestant="plain")] == [14.0, 14.0, 28.0, 28.0]
+    assert "| plain | 6,000,000 | 2,000,000 | 28.00 |" in token_table(found.rows).markdown
+    assert "6,000,000 tokens in, 2,000,000 out, cost 28.00 (list price)" in " ".join(repr(found).split())
 
 
 @pytest.mark.parametrize(("total", "n"), [(0, 1), (0, 60), (1, 2), (37, 60), (60, 60), (166, 172)])
