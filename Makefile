@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo test check format bench clean help
+.PHONY: demo test check check-style check-types check-house format bench clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -44,13 +44,21 @@ demo: $(VENV)/.core
 	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal $(ARGS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40 $(ARGS)
 
+# Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev
+	@$(MAKE) --no-print-directory -j3 check-style check-types check-house
+
+check-style:
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
+
+check-types:
 	$(PY) -m mypy
-	$(PY) -m pytest -q tests/test_floors.py tests/test_packaging.py
+
+check-house:
+	$(PY) -m pytest -q tests/test_floors.py tests/test_public_paths.py tests/test_packaging.py
 
 format: $(VENV)/.dev
 	$(PY) -m ruff check --fix .
