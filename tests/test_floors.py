@@ -1,6 +1,7 @@
 """The floors of the house: who may import whom, what stays lazy, and the rules that a linter does not know."""
 
 import ast
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,12 +34,20 @@ NAMELESS = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc
 FILES = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.py"))
 MAX_FILE, MAX_FUNCTION, MAX_MODULES = 400, 60, 15
 
+DOORS = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.pyi"))
+ROOMS = [path.parent for folder in FLOORS[:-1] for path in sorted((ROOT / folder).glob("*/__init__.py"))]
+
 Rule = Callable[[Path], list[Any]]
 
 
 @cache
 def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    return list(ast.walk(tree(path)))
 
 
 def module_name(path: Path) -> str:
@@ -78,9 +87,10 @@ def names_at_import(path: Path) -> list[str]:
     return [name for node in at_import(tree(path)) for name in targets(node)]
 
 
+@cache
 def ours(path: Path) -> list[str]:
     """Every import of ours in a file: at import, inside functions, and for type checkers alone."""
-    found = [name for node in ast.walk(tree(path)) for name in targets(node)]
+    found = [name for node in nodes(path) for name in targets(node)]
     return [name for name in found if name.startswith("looktwice.")]
 
 
@@ -96,19 +106,19 @@ def heavy(path: Path) -> list[str]:
 
 
 def relative(path: Path) -> list[int]:
-    return [node.lineno for node in ast.walk(tree(path)) if isinstance(node, ast.ImportFrom) and node.level]
+    return [node.lineno for node in nodes(path) if isinstance(node, ast.ImportFrom) and node.level]
 
 
 def asserts(path: Path) -> list[int]:
-    return [node.lineno for node in ast.walk(tree(path)) if isinstance(node, ast.Assert)]
+    return [node.lineno for node in nodes(path) if isinstance(node, ast.Assert)]
 
 
 def bare_excepts(path: Path) -> list[int]:
-    return [node.lineno for node in ast.walk(tree(path)) if isinstance(node, ast.ExceptHandler) and node.type is None]
+    return [node.lineno for node in nodes(path) if isinstance(node, ast.ExceptHandler) and node.type is None]
 
 
 def prints(path: Path) -> list[int]:
-    calls = [node for node in ast.walk(tree(path)) if isinstance(node, ast.Call)]
+    calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
 
 
@@ -124,7 +134,7 @@ def bad_name(path: Path) -> list[str]:
 def too_long(path: Path) -> list[str]:
     lines = len(path.read_text(encoding="utf-8").splitlines())
     found = [f"file: {lines} lines"] if lines > MAX_FILE else []
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or node.lineno) - node.lineno + 1
             found += [f"{node.name}: {length} lines"] if length > MAX_FUNCTION else []
@@ -139,9 +149,31 @@ def test_no_file_breaks(rule: Rule) -> None:
     assert {str(p.relative_to(ROOT)): found for p in FILES if (found := rule(p))} == {}
 
 
+def named_by_door(door: Path) -> list[str]:
+    """The modules that a door imports from; where a statement is anything but `from .file import Name as Name`, it."""
+    found = []
+    for node in tree(door).body:
+        if isinstance(node, ast.ImportFrom) and node.level == 1 and all(a.asname == a.name for a in node.names):
+            found.append(f"{module_name(door)}.{node.module}")
+        elif node is not tree(door).body[0] or ast.get_docstring(tree(door)) is None:
+            found.append(ast.unparse(node))
+    return found
+
+
+def test_a_door_opens_its_own_room_and_nothing_else() -> None:
+    """What a door names is imported when it is asked for: a file of another room there would be a hidden climb."""
+    assert len(DOORS) > 30
+    strange = {str(d.relative_to(ROOT)): [n for n in named_by_door(d) if n not in MODULES] for d in DOORS}
+    assert {door: names for door, names in strange.items() if names} == {}
+    without = [str(d.relative_to(ROOT)) for d in DOORS if "attach_stub" not in d.with_suffix(".py").read_text()]
+    assert without == []
+
+
 def test_no_circle_of_files() -> None:
     """Counting the imports inside functions and for type checkers alone: a circle is hard to read wherever it hides."""
     graph = {module_name(p): {name for name in ours(p) if name in MODULES} for p in FILES}
+    for door in DOORS:
+        graph[module_name(door)].update(named_by_door(door))
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:
@@ -172,3 +204,15 @@ def test_no_folder_holds_more_than_a_reader_keeps_in_mind() -> None:
 def test_nothing_at_the_root_shadows_the_standard_library_or_the_package() -> None:
     names = {p.name.removesuffix(".py") for p in ROOT.iterdir()}
     assert names & (sys.stdlib_module_names | {"looktwice"}) == set()
+
+
+@pytest.mark.parametrize("room", ROOMS, ids=lambda path: ".".join(path.relative_to(ROOT).parts))
+def test_a_room_says_what_lives_there_and_what_does_not(room: Path) -> None:
+    said = ast.get_docstring(tree(room / "__init__.py")) or ""
+    inside, _, outside = said.partition("Not here: ")
+    assert len(inside.split()) > 3
+    assert outside
+    for name in re.findall(r"`([^`]+)`", said):
+        path = name.strip("/").replace(".", "/")
+        places = [base / end for base in (room, room.parent, ROOT) for end in (path, f"{path}.py")]
+        assert any(place.exists() for place in places), f"`{name}` is no room, module or folder"
