@@ -1,6 +1,5 @@
 """What a wheel and an sdist hold is what the tree holds, once; and a tree without symbolic links is as good."""
 
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -13,13 +12,11 @@ from typing import Any
 import pytest
 
 from tests.paths import ROOT
+from tests.source_tree import FOLDERS, GENERATED, LINKS, copy_source, nothing, source_files, symbolic_link, text_file
 
-FOLDERS = ("pipelines", "prompting", "specialists", "eval", "configs")
-LINKS = {f"typings/looktwice/{folder}" for folder in FOLDERS}
 OWN = {"typings/looktwice/__init__.py", "typings/looktwice/py.typed"}
 SETTINGS: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-GENERATED = {"PKG-INFO", "setup.cfg"}  # by setuptools, in an sdist
-IGNORED = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "*.egg-info", *GENERATED)
+SOURCE = source_files()
 BUILD = """
 import sys
 from setuptools import build_meta
@@ -35,50 +32,10 @@ print(sys.modules["looktwice.pipelines"].__file__, locate("prompting.markers.Cir
 """
 
 
-def git_files() -> set[str]:
-    """What git holds or would take in with `git add .`."""
-    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
-    return {name for name in listed if name and (ROOT / name).is_file()} | LINKS
-
-
-def all_files() -> set[str]:
-    """The same where there is no git, as in an unpacked sdist: all but caches, builds and results of runs."""
-    found = {".ci/run", ".gitignore"}
-    for path in ROOT.iterdir():
-        if path.name in IGNORED(str(ROOT), [path.name]) or path.name == "runs":
-            continue
-        below = [path] if path.is_file() else path.rglob("*")
-        found |= {p.relative_to(ROOT).as_posix() for p in below if p.is_file() and "__pycache__" not in p.parts}
-    return {name for name in found if not any(name.startswith(f"{link}/") for link in LINKS)} | LINKS
-
-
-SOURCE = git_files() if (ROOT / ".git").exists() else all_files()
-
-
-def copy_tree(target: Path, link: Callable[[Path], object]) -> Path:
-    """The source files alone, so that neither a `build/` of an earlier day nor any other rubbish can leak."""
-    for name in SOURCE - LINKS:
-        (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, target / name)
-    for name in LINKS:
-        link(target / name)
-    return target
-
-
-def symbolic_link(path: Path) -> None:
-    path.symlink_to(Path("../..") / path.name, target_is_directory=True)
-
-
-def text_file(path: Path) -> None:
-    """What a checkout on Windows, or with `core.symlinks=false`, holds in place of a link."""
-    path.write_text(f"../../{path.name}")
-
-
 @pytest.fixture(scope="module", params=[symbolic_link, text_file])
 def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a wheel and an sdist, built offline."""
-    copy, out = copy_tree(tmp_path_factory.mktemp("source"), request.param), tmp_path_factory.mktemp("dist")
+    copy, out = copy_source(tmp_path_factory.mktemp("source"), request.param), tmp_path_factory.mktemp("dist")
     done = subprocess.run([sys.executable, "-c", BUILD, str(out)], cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -108,9 +65,9 @@ def test_the_sdist_holds_the_source_without_the_links(built: Path) -> None:
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("link", [text_file, lambda path: None], ids=["text", "absent"])
+@pytest.mark.parametrize("link", [text_file, nothing])
 def test_a_tree_without_links_is_imported(tmp_path: Path, link: Callable[[Path], object]) -> None:
-    copy = copy_tree(tmp_path, link)
+    copy = copy_source(tmp_path, link)
     environment = {"PYTHONPATH": str(copy / "typings"), "PATH": ""}
     command = [sys.executable, "-c", IMPORT]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)

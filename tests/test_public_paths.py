@@ -2,14 +2,22 @@
 
 import dataclasses
 import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
-from looktwice.pipelines.config import locate, spec
-from looktwice.pipelines.config.spec import public_path
-from tests.paths import ROOT
+from looktwice.pipelines.config import load_plugin, locate, spec
+from looktwice.pipelines.config.spec import asks, identity, public_path
+from tests.chat_server import chat_server
+from tests.paths import CONFIGS, DOCS, ROOT
+from tests.source_tree import copy_source, nothing
 
 FOLDERS = ("pipelines", "specialists", "prompting", "eval")
 LIST = Path(__file__).with_name("public_paths.txt")
@@ -62,10 +70,104 @@ def test_what_a_folder_names_is_public_in_a_room(folder: str) -> None:
     assert [name for name in face.__all__ if not hasattr(face, name)] == []
 
 
-def test_the_file_that_holds_a_class_is_no_part_of_its_identity(monkeypatch: pytest.MonkeyPatch) -> None:
-    circles = named("prompting.markers.Circles")
-    before = spec(circles())
-    monkeypatch.setattr(circles, "__module__", "looktwice.prompting.markers.elsewhere")
-    assert spec(circles()) == before
-    assert before["use"] == "prompting.markers.Circles"
-    assert dataclasses.is_dataclass(circles)
+def with_defaults(cls: Callable[[], Any]) -> Any:
+    """An object with all its default settings, or None where one of them has no default."""
+    try:
+        return cls()
+    except (TypeError, ValueError):
+        return None
+
+
+DATACLASSES = [path for path in CLASSES if dataclasses.is_dataclass(named(path))]
+OBJECTS = {path: thing for path in DATACLASSES if (thing := with_defaults(named(path)))}
+
+
+def written(thing: Any) -> list[Any]:
+    """What configurations, runs and caches keep of an object, or the reason why they cannot."""
+    found: list[Any] = [asks(thing)]
+    for write in (spec, identity):
+        try:
+            found.append(write(thing))
+        except (TypeError, ValueError) as exc:
+            found.append(str(exc))
+    return found
+
+
+@pytest.mark.parametrize("path", OBJECTS)
+def test_the_file_that_holds_a_class_is_no_part_of_its_identity(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cls, before = named(path), written(OBJECTS[path])
+    monkeypatch.setattr(cls, "__module__", f"looktwice.{path.rpartition('.')[0]}.elsewhere")
+    assert written(OBJECTS[path]) == before
+    assert locate(path) is cls
+
+
+STUDY = """
+task: {use: eval.tasks.Photos, kind: depth, n: 4}
+model: {use: pipelines.models.ChatAPI, model: tiny, temperature: 0, url: "%s"}
+stages:
+  mark: {use: prompting.markers.Circles}
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+"""
+MOVED = ("prompting.markers.Circles", "prompting.turns.Ask", "pipelines.models.ChatAPI", "eval.readers.Robust")
+
+
+def move_file(tree: Path, path: str) -> None:
+    """Renames the file that defines a class, and mends the imports of it: another file of the same room holds it."""
+    room, file = path.rpartition(".")[0], Path(*named(path).__module__.split(".")[1:]).with_suffix(".py")
+    (tree / file).rename(tree / file.with_stem(f"{file.stem}_moved"))
+    door = tree / Path(*room.split(".")) / "__init__.pyi"
+    door.write_text(door.read_text().replace(f"from .{file.stem} ", f"from .{file.stem}_moved "))
+    for other in tree.rglob("*.py"):
+        text = other.read_text(encoding="utf-8")
+        other.write_text(text.replace(f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved "))
+
+
+def run(tree: Path, *more: str) -> None:
+    code = "from looktwice.eval.cli import main; main()"
+    command = [sys.executable, "-c", code, "run", "study.yaml", "--out", "out", *more]
+    plain = {key: value for key, value in os.environ.items() if not key.startswith("OPENAI_")}
+    environment = plain | {"PYTHONPATH": str(tree / "typings")}
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_moving_files_inside_their_rooms_orphans_no_run_and_no_paid_reply(tmp_path: Path) -> None:
+    tree = copy_source(tmp_path / "tree", nothing)
+    with chat_server() as server:
+        (tree / "study.yaml").write_text(STUDY % server.url)
+        run(tree)
+        assert server.stats["requests"] == 4
+        points, records = ((tree / "out" / "study" / name).read_text() for name in ("points.yaml", "records.jsonl"))
+        for path in MOVED:
+            move_file(tree, path)
+        run(tree)
+        assert (tree / "out" / "study" / "points.yaml").read_text() == points
+        assert (tree / "out" / "study" / "records.jsonl").read_text() == records
+        run(tree, "--fresh")
+        assert server.stats["requests"] == 4
+        assert (tree / "out" / "study" / "points.yaml").read_text() == points
+
+
+NAME = re.compile(r"\b(?:pipelines|specialists|prompting|eval)\.\w+\.[A-Z]\w+\b")
+PLUGIN = {f"{load_plugin(str(DOCS / 'edge_strength.py'))}.EdgeStrength"}  # of the gallery
+TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.*"), *CONFIGS.glob("*.yaml")]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=lambda path: path.name)
+def test_every_name_in_a_configuration_or_document_is_public(text: Path) -> None:
+    assert sorted(set(NAME.findall(text.read_text(encoding="utf-8"))) - set(PATHS)) == []
+
+
+def uses(node: Any) -> Iterator[str]:
+    """Every `use` of a configuration."""
+    if isinstance(node, dict) and isinstance(node.get("use"), str):
+        yield node["use"]
+    for inner in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        yield from uses(inner)
+
+
+@pytest.mark.parametrize("text", [path for path in TEXTS if path.suffix == ".yaml"], ids=lambda path: path.name)
+def test_every_use_is_found(text: Path) -> None:
+    for use in uses(yaml.safe_load(text.read_text(encoding="utf-8"))):
+        assert locate(use, plugins=["edge_strength"] if use in PLUGIN else [])
