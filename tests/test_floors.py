@@ -214,5 +214,5 @@ def test_a_room_says_what_lives_there_and_what_does_not(room: Path) -> None:
     assert outside
     for name in re.findall(r"`([^`]+)`", said):
         path = re.sub(r"\.[A-Z]\w*$", "", name.strip("/")).replace(".", "/")  # without the class
-        places = [base / end for base in (room, room.parent, ROOT) for end in (path, f"{path}.py")]
+        places = [base / end for base in (room, room.parent, ROOT) for end in (name, path, f"{path}.py")]
         assert any(place.exists() for place in places), f"`{name}` is no room, module or folder"
