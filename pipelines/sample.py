@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
-from looktwice.pipelines.marks import Mark
+from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
 
-__all__ = ["Item", "Sample"]
+__all__ = ["Item", "Sample", "check_marks"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +75,33 @@ def _sha(picture: Picture) -> str:
         return picture.sha
     except PictureError as exc:
         return f"unreadable: {exc}"
+
+
+def check_marks(sample: Sample) -> None:
+    """Raise ValueError for a mark of the sample that lies outside its own image."""
+    for mark in sample.marks:
+        kind = type(mark).__name__.lower()
+        if not 0 <= mark.image < len(sample.images):
+            raise ValueError(
+                f"sample {sample.id}: {kind} {mark.label!r} is on image {mark.image}, "
+                f"but there are {len(sample.images)} images, counted from 0"
+            )
+        width, height = sample.images[mark.image].size
+        if where := _outside(mark, width, height):
+            raise ValueError(
+                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image} of {width} x "
+                f"{height} pixels; marks are in pixels of the source image"
+            )
+
+
+def _outside(mark: Mark, width: int, height: int) -> str:
+    """What is wrong with the place of a mark, or nothing; boxes may reach over the edge by a pixel."""
+    if isinstance(mark, Point):
+        inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
+        return "" if inside else f"at ({mark.x:g}, {mark.y:g}) lies"
+    if isinstance(mark, Box):
+        x0, y0, x1, y1 = mark.xyxy
+        inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
+        return "" if inside else f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"
+    rows, columns = mark.pixels.shape
+    return "" if (columns, rows) == (width, height) else f"of {columns} x {rows} pixels lies"

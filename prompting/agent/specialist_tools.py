@@ -21,7 +21,8 @@ from looktwice.prompting.agent.tool import (
 from looktwice.prompting.agent.view_tools import ASKED, Zoom
 from looktwice.prompting.controls.crops import OracleCrop, RandomCrop
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.markers.overlays import DepthOverlay, MatchOverlay
+from looktwice.prompting.markers.matches import MatchOverlay
+from looktwice.prompting.markers.overlays import DepthOverlay
 from looktwice.prompting.markers.set_of_mark import SetOfMark
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnDetections

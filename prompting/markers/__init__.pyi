@@ -1,9 +1,9 @@
 from .base import Halo as Halo
 from .chosen_mark import ChosenMark as ChosenMark
 from .labels import Label as Label
+from .matches import MatchOverlay as MatchOverlay
 from .overlays import (
     DepthOverlay as DepthOverlay,
-    MatchOverlay as MatchOverlay,
     ScalarOverlay as ScalarOverlay,
     SegmentTint as SegmentTint,
 )

@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from looktwice.pipelines.geometry import PixelRect, Polygon, bounds, contains
-from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.markers.labels import Label, write
+from looktwice.prompting.markers.labels import Label, draw_labels
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
 LONGEST = 10_000  # pixels; a longer stroke is a slip of the pen
@@ -77,10 +77,10 @@ class Marking:
 
     def __call__(self, state: State, model: Model) -> State:
         """Draw on every view; a view that shows none of the marks is kept as it is, with its own bytes."""
-        marks = checked_marks(state.sample)
+        check_marks(state.sample)
         self._check_picked(state.sample)
         try:
-            return state.replace(views=tuple(self.draw(view, marks) for view in state.views))
+            return state.replace(views=tuple(self.draw(view, state.sample.marks) for view in state.views))
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
@@ -89,7 +89,7 @@ class Marking:
         spots = [
             Spot(number, place, frame_of(view, place))
             for number, mark in enumerate(marks)
-            if self.picks(mark)
+            if self.selects(mark)
             for place in view.to_view(mark)
         ]
         if not spots:
@@ -97,20 +97,20 @@ class Marking:
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
         if self.label.placement != "none":
-            others = [mark for mark in marks if isinstance(mark, Point) and not self.picks(mark)]
-            write(pixels, [*anchors, *_silent(view, others)], self.label, scale)
+            others = [mark for mark in marks if isinstance(mark, Point) and not self.selects(mark)]
+            draw_labels(pixels, [*anchors, *_unlabelled_anchors(view, others)], self.label, scale)
         pixels.flags.writeable = False  # so that the picture takes this array and not a copy
         return view.drawn(pixels)
 
-    def picks(self, mark: Mark) -> bool:
+    def selects(self, mark: Mark) -> bool:
         """Whether this marker draws a mark."""
-        return self.takes(mark) and (not self.only or mark.label in self.only)
+        return self.accepts(mark) and (not self.only or mark.label in self.only)
 
     def scale(self, size: tuple[int, int]) -> float:
         """How many pixels of a view of (width, height) one unit of length is."""
         return length_scale(size, self.reference_height, self.relative_to)
 
-    def takes(self, mark: Mark) -> bool:
+    def accepts(self, mark: Mark) -> bool:
         """Whether this kind of mark is drawn."""
         raise NotImplementedError
 
@@ -118,9 +118,9 @@ class Marking:
         """Draw on the picture itself; gives what the labels belong to."""
         raise NotImplementedError
 
-    def says(self, spot: Spot) -> str:
+    def label_text(self, spot: Spot) -> str:
         """The text of a spot's label."""
-        return self.label.says(spot.place.label, spot.number)
+        return self.label.label_text(spot.place.label, spot.number)
 
     def _check_picked(self, sample: Sample) -> None:
         labels = [mark.label for mark in sample.marks]
@@ -139,24 +139,6 @@ def length_scale(size: tuple[int, int], reference_height: int | None = None, rel
         return 1.0
     sides = {"width": width, "height": height, "shorter": min(size), "longer": max(size)}
     return sides.get(relative_to, math.hypot(width, height)) / 1000
-
-
-def checked_marks(sample: Sample) -> tuple[Mark, ...]:
-    """The sample's marks. Raises ValueError that names one which lies outside its own image."""
-    for mark in sample.marks:
-        kind = type(mark).__name__.lower()
-        if not 0 <= mark.image < len(sample.images):
-            raise ValueError(
-                f"sample {sample.id}: {kind} {mark.label!r} is on image {mark.image}, "
-                f"but there are {len(sample.images)} images, counted from 0"
-            )
-        width, height = sample.images[mark.image].size
-        if where := _outside(mark, width, height):
-            raise ValueError(
-                f"sample {sample.id}: {kind} {mark.label!r} {where} outside its image {mark.image} of {width} x "
-                f"{height} pixels; marks are in pixels of the source image"
-            )
-    return sample.marks
 
 
 def frame_of(view: View, place: Mark) -> PixelRect:
@@ -183,20 +165,7 @@ def clip_pixels(clip: Polygon, size: tuple[int, int]) -> PixelRect:
     return max(0, left), max(0, top), min(size[0], right), min(size[1], bottom)
 
 
-def _outside(mark: Mark, width: int, height: int) -> str:
-    """What is wrong with the place of a mark, or nothing; boxes may reach over the rim by a pixel."""
-    if isinstance(mark, Point):
-        inside = -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
-        return "" if inside else f"at ({mark.x:g}, {mark.y:g}) lies"
-    if isinstance(mark, Box):
-        x0, y0, x1, y1 = mark.xyxy
-        inside = x0 >= -1 and y0 >= -1 and x1 <= width + 1 and y1 <= height + 1
-        return "" if inside else f"({x0:g}, {y0:g}, {x1:g}, {y1:g}) reaches"
-    rows, columns = mark.pixels.shape
-    return "" if (columns, rows) == (width, height) else f"of {columns} x {rows} pixels lies"
-
-
-def _silent(view: View, points: Iterable[Point]) -> list[Anchor]:
+def _unlabelled_anchors(view: View, points: Iterable[Point]) -> list[Anchor]:
     """Points that this marker does not draw, but that its labels must not hide either."""
     places = [place for point in points for place in view.to_view(point)]
     return [

@@ -68,7 +68,7 @@ def from_marks(sample: Sample, image: int) -> Iterator[Candidate]:
             yield from from_boxes(Boxes(np.array([mark.xyxy]), np.ones(1), np.array([mark.label])), size, image)
 
 
-def resolved(found: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
+def resolve_overlaps(found: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
     """The candidates with each pixel in one mask alone, that of the smaller, the larger or the higher score.
 
     What has no pixel left is dropped. Boxes are left whole; "keep" leaves all as it is.
@@ -90,7 +90,7 @@ def resolved(found: Sequence[Candidate], overlap: Overlap) -> list[Candidate]:
     return kept
 
 
-def ordered(found: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
+def sort_candidates(found: Sequence[Candidate], order: Order, height: int) -> list[Candidate]:
     """The candidates in the order of their numbers; `height` is the picture's, for rows of a tenth of it."""
     if order == "area":
         return sorted(found, key=lambda one: -one.area)

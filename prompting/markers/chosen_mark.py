@@ -50,13 +50,13 @@ class ChosenMark:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none. Raises ValueError where no mark is numbered."""
-        marks = {mark.label: mark for mark in numbered(state.sample, self.text)}
+        marks = {mark.label: mark for mark in numbered_regions(state.sample, self.text)}
         if not marks:
             raise ValueError(
                 f"sample {state.sample.id} has no boxes or masks with {self.text} for labels; put "
                 "prompting.markers.SetOfMark before this stage"
             )
-        label = named(state.reply, list(marks))
+        label = read_choice(state.reply, list(marks))
         found = self._given(state.sample, marks[label]) if label is not None else None
         why = "no region, or several" if label is None else f"region {label}, which is that of no letter or of several"
         return state.replace(answer=found, reason="" if found else f"unread: the reply names {why}")
@@ -67,24 +67,24 @@ class ChosenMark:
         if self.gives == "letter":
             return self._letter(sample, mark)
         if self.gives == "point":
-            return ", ".join(f"{value:g}" for value in _inner(mark))
+            return ", ".join(f"{value:g}" for value in _deepest_pixel(mark))
         return ", ".join(f"{value:g}" for value in bounding_box(mark))
 
     def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
         own = [m for m in sample.on(mark.image) if m.label in sample.letters and m is not mark]
-        fits = {m.label: _fit(m, mark) for m in own}
+        fits = {m.label: _match(m, mark) for m in own}
         kept = {letter: fit for letter, fit in fits.items() if fit >= self.overlap}
         best = [letter for letter, fit in kept.items() if fit == max(kept.values())]
         return best[0] if len(best) == 1 else None
 
 
-def numbered(sample: Sample, text: str = "numbers") -> list[Box | Mask]:
+def numbered_regions(sample: Sample, text: str = "numbers") -> list[Box | Mask]:
     """The regions among a sample's marks that have a number (or capital letters) for a label."""
     regions = (mark for mark in sample.marks if not isinstance(mark, Point))
     return [mark for mark in regions if re.fullmatch(LABELS[text], mark.label)]
 
 
-def named(reply: str, labels: Sequence[str]) -> str | None:
+def read_choice(reply: str, labels: Sequence[str]) -> str | None:
     """The one label that a reply gives as its answer, or None.
 
     In this order: a reply that is a label and nothing more; the last declaration ("the answer is 7", "Answer:
@@ -104,16 +104,10 @@ def named(reply: str, labels: Sequence[str]) -> str | None:
             rf"[\])}}\"'”]*\s*(?:,|/|&|and|or)\s*(?:{_NOUN}\s*)?[(\[]?(?:{token})\b", spoken[declared[-1].end() :]
         )
         return None if several else declared[-1]["label"]
-    return _only(spoken, alone)
+    return _only_label(spoken, alone)
 
 
-def mentioned(reply: str, labels: Sequence[str]) -> tuple[str, ...]:
-    """Every label that stands alone in a reply, in order, each once: for questions that ask for several regions."""
-    found = re.findall(r"(?<![\w.])[A-Za-z]{1,2}(?!\w)|(?<![\w.])\d+(?![\w%]|\.\d)", reply)
-    return tuple(dict.fromkeys(label for label in found if label in labels))
-
-
-def _only(spoken: str, alone: str) -> str | None:
+def _only_label(spoken: str, alone: str) -> str | None:
     nouned: set[str] = {match["label"] for match in re.finditer(rf"\b{_NOUN}s?\s*[\"'“(\[#]*{alone}", spoken)}
     if len(nouned) == 1:
         return nouned.pop()
@@ -128,7 +122,7 @@ def _only(spoken: str, alone: str) -> str | None:
     return None
 
 
-def _inner(mark: Box | Mask) -> tuple[float, float]:
+def _deepest_pixel(mark: Box | Mask) -> tuple[float, float]:
     """The pixel centre deepest in a region."""
     region = Region.of(mark.pixels) if isinstance(mark, Mask) else None
     if region is None:
@@ -137,18 +131,18 @@ def _inner(mark: Box | Mask) -> tuple[float, float]:
     return x, y
 
 
-def _fit(mark: Mark, region: Box | Mask) -> float:
+def _match(mark: Mark, region: Box | Mask) -> float:
     """How well a mark of the sample is this region: whether a point lies in it, else intersection over union."""
     if isinstance(mark, Point):
-        return float(_holds(region, mark))
+        return float(_contains(region, mark))
     if isinstance(mark, Box) and isinstance(region, Box):
         return iou(mark.xyxy, region.xyxy)
     shape = mark.pixels.shape if isinstance(mark, Mask) else region.pixels.shape if isinstance(region, Mask) else (1, 1)
-    one, two = _filled(mark, shape), _filled(region, shape)
+    one, two = _as_pixels(mark, shape), _as_pixels(region, shape)
     return float(np.count_nonzero(one & two)) / max(1.0, float(np.count_nonzero(one | two)))
 
 
-def _holds(region: Box | Mask, point: Point) -> bool:
+def _contains(region: Box | Mask, point: Point) -> bool:
     if isinstance(region, Box):
         return region.x0 <= point.x + 0.5 < region.x1 and region.y0 <= point.y + 0.5 < region.y1
     row, column = round(point.y), round(point.x)
@@ -156,7 +150,7 @@ def _holds(region: Box | Mask, point: Point) -> bool:
     return 0 <= row < height and 0 <= column < width and bool(region.pixels[row, column])
 
 
-def _filled(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+def _as_pixels(mark: Box | Mask, shape: tuple[int, ...]) -> NDArray[np.bool_]:
     if isinstance(mark, Mask):
         return mark.pixels
     filled = np.zeros(shape, bool)

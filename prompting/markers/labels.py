@@ -63,48 +63,47 @@ class Label:
         if self.font == "blink" and (self.font_size != BLINK_SIZE or self.font_file):
             raise ValueError(f'label.font "blink" has letters of font_size {BLINK_SIZE} alone; set label.font: sans')
 
-    def says(self, label: str, number: int) -> str:
+    def label_text(self, label: str, number: int) -> str:
         """The text for mark `number`, counted from 0 in the sample's order."""
         letter = ascii_uppercase[number % 26] * (number // 26 + 1)
         said = {"{label}": label, "{number}": str(number + 1), "{letter}": letter}
         return re.sub(r"{\w+}", lambda found: said[found[0]], self.text).strip()
 
 
-def write(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1) -> list[PixelRect]:
-    """Label every anchor that has a text, on the picture itself; gives the areas that the labels take.
+def draw_labels(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1) -> list[PixelRect]:
+    """Label every anchor that has a text, on the picture itself; gives the labels' areas.
 
+    An anchor without a text gets no label, but none may hide it.
     `scale` multiplies the label's lengths. Raises ValueError for a label that has no room without hiding a point or
     another label, and for a letter that the font does not have.
     """
     if label.placement == "none":
         return []
-    said = [anchor for anchor in anchors if anchor.text]
-    silent = [anchor for anchor in anchors if not anchor.text]  # get no label, but none may hide them
-    sizes = [_size(anchor.text, label, scale) for anchor in said]
-    areas = place_labels([*said, *silent], sizes, label.placement, label.gap * scale)
-    for anchor, size, area in zip(said, sizes, areas, strict=True):
+    texts = [anchor for anchor in anchors if anchor.text]
+    others = [anchor for anchor in anchors if not anchor.text]
+    em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
+    font, padding, min_width = label.font_file or label.font, round(label.padding * scale), label.min_width * scale
+    sizes = [plate_size(render_text(anchor.text, em, font), padding, round(min_width)) for anchor in texts]
+    areas = place_labels([*texts, *others], sizes, label.placement, label.gap * scale)
+    for anchor, size, area in zip(texts, sizes, areas, strict=True):
         if area is None:
-            raise ValueError(_no_room(anchor, size))
-        _draw(pixels, anchor, label, area, scale)
+            left, top, right, bottom = anchor.frame
+            raise ValueError(
+                f"label {anchor.text!r} of {size[0]} x {size[1]} pixels has no room in the view of {right - left} x "
+                f"{bottom - top} pixels without hiding a point or another label; set label.placement: none or less "
+                "label.font_size"
+            )
+        _draw_label(pixels, anchor, label, area, em, scale)
     return [area for area in areas if area]
 
 
-def _size(text: str, label: Label, scale: float) -> tuple[int, int]:
-    letters = render_text(text, _em(label, scale), label.font_file or label.font)
-    return plate_size(letters, round(label.padding * scale), round(label.min_width * scale))
-
-
-def _em(label: Label, scale: float) -> float:
-    return label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
-
-
-def _draw(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, scale: float) -> None:
+def _draw_label(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, em: float, scale: float) -> None:
     left, top, right, bottom = area
-    em, font, padding = _em(label, scale), label.font_file or label.font, round(label.padding * scale)
-    ground = None if label.plate == "none" else _ground(pixels, anchor, label, area)
-    color = (
-        rgb(label.color) if label.color != "contrast" else readable_color(ground) if ground else _local(pixels, area)
-    )
+    font, padding = label.font_file or label.font, round(label.padding * scale)
+    ground = anchor.color if label.plate == "mark" else None
+    if label.plate not in ("mark", "none"):
+        ground = _color(label.plate, pixels, area)
+    color = readable_color(ground) if ground and label.color == "contrast" else _color(label.color, pixels, area)
     if ground and label.alpha == 1:
         pixels[top:bottom, left:right] = plate(anchor.text, em, color, ground, padding, right - left, font)
         return
@@ -115,22 +114,10 @@ def _draw(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect, scale: 
     draw_text(pixels, anchor.text, start, top + padding, em, color, halo, font)
 
 
-def _ground(pixels: Pixels, anchor: Anchor, label: Label, area: PixelRect) -> RGB:
-    if label.plate == "contrast":
-        return _local(pixels, area)
-    return anchor.color if label.plate == "mark" else rgb(label.plate)
-
-
-def _local(pixels: Pixels, area: PixelRect) -> RGB:
+def _color(color: str, pixels: Pixels, area: PixelRect) -> RGB:
+    """The colour of a setting; "contrast" is black or white against the pixels of the area."""
+    if color != "contrast":
+        return rgb(color)
     left, top, right, bottom = area
-    middle = (left + right - 1) / 2, (top + bottom - 1) / 2
-    return contrasting_color(pixels, *middle, max(right - left, bottom - top) / 2, BLACK_WHITE)
-
-
-def _no_room(anchor: Anchor, size: tuple[int, int]) -> str:
-    left, top, right, bottom = anchor.frame
-    return (
-        f"label {anchor.text!r} of {size[0]} x {size[1]} pixels has no room in the view of {right - left} x "
-        f"{bottom - top} pixels without hiding a point or another label; set label.placement: none or less "
-        "label.font_size"
-    )
+    reach = max(right - left, bottom - top) / 2
+    return contrasting_color(pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, BLACK_WHITE)

@@ -1,4 +1,4 @@
-"""What specialists see, shown to the model: maps of numbers in colour, matches as links, segments as tints.
+"""What specialists see, shown to the model: maps of numbers in colour, segments as tints (matches: `matches.py`).
 
 Every specialist looks at the sample's own pictures, whole and in their own pixels, and what it finds rides the map
 of each part into the view. A crop is therefore coloured as the whole picture is, and a view that was resized,
@@ -26,9 +26,8 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue, rgb
 from looktwice.prompting.drawing.masks import raster
 from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
-from looktwice.prompting.markers.matches import ends, joined, link, scale_color, spread_out
-from looktwice.specialists.protocols import DepthEstimator, Matcher, NoEvidence, ScalarMap, Segmenter
-from looktwice.specialists.results import Masks, Matches
+from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
+from looktwice.specialists.results import Masks
 
 Floats = NDArray[np.float64]
 Layout = Literal["blend", "beside", "extra", "only"]
@@ -74,7 +73,7 @@ class _Map:
         maps, lacking = collect(state, self.images, lambda number: self.shares(state.sample, number))
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        views = tuple(new for view in state.views for new in self.laid(view, maps))
+        views = tuple(new for view in state.views for new in self.show_map(view, maps))
         return with_views(state, views, self.words, lacking)
 
     def shares(self, sample: Sample, number: int) -> Floats:
@@ -93,13 +92,13 @@ class _Map:
         shares = np.clip((values - low) / (high - low), 0, 1) if high > low else values * 0 + 0.5
         return 1 - shares if self.invert else shares
 
-    def laid(self, view: View, maps: Mapping[int, Floats]) -> tuple[View, ...]:
+    def show_map(self, view: View, maps: Mapping[int, Floats]) -> tuple[View, ...]:
         """One view with its map, in the layout asked for: one view, or two where the map is a view of its own."""
         if not any(part.source in maps for part in view.parts):
             return (view,)
         field = project(view, maps)
         known = ~np.isnan(field)
-        colored = _table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
+        colored = _color_table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
             return (view.drawn(np.where(known[..., None], mixed, view.pixels)),)
@@ -177,9 +176,9 @@ class SegmentTint:
         found, lacking = collect(state, self.images, lambda number: self._segments(state.sample, number))
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        return with_views(state, [self.tinted(view, found) for view in state.views], self.words, lacking)
+        return with_views(state, [self.tint_segments(view, found) for view in state.views], self.words, lacking)
 
-    def tinted(self, view: View, found: Mapping[int, Masks]) -> View:
+    def tint_segments(self, view: View, found: Mapping[int, Masks]) -> View:
         """One view with the segments of the source pictures that it shows."""
         pixels, drawn = np.array(view.pixels), False
         for number, masks in found.items():
@@ -203,88 +202,8 @@ class SegmentTint:
         return masks
 
 
-@dataclass(frozen=True)
-class MatchOverlay:
-    """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
-
-    `images` are the numbers of the two source pictures. A view that shows both is drawn on; where there is none,
-    the first views of each are laid beside one another, `margin` pixels apart, in place of the first of them. Of
-    more than `most` matches those are taken that spread over the first picture, and among neighbours the most
-    certain; below `min_confidence` none. Lines run between the dots, both in `color`: "position" gives each
-    height in the first picture a hue, "confidence" runs from red (0) to green (1), anything else is a CSS name or
-    "#rrggbb". `thickness` and `radius` are in pixels of the view. A pair of fewer than `min_matches` is missing:
-    `missing` says what is done. `words` is a sentence for the prompt.
-    """
-
-    matcher: Matcher
-    images: tuple[int, int] = (0, 1)
-    most: int = 40
-    min_matches: int = 1
-    min_confidence: float = 0
-    color: str = "position"
-    thickness: int = 1
-    radius: float = 3
-    margin: int = 10
-    missing: Missing = "fail"
-    words: str = ""
-
-    asks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.color not in ("position", "confidence"):
-            rgb(self.color)
-        if self.images[0] == self.images[1]:
-            raise ValueError(f"images names two different pictures, found {self.images}")
-        if self.most < 1 or self.min_matches < 1 or self.thickness < 1 or not self.radius > 0 or self.margin < 0:
-            raise ValueError(
-                "most, min_matches and thickness are 1 or more, radius more than 0 and margin 0 or more, found "
-                f"{self.most}, {self.min_matches}, {self.thickness}, {self.radius} and {self.margin}"
-            )
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The views with the links; other views are passed on as they are. Raises ValueError that names the sample."""
-        sample, count = state.sample, len(state.sample.images)
-        if not all(0 <= number < count for number in self.images):
-            raise ValueError(f"sample {sample.id}: images names {self.images}, but there are {count}, counted from 0")
-        views = joined(state.views, self.images, self.margin)
-        try:
-            if views is None:
-                raise NoEvidence(f"the views do not show both images {self.images}")
-            matches = self.chosen(sample)
-        except NoEvidence as exc:
-            return handle_missing(state, self.missing, [str(exc)])
-        return with_views(state, [self.linked(view, matches, sample) for view in views], self.words)
-
-    def chosen(self, sample: Sample) -> Matches:
-        """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
-        first, second = (sample.images[number] for number in self.images)
-        found = self.matcher(first.pixels, second.pixels)
-        found = found[found.confidence >= self.min_confidence]
-        if len(found) < self.min_matches:
-            raise NoEvidence(f"{len(found)} matches, at least {self.min_matches} are needed")
-        kept = spread_out(found, first.size, self.most)
-        return kept[np.argsort(kept.confidence, kind="stable")]
-
-    def linked(self, view: View, matches: Matches, sample: Sample) -> View:
-        """One view with the links of which it shows both ends."""
-        pixels, drawn = np.array(view.pixels), False
-        height = sample.images[self.images[0]].size[1]
-        for row in range(len(matches)):
-            share = float(matches.xy0[row, 1] + 0.5) / height
-            color = self._color(share, float(matches.confidence[row]))
-            for line in ends(view, matches.xy0[row], matches.xy1[row], self.images):
-                link(pixels, line, color, self.thickness, self.radius)
-                drawn = True
-        return view.drawn(pixels) if drawn else view
-
-    def _color(self, share: float, confidence: float) -> tuple[int, int, int]:
-        if self.color == "position":
-            return scale_color(share, 0, 0.83)
-        return scale_color(confidence, 0, 1 / 3) if self.color == "confidence" else rgb(self.color)
-
-
 @cache
-def _table(name: str) -> Pixels:
+def _color_table(name: str) -> Pixels:
     """The 256 RGB colours of a map."""
     ramp = np.arange(256, dtype=np.uint8).reshape(256, 1)
     if name == "gray":

@@ -46,7 +46,7 @@ class PointMarking(Marking):
         """Whether the pixel under the point stays visible, so that no label may lie on it."""
         return True
 
-    def takes(self, mark: Mark) -> bool:
+    def accepts(self, mark: Mark) -> bool:
         """Whether this kind of mark is drawn."""
         return isinstance(mark, KINDS[self.marks])
 
@@ -74,7 +74,7 @@ class PointMarking(Marking):
         """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
         (x, y), (left, top, right, bottom) = spot.place.center, shape.box
         box = x + 0.5 + left - grow, y + 0.5 + top - grow, x + 0.5 + right + grow, y + 0.5 + bottom + grow
-        return [Anchor(self.says(spot), x, y, box, spot.frame, color, self.open)]
+        return [Anchor(self.label_text(spot), x, y, box, spot.frame, color, self.open)]
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Draw what lies under the shape: nothing, unless a marker has a filling."""

@@ -44,7 +44,7 @@ class RegionMarking(Marking):
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
 
-    def takes(self, mark: Mark) -> bool:
+    def accepts(self, mark: Mark) -> bool:
         """Boxes and masks."""
         return not isinstance(mark, Point)
 
@@ -61,7 +61,7 @@ class RegionMarking(Marking):
                 inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
             )
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
-            anchors.append(Anchor(self.says(spot), x, y, box, spot.frame, color, open=False))
+            anchors.append(Anchor(self.label_text(spot), x, y, box, spot.frame, color, open=False))
         return anchors
 
     def region(self, place: Mark) -> Mark:
@@ -190,7 +190,7 @@ class Spotlight(Marking):
         if not (self.dim or self.blur or self.grey):
             raise ValueError("a spotlight without dim, blur and grey changes nothing; set at least one")
 
-    def takes(self, mark: Mark) -> bool:
+    def accepts(self, mark: Mark) -> bool:
         """Every kind of mark."""
         return True
 
@@ -233,7 +233,7 @@ class Spotlight(Marking):
         grow = self._grow(spot, scale)
         x, y = inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
-        return Anchor(self.says(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
+        return Anchor(self.label_text(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
 
 
 def _flood(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:

@@ -28,8 +28,8 @@ from looktwice.prompting.markers.candidates import (
     from_boxes,
     from_marks,
     from_masks,
-    ordered,
-    resolved,
+    resolve_overlaps,
+    sort_candidates,
 )
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
 
@@ -131,10 +131,10 @@ class SetOfMark:
         low, high = self.min_area * width * height, self.max_area * width * height
         found = [one for one in self._found(sample, number) if low <= one.area <= high]
         best = sorted(found, key=lambda one: (-one.score, -one.area))[: self.most]
-        clear = [one for one in resolved(best, self.overlap) if one.area >= max(1, low)]
+        clear = [one for one in resolve_overlaps(best, self.overlap) if one.area >= max(1, low)]
         if not clear:
             raise NoEvidence(f"no region of {low:.0f} to {high:.0f} pixels was found in image {number}")
-        return [one.mark for one in ordered(clear, self.order, height)]
+        return [one.mark for one in sort_candidates(clear, self.order, height)]
 
     def draw(self, view: View, marks: Sequence[Box | Mask]) -> View:
         """One view with the numbered regions that it shows. Raises ValueError where a number has no room."""

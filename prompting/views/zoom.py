@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.grids.base import read_coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
-from looktwice.prompting.markers.base import checked_marks
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
 
@@ -100,8 +99,8 @@ class ZoomOnMarks:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
-        marks = checked_marks(state.sample)
-        wanted = [mark for mark in marks if not self.labels or mark.label in self.labels]
+        check_marks(state.sample)
+        wanted = [mark for mark in state.sample.marks if not self.labels or mark.label in self.labels]
         sought = f"mark {' or '.join(map(repr, self.labels))}" if self.labels else "mark"
         sources = shown_sources(state, self.images)
         if self.images is None:

@@ -14,7 +14,7 @@ from looktwice.prompting.drawing.colors import BLACK_WHITE, contrasting_color, d
 from looktwice.prompting.drawing.placement import Anchor, place_labels
 from looktwice.prompting.drawing.text import draw_text, plate, render_text
 from looktwice.prompting.markers import Label
-from looktwice.prompting.markers.labels import write
+from looktwice.prompting.markers.labels import draw_labels
 
 RED = (255, 0, 0)
 ASTRONAUT, COFFEE = data.astronaut(), data.coffee()  # type: ignore[no-untyped-call]
@@ -41,7 +41,7 @@ def test_a_label_is_found_by_its_letter_even_after_jpeg(photo: str, letter: str)
     image, x, y = PHOTOS[photo]
     pixels = image.copy()
     height, width = pixels.shape[:2]
-    ((left, top, right, bottom),) = write(pixels, [anchor(letter, x, y, size=(width, height))], Label())
+    ((left, top, right, bottom),) = draw_labels(pixels, [anchor(letter, x, y, size=(width, height))], Label())
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, "JPEG", quality=75)
     for seen in (pixels, np.array(Image.open(packed))):
@@ -58,7 +58,7 @@ def test_letters_without_a_plate_stand_out(photo: str) -> None:
     pixels = image.copy()
     height, width = pixels.shape[:2]
     label = Label(plate="none", color="contrast", font_size=20, halo=2)
-    ((left, top, right, bottom),) = write(pixels, [anchor("B", x, y, size=(width, height))], label)
+    ((left, top, right, bottom),) = draw_labels(pixels, [anchor("B", x, y, size=(width, height))], label)
     patch = pixels[top:bottom, left:right].reshape(-1, 3)
     assert (patch == 0).all(-1).any()
     assert (patch == 255).all(-1).any()
@@ -104,10 +104,10 @@ def test_labels_of_a_crowd_hide_neither_points_nor_each_other() -> None:
 def test_a_label_without_room_is_refused_with_its_size() -> None:
     pixels = np.zeros((30, 40, 3), np.uint8)
     with pytest.raises(ValueError, match=r"'much too long' of \d+ x \d+ pixels has no room in the view of 40 x 30"):
-        write(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label())
+        draw_labels(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label())
     assert not pixels.any()
-    assert write(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label(placement="none")) == []
-    assert write(pixels, [anchor("", 20, 15, size=(40, 30))], Label()) == []
+    assert draw_labels(pixels, [anchor("much too long", 20, 15, size=(40, 30))], Label(placement="none")) == []
+    assert draw_labels(pixels, [anchor("", 20, 15, size=(40, 30))], Label()) == []
 
 
 def test_plates_take_their_colour_where_they_are_told() -> None:
@@ -119,7 +119,7 @@ def test_plates_take_their_colour_where_they_are_told() -> None:
         (Label(plate="black", alpha=0.5), (100, 100, 100)),
     ]:
         pixels = ground.copy()
-        ((left, top, _, _),) = write(pixels, [anchor("A", 100, 75)], label)
+        ((left, top, _, _),) = draw_labels(pixels, [anchor("A", 100, 75)], label)
         assert tuple(pixels[top, left]) == seen
         assert (pixels[: top - 1] == 200).all()
 
@@ -128,17 +128,17 @@ def test_lengths_scale_and_letters_stay_readable() -> None:
     pixels = np.full((400, 400, 3), 90, np.uint8)
     heights = []
     for scale in (0.01, 1, 2):
-        (area,) = write(pixels, [anchor("A", 200, 200, size=(400, 400))], Label(), scale)
+        (area,) = draw_labels(pixels, [anchor("A", 200, 200, size=(400, 400))], Label(), scale)
         heights.append(area[3] - area[1])
     assert heights[0] >= 4
     assert heights[2] == pytest.approx(2 * heights[1], abs=2)
 
 
 def test_what_a_label_says() -> None:
-    assert Label().says("REF", 3) == "REF"
-    assert Label(text="Point {label} ({number})").says("A", 0) == "Point A (1)"
-    assert [Label(text="{letter}").says("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
-    assert Label().says("{number}", 0) == "{number}"  # a mark's own label is no template
+    assert Label().label_text("REF", 3) == "REF"
+    assert Label(text="Point {label} ({number})").label_text("A", 0) == "Point A (1)"
+    assert [Label(text="{letter}").label_text("x", n) for n in (0, 25, 26)] == ["A", "Z", "AA"]
+    assert Label().label_text("{number}", 0) == "{number}"  # a mark's own label is no template
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.evidence import project
 from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
-from looktwice.prompting.markers.matches import spread_out
+from looktwice.prompting.markers.matches import spread_matches
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import NoEvidence
@@ -291,9 +291,9 @@ def test_links_are_coloured_by_confidence_and_chosen_by_it() -> None:
 def test_matches_are_chosen_over_the_whole_picture() -> None:
     crowd = np.column_stack([np.arange(30) % 6, np.arange(30) // 6])
     xy = np.concatenate([crowd, [[90, 10], [10, 70], [100, 70]]]).astype(float)
-    found = spread_out(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
+    found = spread_matches(Matches(xy, xy, np.linspace(1, 0.1, 33)), (120, 80), 4)
     assert {(0, 0), (90, 10), (10, 70), (100, 70)} == {tuple(row) for row in found.xy0.tolist()}
-    assert len(spread_out(Matches.none(), (120, 80), 4)) == 0
+    assert len(spread_matches(Matches.none(), (120, 80), 4)) == 0
 
 
 def test_real_specialists_on_a_made_stereo_pair() -> None:

@@ -19,7 +19,7 @@ from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.drawing.masks import Region, place_numbers, raster
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
-from looktwice.prompting.markers.chosen_mark import mentioned, named
+from looktwice.prompting.markers.chosen_mark import read_choice
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import Felzenszwalb, Slic
@@ -289,14 +289,14 @@ def test_a_setting_that_makes_no_sense_is_refused(wrong: dict[str, Any], message
     ],
 )
 def test_the_number_in_a_reply(reply: str, label: str | None) -> None:
-    assert named(reply, ["3", "7", "12"]) == label
+    assert read_choice(reply, ["3", "7", "12"]) == label
 
 
 def test_letters_and_several_numbers_in_a_reply() -> None:
-    assert [named(reply, ["A", "B", "AA"]) for reply in ("B", "(AA)", "Answer: B", "A cup is at (B).", "A cup.")] == [
+    replies = ("B", "(AA)", "Answer: B", "A cup is at (B).", "A cup.")
+    assert [read_choice(reply, ["A", "B", "AA"]) for reply in replies] == [
         "B", "AA", "B", "B", None,
     ]  # fmt: skip
-    assert mentioned("7, 3 and 12, then 7; not 77 or 3.5", ["3", "7", "12"]) == ("7", "3", "12")
 
 
 def said(state: State, reply: str) -> State:
