@@ -17,6 +17,7 @@ from looktwice.pipelines.state import State
 from looktwice.specialists.protocols import NoEvidence
 
 Signed = NDArray[np.float64]
+BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class SeamMatcher:
 
     The cost of a candidate is `color` times the mean step across both seams plus `gradient` times the mean change
     of slope there, in grey levels; the gradient term is that of jigsaw solvers (Gallagher, CVPR 2012, section 3.1)
-    without its covariance. A quadrant counts as missing where its mean is at most `black` grey levels. Candidates
+    without its covariance. A quadrant counts as missing where its mean is at most 2 grey levels. Candidates
     are the choices where these are pictures, else the images after the first. Confidence is how much cheaper the
     best candidate is than the second, in 0..1. Abstains where not exactly one quadrant is missing, where candidates
     and choices do not pair up, and at a tie.
@@ -33,7 +34,6 @@ class SeamMatcher:
 
     color: float = 1.0
     gradient: float = 1.0
-    black: float = 2.0
 
     asks: ClassVar[bool] = False
 
@@ -72,7 +72,7 @@ class SeamMatcher:
                 f"the first image is too small to have quadrants: {board.shape[1]} x {board.shape[0]} pixels"
             )
         rows, columns = (slice(height), slice(-height, None)), (slice(width), slice(-width, None))
-        found = [(r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= self.black]
+        found = [(r, c) for r in (0, 1) for c in (0, 1) if board[rows[r], columns[c]].mean() <= BLACK]
         if len(found) != 1:
             raise NoEvidence(f"{len(found) or 'no'} quadrants of the first image are black, one should be")
         return found[0]

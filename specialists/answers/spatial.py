@@ -19,6 +19,7 @@ from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
 
 Corners = NDArray[np.float64]
+TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near each other, over their mean size
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,8 @@ class SpatialRelation:
     """Answers yes or no to "Is the cat on top of the bed?" from the surest box that the detector finds of each.
 
     The words and the relation are read from the question (`RELATIONS` in `questions`); left and right are the
-    viewer's. `touch` and `near` are the largest gaps between boxes that touch and that are near each other, as shares
-    of their mean size (the square root of the area). "In front of" and "behind" compare the median `depth` in the
+    viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their mean size (the square root of
+    the area). "In front of" and "behind" compare the median `depth` in the
     boxes. Confidence is how far the boxes are from where the answer would turn. Abstains where the question has no
     relation that boxes can tell (facing, part of ...), where a thing is not found, where depth is needed and not
     there, and on the very limit.
@@ -35,14 +36,8 @@ class SpatialRelation:
 
     detector: Detector
     depth: DepthEstimator | None = None
-    touch: float = 0.05
-    near: float = 0.5
 
     asks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.touch <= self.near:
-            raise ValueError(f"touch is 0 or more and near no less, found {self.touch} and {self.near}")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer, or the reason why there is none."""
@@ -60,7 +55,7 @@ class SpatialRelation:
         if kind in ("front", "behind"):
             margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
         else:
-            margin = relation_margin(kind, first, second, self.touch, self.near)
+            margin = relation_margin(kind, first, second)
         if margin == 0:
             raise NoEvidence(f"the {one} and the {two} are on the very limit of {kind}")
         return true_or_false(sample, margin > 0), abs(margin)
@@ -78,7 +73,7 @@ class SpatialRelation:
         return lead / float(high - low) if high > low else float(np.sign(lead))
 
 
-def relation_margin(kind: str, one: Corners, two: Corners, touch: float = 0.05, near: float = 0.5) -> float:
+def relation_margin(kind: str, one: Corners, two: Corners) -> float:
     """How clearly a relation of two boxes xyxy (4,) holds: above 0 where it does, below where not, about -1 to 1."""
     size = (one[2:] - one[:2] + two[2:] - two[:2]) / 2
     across, down = (two[:2] + two[2:] - one[:2] - one[2:]) / 2 / np.where(size > 0, size, 1)
@@ -89,13 +84,13 @@ def relation_margin(kind: str, one: Corners, two: Corners, touch: float = 0.05, 
         "right": -across,
         "above": min(down, over),
         "below": min(-down, over),
-        "on": min(down, over, touch - apart),
+        "on": min(down, over, TOUCH - apart),
         "inside": 2 * _covered_share(one, two) - 1,
         "outside": 1 - 2 * _covered_share(one, two),
         "contains": 2 * _covered_share(two, one) - 1,
-        "touching": touch - apart,
-        "near": near - apart,
-        "far": apart - near,
+        "touching": TOUCH - apart,
+        "near": NEAR - apart,
+        "far": apart - NEAR,
     }
     return float(found[kind])
 

@@ -44,13 +44,13 @@ class DlibNetworks:
     identity: Any
     turn: Any = field(default_factory=threading.Lock)
 
-    def find(self, pixels: Pixels, upsample: int, threshold: float, jitters: int) -> Faces:
+    def find(self, pixels: Pixels, upsample: int, threshold: float) -> Faces:
         """Faces of an HxWx3 RGB image that score above `threshold`, the surest first, clipped to the image."""
         image = np.ascontiguousarray(pixels)
         with self.turn:
             found = [each for each in self._boxes(image, upsample) if each[1] > threshold]
             found.sort(key=lambda each: -each[1])
-            vectors = [self._identity(image, box, jitters) for box, _ in found]
+            vectors = [self._identity(image, box) for box, _ in found]
         height, width = pixels.shape[:2]
         edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in found]
         xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
@@ -62,8 +62,8 @@ class DlibNetworks:
             return list(zip(boxes, scores, strict=True))
         return [(each.rect, each.confidence) for each in self.detector(image, upsample)]
 
-    def _identity(self, image: Pixels, box: Any, jitters: int) -> NDArray[np.float64]:
-        return np.array(self.identity.compute_face_descriptor(image, self.landmarks(image, box), jitters))
+    def _identity(self, image: Pixels, box: Any) -> NDArray[np.float64]:
+        return np.array(self.identity.compute_face_descriptor(image, self.landmarks(image, box)))
 
 
 def dlib_file(part: str, folder: Path | None) -> Path:
@@ -118,7 +118,7 @@ Windows = NDArray[Any]  # floats (n, 3): left, top, side
 class FaceCascade:
     """Upright frontal faces by a cascade over multi-block local binary patterns (Liao et al., ICB 2007).
 
-    The window grows by the factor `scale`, from the share `smallest` of the picture's shorter side up to `largest`,
+    The window grows by the factor `scale`, from the share `smallest` of the image's shorter side up to the whole,
     and moves in steps of `step` pixels at its trained size. Overlapping windows are one face, and its score is their
     number; with `mirrored` the flipped picture is searched too and the lower number of both counts, which halves the
     speed and takes most of what only looks like a face. Fewer than `windows` are no face. A picture whose longer side
@@ -131,7 +131,6 @@ class FaceCascade:
     scale: float = 1.1
     step: float = 1.0
     smallest: float = 1 / 12
-    largest: float = 1.0
     windows: int = 8
     mirrored: bool = True
     longest: int = 640
@@ -139,11 +138,8 @@ class FaceCascade:
     def __post_init__(self) -> None:
         if not self.scale > 1 or not self.step > 0:
             raise ValueError(f"scale is more than 1 and step more than 0, found {self.scale} and {self.step}")
-        if not 0 < self.smallest <= self.largest <= 1:
-            raise ValueError(
-                "smallest and largest are shares of the shorter side, 0 < smallest <= largest <= 1, "
-                f"found {self.smallest} and {self.largest}"
-            )
+        if not 0 < self.smallest <= 1:
+            raise ValueError(f"smallest is a share of the shorter side, above 0 and up to 1, found {self.smallest}")
         if self.windows < 1 or self.longest < WINDOW:
             raise ValueError(
                 f"windows is 1 or more and longest {WINDOW} pixels or more, found {self.windows} and {self.longest}"
@@ -177,7 +173,7 @@ class FaceCascade:
     def _find_windows(self, pixels: Pixels) -> Windows:
         """Every window that the cascade lets pass."""
         shorter = min(pixels.shape[:2])
-        low, high = max(WINDOW, round(self.smallest * shorter)), round(self.largest * shorter)
+        low, high = max(WINDOW, round(self.smallest * shorter)), shorter
         if high < low:
             return np.empty((0, 3))
         # A threshold above 1 keeps every window by itself: the library's own grouping depends on their order.
@@ -193,9 +189,8 @@ class FaceRecognition:
 
     `detector` is "hog", upright frontal faces by histograms of gradients, or "cnn", which sees turned faces too and
     is slow without a GPU; both find faces from about 80 pixels on, half that with each of `upsample` doublings.
-    A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks,
-    and its identity is the mean over `jitters` slightly moved copies where these are more than one. Two faces are of
-    one person where their vectors (128,) are nearer than 0.6 (King, dlib 19.3).
+    A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks.
+    Two faces are of one person where their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3).
     The files are those of the package face_recognition_models, or lie in the folder `models`. Trained on adults: it
     mixes up children more often.
     """
@@ -203,14 +198,11 @@ class FaceRecognition:
     detector: Literal["hog", "cnn"] = "hog"
     upsample: int = 1
     threshold: float = 0.0
-    jitters: int = 1
     models: Path | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.upsample <= 4 or self.jitters < 0:
-            raise ValueError(
-                f"upsample lies in 0..4 and jitters is 0 or more, found {self.upsample} and {self.jitters}"
-            )
+        if not 0 <= self.upsample <= 4:
+            raise ValueError(f"upsample lies in 0..4, found {self.upsample}")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
@@ -218,7 +210,7 @@ class FaceRecognition:
         key = result_key(f"{type(self).__qualname__} {name}", pixels)
         found = load_result(key, Faces)
         if found is None:
-            found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold, self.jitters)
+            found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
             save_result(key, found)
         return found
 

@@ -18,23 +18,17 @@ from looktwice.specialists.protocols import NoEvidence
 
 XY = NDArray[np.float64]
 Panel = tuple[float, float, float, float]
+"""Left, top, right, bottom in shares of the sheet."""
+Sheet = tuple[Panel, ...]
+"""The target's panel, then those of the options."""
 FAR = 4.0  # pixels; farther off is no worse
 ROUNDS = 20  # of bringing lines to lie on one another
 
 
-@dataclass(frozen=True)
-class PatternSheet:
-    """Where the panels lie, as left, top, right, bottom in shares of the sheet; the target's is first."""
-
-    panels: tuple[Panel, ...]
-
-
-ROW = PatternSheet(((0.03, 0.12, 0.28, 0.5), *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4))))
-SQUARE = PatternSheet(
-    tuple(
-        (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
-        for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
-    )
+ROW: Sheet = ((0.03, 0.12, 0.28, 0.5), *((0.04 + 0.23 * n, 0.6, 0.27 + 0.23 * n, 1) for n in range(4)))
+SQUARE: Sheet = tuple(
+    (x / 600, y / 1000, (x + 245) / 600, (y + 230) / 1000)
+    for x, y in ((190, 86), (90, 386), (340, 386), (90, 636), (340, 636))
 )
 
 
@@ -69,7 +63,7 @@ class PatternMatcher:
     def distances(self, pixels: Pixels) -> list[float]:
         """The mean distance of each option in pixels. Raises NoEvidence."""
         ink = color_distance(pixels) > 0.5
-        target, *options = (_points(ink, panel) for panel in (ROW if self.kind == "closure" else SQUARE).panels)
+        target, *options = (_points(ink, panel) for panel in (ROW if self.kind == "closure" else SQUARE))
         if self.kind == "closure":
             return [_chamfer_distance(_fit(option, target), target) for option in options]
         if self.kind == "figure_ground":

@@ -22,6 +22,7 @@ COLORS: dict[str, tuple[int, int, int]] = {
     "red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "orange": (255, 165, 0), "purple": (128, 0, 128),
     "black": (0, 0, 0), "gray": (128, 128, 128), "yellow": (255, 255, 0), "white": (255, 255, 255),
 }  # fmt: skip
+LINE_LEVEL, FILL_LEVEL = 0.12, 0.3  # shares of ink from which on a pixel belongs to a line, to a filled shape
 SMALLEST = 25.0  # square pixels; what is smaller is a speck
 
 
@@ -30,16 +31,10 @@ class OutlineCounter:
     """Counts the outlines of the shape that the question names, rings within rings too (Do You See Me's first).
 
     Each outline that closes by itself is one shape. Where lines cross, no contour tells which of them belong
-    together, so it abstains. `level` is the share of ink from which a pixel is taken for a line's.
+    together, so it abstains.
     """
 
-    level: float = 0.12
-
     asks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise ValueError(f"level is a share of ink, above 0 and below 1, found {self.level}")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the number, or the reason why there is none."""
@@ -48,7 +43,7 @@ class OutlineCounter:
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
         asked = parse_shape(sample.question)
-        outlines = [each for each in find_shapes(color_distance(_picture(sample)), self.level) if each.area >= SMALLEST]
+        outlines = [each for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL) if each.area >= SMALLEST]
         crossing = sum(1 for each in outlines if each.holes > 1)
         if crossing:
             raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
@@ -62,13 +57,7 @@ class ColoredShapeCounter:
     A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
     """
 
-    level: float = 0.3
-
     asks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.level < 1:
-            raise ValueError(f"level is a share of ink, above 0 and below 1, found {self.level}")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the number, or the reason why there is none."""
@@ -78,7 +67,7 @@ class ColoredShapeCounter:
         """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
         pixels = _picture(sample)
-        shapes = [each for each in find_shapes(color_distance(pixels), self.level) if each.area >= SMALLEST]
+        shapes = [each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST]
         alike = [each for each in shapes if _color(pixels, each) == color]
         return _count([classify_shape(each.contour) for each in alike], asked)
 

@@ -15,7 +15,9 @@ from looktwice.specialists.results import DepthMap
 
 Floats = NDArray[np.float64]
 WINDOW = 0.05
-"""The side of the window that cues are gathered in, as a share of the picture's longer side."""
+"""The side of the window that cues are computed in, as a share of the image's longer side."""
+SIGMA = 1.0  # pixels, of the blur that `Sharpness` compares with
+BANDS = 5  # of frequency, from fine to coarse, that `TextureSize` compares
 
 
 @dataclass(frozen=True)
@@ -32,20 +34,15 @@ class VerticalPosition:
 class Haze:
     """Air lies before what is far: the less of it, the nearer, by the dark channel prior (He et al., CVPR 2009).
 
-    In clear air every window of `window` of the longer side holds something dark in one colour; what is not dark
+    In clear air every window of a twentieth of the longer side holds something dark in one colour; what is not dark
     there is the air's light, which is that of the brightest 0.1 % of such windows. Nearness is the share of light
     that comes through, as in equation 11 without its `omega`.
     """
 
-    window: float = WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The share of light that comes through the air, 0..1. Raises NoEvidence for one colour."""
         require_colors(image)
-        side = _side(image, self.window)
+        side = _side(image, WINDOW)
         kernel = np.ones((side, side), np.uint8)
         dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
         brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
@@ -58,15 +55,10 @@ class Haze:
 class LocalContrast:
     """Air takes contrast too: where grey levels differ more within a window, things are nearer."""
 
-    window: float = WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The standard deviation of grey in each window, 0..1. Raises NoEvidence for one colour."""
         require_colors(image)
-        gray, side = _gray(image), _side(image, self.window)
+        gray, side = _gray(image), _side(image, WINDOW)
         mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
         return DepthMap(np.sqrt(np.maximum(square - mean**2, 0)), larger_is_nearer=True)
 
@@ -75,31 +67,21 @@ class LocalContrast:
 class Saturation:
     """And colour: what is more saturated is nearer."""
 
-    window: float = WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for one colour."""
         require_colors(image)
         saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
-        return DepthMap(_window_mean(saturation, _side(image, self.window)), larger_is_nearer=True)
+        return DepthMap(_window_mean(saturation, _side(image, WINDOW)), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
 class Brightness:
     """What is brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A 2003)."""
 
-    window: float = WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean grey in each window, 0..1. Raises NoEvidence for one colour."""
         require_colors(image)
-        return DepthMap(_window_mean(_gray(image), _side(image, self.window)), larger_is_nearer=True)
+        return DepthMap(_window_mean(_gray(image), _side(image, WINDOW)), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
@@ -107,22 +89,13 @@ class Sharpness:
     """What is in focus is taken for near: the share of edges that is left after a second blur, whatever their contrast.
 
     An edge that is blurred again loses the more the sharper it was (Zhuo and Sim, Pattern Recognition 2011).
-    `sigma` is that blur, in pixels.
     """
-
-    sigma: float = 1.0
-    window: float = WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-        if not self.sigma > 0:
-            raise ValueError(f"sigma is more than 0 pixels, found {self.sigma}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """How many times steeper edges are than when blurred again; 1 where there are none. Raises NoEvidence."""
         require_colors(image)
-        gray, side = _gray(image), _side(image, self.window)
-        first, second = (_window_mean(_steepness(each), side) for each in (gray, _blur(gray, self.sigma)))
+        gray, side = _gray(image), _side(image, WINDOW)
+        first, second = (_window_mean(_steepness(each), side) for each in (gray, _blur(gray, SIGMA)))
         return DepthMap((first + 1e-3) / (second + 1e-3), larger_is_nearer=True)
 
 
@@ -130,32 +103,19 @@ class Sharpness:
 class TextureSize:
     """Texture grows finer with distance: where its grain is larger, things are nearer (Gibson, 1950).
 
-    The grain of a window is the mean of its bands, each with the weight of what it holds: `bands` differences of
-    blurs, each twice as coarse as the one before.
+    The grain of a window is the mean of its bands, weighted by its energy: five differences of
+    Gaussian blurs, each twice as coarse as the one before.
     """
-
-    bands: int = 5
-    window: float = 2 * WINDOW
-
-    def __post_init__(self) -> None:
-        _check(self.window)
-        if not 2 <= self.bands <= 8:
-            raise ValueError(f"bands lies in 2..8, found {self.bands}")
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean number of the band, 0 for the finest, NaN where there is no texture. Raises NoEvidence."""
         require_colors(image)
-        gray, side = _gray(image), _side(image, self.window)
-        blurs = [gray, *(_blur(gray, 2.0**band) for band in range(self.bands))]
+        gray, side = _gray(image), _side(image, 2 * WINDOW)
+        blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
         held = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
         total = held.sum(0)
-        grain = np.tensordot(np.arange(self.bands, dtype=np.float64), held, 1) / np.maximum(total, 1e-12)
+        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), held, 1) / np.maximum(total, 1e-12)
         return DepthMap(np.where(total > 1e-7, grain, np.nan), larger_is_nearer=True)
-
-
-def _check(window: float) -> None:
-    if not 0 < window <= 1:
-        raise ValueError(f"window is a share of the longer side, above 0 and up to 1, found {window}")
 
 
 def _side(image: Pixels, share: float) -> int:

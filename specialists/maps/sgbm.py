@@ -24,21 +24,16 @@ MODES = {
 class SGBM:
     """Semi-global matching (Hirschmueller, PAMI 2008) over blocks; needs a rectified left and right view.
 
-    `disparities` is the largest shift looked for, in pixels and a multiple of 16; `block` the odd side of the
+    `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd side of the
     matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity changes by one and by more, per
-    pixel of the block and colour channel (OpenCV's P1 and P2 over `channels * block**2`). `uniqueness` is in percent,
-    `left_right` the pixels by which the two directions may differ, `speckle_window` the pixels of the largest spot
-    that is dropped for standing `speckle_range` pixels off its surroundings. What is unknown is NaN.
+    pixel of the block and colour channel (OpenCV's P1 and P2 over `channels * block**2`). Unknown disparities are NaN:
+    ambiguous matches, matches that differ by over a pixel between the two directions, and small speckles.
     """
 
     disparities: int = 128
     block: int = 5
     smooth_step: float = 8
     smooth_jump: float = 32
-    uniqueness: int = 10
-    left_right: int = 1
-    speckle_window: int = 100
-    speckle_range: int = 2
     mode: Literal["sgbm", "hh", "3way"] = "sgbm"
 
     def __post_init__(self) -> None:
@@ -60,7 +55,7 @@ class SGBM:
         if left.shape != right.shape:
             raise NoEvidence(f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]} pixels")
         require_size(left, self.block)
-        # OpenCV gives nothing for the first `disparities` columns; a repeated rim lets it look there too.
+        # OpenCV gives no value in the first `disparities` columns, so the rim is repeated to the left
         padded = [cv2.copyMakeBorder(view, 0, 0, self.disparities, 0, cv2.BORDER_REPLICATE) for view in (left, right)]
         found = self._matcher().compute(*padded)[:, self.disparities :].astype(np.float64) / 16
         return DepthMap(np.where(found < 0, np.nan, found), larger_is_nearer=True)
@@ -73,9 +68,9 @@ class SGBM:
             blockSize=self.block,
             P1=round(self.smooth_step * unit),
             P2=round(self.smooth_jump * unit),
-            disp12MaxDiff=self.left_right,
-            uniquenessRatio=self.uniqueness,
-            speckleWindowSize=self.speckle_window,
-            speckleRange=self.speckle_range,
+            disp12MaxDiff=1,  # pixels
+            uniquenessRatio=10,  # percent by which the best must beat the second
+            speckleWindowSize=100,  # pixels of the largest speckle
+            speckleRange=2,
             mode=MODES[self.mode],
         )

@@ -17,13 +17,12 @@ class SIFT:
 
     A match is kept where its distance is below `ratio` times that of the second nearest; its confidence is one
     minus that quotient. `mutual` keeps only matches that are also each other's nearest. `features` is the number
-    of the strongest keypoints looked at in each image, `contrast` the threshold below which a keypoint is dropped.
+    of the strongest keypoints taken from each image.
     """
 
     features: int = 4096
     ratio: float = 0.8
     mutual: bool = True
-    contrast: float = 0.04
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio <= 1:
@@ -53,9 +52,7 @@ class SIFT:
 
     def detect(self, pixels: Pixels) -> Features:
         """Keypoints of one image, with descriptors (n, 128); scores are the keypoints' contrast."""
-        detector = cv2.SIFT.create(
-            nfeatures=self.features, contrastThreshold=self.contrast, enable_precise_upscale=True
-        )
+        detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
         gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
         if not points:

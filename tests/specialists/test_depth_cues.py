@@ -106,10 +106,6 @@ def test_one_colour_tells_nothing(cue: DepthEstimator) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Haze(window=0), "window is a share"),
-        (lambda: LocalContrast(window=1.1), "window is a share"),
-        (lambda: Sharpness(sigma=0), "sigma is more than 0"),
-        (lambda: TextureSize(bands=1), "bands lies in 2..8"),
         (lambda: ColorRetinex(brightness=-1), "brightness and color are 0 or more"),
         (lambda: ColorRetinex(longest=8), "longest is 16 pixels or more"),
     ],

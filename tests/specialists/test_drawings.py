@@ -200,9 +200,3 @@ def test_equal_options_are_no_answer() -> None:
     pixels[636:866, 340:585] = 255
     with pytest.raises(NoEvidence, match="nothing is drawn at"):
         matcher.distances(pixels)
-
-
-@pytest.mark.parametrize("reader", [OutlineCounter, ColoredShapeCounter])
-def test_a_level_is_a_share(reader: Any) -> None:
-    with pytest.raises(ValueError, match="level is a share"):
-        reader(level=1.0)

@@ -74,7 +74,7 @@ def test_threads_find_the_same() -> None:
     ("settings", "says"),
     [
         ({"scale": 1.0}, "more than 1"),
-        ({"smallest": 0.5, "largest": 0.2}, "smallest <= largest"),
+        ({"smallest": 1.5}, "share of the shorter side"),
         ({"windows": 0}, "windows is 1 or more"),
         ({"longest": 10}, "24 pixels or more"),
     ],
