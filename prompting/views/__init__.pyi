@@ -6,6 +6,7 @@ from .resize import (
     FixedHeight as FixedHeight,
     LongestSide as LongestSide,
     Megapixels as Megapixels,
+    MinimumSide as MinimumSide,
     OpenAIPatches as OpenAIPatches,
     OpenAITiles as OpenAITiles,
     QwenPatches as QwenPatches,

@@ -1,13 +1,13 @@
-"""The sizes at which images are sent: fixed ones, and those to which known processors would bring them anyway.
+"""The sizes at which images are sent: fixed ones, and those to which a provider would resize them anyway.
 
-Every policy keeps the map to the sources (`pipelines.transforms.resize`), and a view that has the right size already
-is passed on with its own bytes.
+A new rule is a frozen dataclass with one method, `size`; `SizeRule` does the rest. The map to the source images is
+kept (`pipelines.transforms.resize`), and a view that already has its size is passed on with its original bytes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,103 +18,112 @@ from looktwice.pipelines.view import View
 
 Size = tuple[int, int]
 """Width and height in pixels."""
-MOST_PIXELS = 100_000_000  # pixels of a result: what is more is a mistake that would take the memory of the machine
+MOST_PIXELS = 100_000_000  # of a resized view; a larger one is a mistake that would exhaust the memory
 QWEN_RATIO = 200  # the reference refuses images that are longer than this many times their shorter side
 
 
-@dataclass(frozen=True)
-class FixedHeight:
-    """Every view `height` pixels high, its width in proportion (VLMEvalKit brings images to 512 to join them)."""
-
-    height: int = 512
+class SizeRule(ABC):
+    """A stage that brings every view to the size which its one method, `size`, computes."""
 
     asks: ClassVar[bool] = False
+
+    @abstractmethod
+    def size(self, width: int, height: int) -> Size:
+        """The (width, height) that a picture of `width` x `height` pixels is resized to."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The views at their new sizes.
+
+        Raises ValueError that names the sample where one would exceed 100 megapixels, or where the rule refuses it.
+        """
+        try:
+            return state.replace(views=tuple(resize_view(view, self.size(*view.size)) for view in state.views))
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+
+
+@dataclass(frozen=True)
+class FixedHeight(SizeRule):
+    """Every view `height` pixels high, its width in proportion (VLMEvalKit uses 512 when it joins images)."""
+
+    height: int = 512
 
     def __post_init__(self) -> None:
         _check_positive(self, "height")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         return max(1, round(width * self.height / height)), self.height
 
 
 @dataclass(frozen=True)
-class LongestSide:
-    """The longer side of every view at most `pixels`; with `grow` smaller views are brought to it too."""
+class LongestSide(SizeRule):
+    """The longer side of every view at most `pixels`; with `grow`, smaller views are enlarged to it."""
 
     pixels: int = 1024
     grow: bool = False
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_positive(self, "pixels")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         factor = self.pixels / max(width, height)
         return _scale((width, height), factor if self.grow else min(1.0, factor))
 
 
 @dataclass(frozen=True)
-class Megapixels:
+class MinimumSide(SizeRule):
+    """The shorter side of every view at least `pixels`: VLMEvalKit enlarges smaller images before it sends them."""
+
+    pixels: int = 100
+
+    def __post_init__(self) -> None:
+        _check_positive(self, "pixels")
+
+    def size(self, width: int, height: int) -> Size:
+        factor = self.pixels / min(width, height)
+        if factor <= 1:
+            return width, height
+        return int(width * factor), int(height * factor)  # fractions are cut off, as the toolkit does
+
+
+@dataclass(frozen=True)
+class Megapixels(SizeRule):
     """At most `most` million pixels in every view, and at least `least` million; proportions are kept."""
 
     most: float = 1.0
     least: float = 0.0
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if not (0 <= self.least <= self.most and self.most > 0):
             raise ValueError(f"give 0 <= least <= most megapixels, found least {self.least} and most {self.most}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         now = width * height / 1e6
         wanted = min(max(now, self.least), self.most)
         return _scale((width, height), math.sqrt(wanted / now)) if wanted != now else (width, height)
 
 
 @dataclass(frozen=True)
-class QwenPatches:
+class QwenPatches(SizeRule):
     """Both sides multiples of `patch`, and `least` to `most` patches in all: what Qwen-VL processors do themselves.
 
     28 for Qwen2-VL and Qwen2.5-VL (patches of 14, merged 2 x 2), 32 for Qwen3-VL (patches of 16). 4 and 16384
     patches are the bounds of `qwen_vl_utils` (`smart_resize`) and of the published processor files; transformers'
-    class alone stops at 1280. Sent at this size, an image reaches the model without a second resampling, and what
-    the map says in pixels is what the model sees. Proportions change by up to half a patch.
+    class alone stops at 1280. An image sent at this size is not resampled again, so pixel coordinates of the view are
+    those that the model sees. Proportions change by up to half a patch. Views 200 times longer than wide raise
+    ValueError, as in the reference.
     """
 
     patch: int = 28
     least: int = 4
     most: int = 16384
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_positive(self, "patch", "least", "most")
         if self.least > self.most:
             raise ValueError(f"least is not more than most, found {self.least} and {self.most} patches")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size. Raises ValueError for a view 200 times longer than wide, as the reference."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         if max(width, height) > QWEN_RATIO * min(width, height):
             raise ValueError(
                 f"a picture of {width} x {height} pixels is more than {QWEN_RATIO} times longer than wide, "
@@ -132,7 +141,7 @@ class QwenPatches:
 
 
 @dataclass(frozen=True)
-class OpenAITiles:
+class OpenAITiles(SizeRule):
     """OpenAI's rule for `detail: high` with 512-pixel tiles (GPT-4o, GPT-4.1): inside 2048 x 2048, short side 768.
 
     OpenAI, "Images and vision", section on image cost: the image is scaled to fit a square of 2048, then so that its
@@ -144,17 +153,10 @@ class OpenAITiles:
     short: int = 768
     grow: bool = False
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_positive(self, "fit", "short")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size. Raises ValueError where one would have more than 100 megapixels."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         inside = min(1.0, self.fit / max(width, height))
         short = self.short / (min(width, height) * inside)
         if not self.grow:
@@ -163,7 +165,7 @@ class OpenAITiles:
 
 
 @dataclass(frozen=True)
-class OpenAIPatches:
+class OpenAIPatches(SizeRule):
     """OpenAI's rule for models that count patches of 32 pixels (GPT-4.1-mini and -nano, o4-mini): 1536 at most.
 
     OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk by
@@ -174,17 +176,10 @@ class OpenAIPatches:
     patch: int = 32
     budget: int = 1536
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_positive(self, "patch", "budget")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         if _count_patches((width, height), self.patch) <= self.budget:
             return width, height
         factor = math.sqrt(self.budget * self.patch**2 / (width * height))
@@ -193,7 +188,7 @@ class OpenAIPatches:
 
 
 @dataclass(frozen=True)
-class ClaudePatches:
+class ClaudePatches(SizeRule):
     """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches of 28 pixels.
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each patch of 28 x 28
@@ -206,17 +201,10 @@ class ClaudePatches:
     budget: int = 1568
     patch: int = 28
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_positive(self, "edge", "budget", "patch")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The views at their new size."""
-        return _each(state, self.size)
-
     def size(self, width: int, height: int) -> Size:
-        """The size that a picture of `width` x `height` pixels is given."""
         most = min(1.0, self.edge / max(width, height))
         steps = range(1, math.ceil(self.edge / self.patch) + 1)
         whole = {n * self.patch / side for n in steps for side in (width, height)}
@@ -228,7 +216,7 @@ class ClaudePatches:
 
 
 def resize_view(view: View, size: Size) -> View:
-    """The view at `size` (width, height); the same object where it has it. Raises ValueError beyond 100 megapixels."""
+    """The view at `size` (width, height), itself if it has that size. Raises ValueError for over 100 megapixels."""
     if size == view.size:
         return view
     if size[0] * size[1] > MOST_PIXELS:
@@ -239,13 +227,6 @@ def resize_view(view: View, size: Size) -> View:
     return transforms.resize(view, *size)
 
 
-def _each(state: State, size: Callable[[int, int], Size]) -> State:
-    try:
-        return state.replace(views=tuple(resize_view(view, size(*view.size)) for view in state.views))
-    except ValueError as exc:
-        raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-
-
 def _scale(size: Size, factor: float) -> Size:
     return max(1, round(size[0] * factor)), max(1, round(size[1] * factor))
 
@@ -254,7 +235,7 @@ def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
 
 
-def _check_positive(policy: object, *names: str) -> None:
+def _check_positive(rule: object, *names: str) -> None:
     for name in names:
-        if getattr(policy, name) < 1:
-            raise ValueError(f"{name} is 1 or more, found {getattr(policy, name)}")
+        if getattr(rule, name) < 1:
+            raise ValueError(f"{name} is 1 or more, found {getattr(rule, name)}")

@@ -17,7 +17,6 @@ from .toolkits import (
     DoYouSeeMeDecoding as DoYouSeeMeDecoding,
     LmmsEvalDecoding as LmmsEvalDecoding,
     LmmsEvalPrompt as LmmsEvalPrompt,
-    MinimumSide as MinimumSide,
     OfficialPrompt as OfficialPrompt,
     Vlm2LongDecoding as Vlm2LongDecoding,
     Vlm2ShortDecoding as Vlm2ShortDecoding,

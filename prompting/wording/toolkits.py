@@ -10,7 +10,6 @@ from looktwice.pipelines.model import CallOptions, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.views.resize import resize_view
 
 
 @dataclass(frozen=True)
@@ -146,31 +145,6 @@ class LmmsEvalPrompt:
         """The state with the note and the prompt."""
         letters = ", ".join(state.sample.letters)
         return state.replace(prompt=self.note.replace("{letters}", letters) + benchmark_prompt(state))
-
-
-@dataclass(frozen=True)
-class MinimumSide:
-    """Views whose shorter side has fewer than `pixels` are enlarged to it; VLMEvalKit does so before it sends them."""
-
-    pixels: int = 100
-
-    asks: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        if self.pixels < 1:
-            raise ValueError(f"pixels is 1 or more, found {self.pixels}")
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The views, the small ones larger. Raises ValueError where one would have more than 100 megapixels."""
-        try:
-            return state.replace(views=tuple(resize_view(view, self.size(*view.size)) for view in state.views))
-        except ValueError as exc:
-            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-
-    def size(self, width: int, height: int) -> tuple[int, int]:
-        """The size that a picture of `width` x `height` pixels is given; fractions are cut off, as the toolkit does."""
-        factor = self.pixels / min(width, height)
-        return (int(width * factor), int(height * factor)) if factor > 1 else (width, height)
 
 
 def benchmark_prompt(state: State) -> str:

@@ -16,6 +16,7 @@ from looktwice.prompting.views import (
     FixedHeight,
     LongestSide,
     Megapixels,
+    MinimumSide,
     OpenAIPatches,
     OpenAITiles,
     QwenPatches,
@@ -37,6 +38,11 @@ def state(width: int, height: int) -> State:
         (LongestSide(100), (40, 30), (40, 30)),
         (LongestSide(100, grow=True), (40, 30), (100, 75)),
         (LongestSide(10), (1000, 3), (10, 1)),
+        (MinimumSide(100), (50, 25), (200, 100)),
+        (MinimumSide(100), (100, 640), (100, 640)),
+        (MinimumSide(100), (99, 33), (300, 100)),
+        (MinimumSide(50), (98, 30), (163, 50)),  # 163.3; the toolkit cuts fractions off
+        (MinimumSide(50), (99, 28), (176, 50)),  # 176.8
         (Megapixels(0.01), (400, 100), (200, 50)),
         (Megapixels(1, least=0.04), (100, 100), (200, 200)),
         (Megapixels(1), (100, 100), (100, 100)),
@@ -105,7 +111,15 @@ def test_the_map_follows(policy: Stage, width: int, height: int, u: float, v: fl
 
 def test_what_has_the_size_keeps_its_bytes() -> None:
     before = state(56, 84)
-    for policy in (QwenPatches(), LongestSide(84), FixedHeight(84), Megapixels(1), OpenAITiles(), ClaudePatches()):
+    for policy in (
+        QwenPatches(),
+        LongestSide(84),
+        FixedHeight(84),
+        MinimumSide(56),
+        Megapixels(1),
+        OpenAITiles(),
+        ClaudePatches(),
+    ):
         assert policy(before, NoModel()).views[0] is before.views[0]
 
 
@@ -114,6 +128,7 @@ def test_what_has_the_size_keeps_its_bytes() -> None:
     [
         (lambda: FixedHeight(0), "height is 1 or more"),
         (lambda: LongestSide(-5), "pixels is 1 or more"),
+        (lambda: MinimumSide(0), "pixels is 1 or more"),
         (lambda: Megapixels(most=0), "0 <= least <= most"),
         (lambda: Megapixels(least=2), "0 <= least <= most"),
         (lambda: Megapixels(float("nan")), "0 <= least <= most"),

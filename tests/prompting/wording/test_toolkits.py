@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import yaml
 
@@ -23,12 +22,11 @@ from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
 from looktwice.pipelines.model import CallOptions, Message
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import wording
-from looktwice.prompting.wording import LmmsEvalPrompt, MinimumSide, OfficialPrompt, VlmevalkitPrompt
+from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
 from tests.paths import CONFIGS
 
 PROMPT = (
@@ -80,14 +78,6 @@ def test_lmms_eval_s_note_stands_before_the_column() -> None:
     said = LmmsEvalPrompt(note="Only {letters}!\n")(asked(), NO_MODEL).prompt
     assert said == f"Only A, B!\n{PROMPT}"
     assert "A, B" in LmmsEvalPrompt()(asked(), NO_MODEL).prompt
-
-
-@pytest.mark.parametrize(("size", "after"), [((50, 25), (200, 100)), ((100, 640), (100, 640)), ((99, 33), (300, 100))])
-def test_small_views_are_enlarged(size: tuple[int, int], after: tuple[int, int]) -> None:
-    view = State.start(Sample("s", "?", (Picture(np.zeros((size[1], size[0], 3), np.uint8)),)))
-    (shown,) = MinimumSide(100)(view, NO_MODEL).views
-    assert shown.size == after
-    assert (shown is view.views[0]) == (size == after)
 
 
 # ---- decoding and readers
