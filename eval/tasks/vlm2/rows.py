@@ -20,6 +20,8 @@ from looktwice.pipelines.picture import Picture
 
 FULL = {"AB": "1", "ABA": "2"}
 """The highest score that a judge may give a description, by kind of video."""
+OBJECT = re.compile(r"\bthe same ([a-z][a-z -]*?)(?= in the |[.?])|\bhow many different ([a-z][a-z -]*?)s are ", re.I)
+"""The object in "are the same {obj}.", "show the same {obj} in the input images" or "How many different {obj}s are"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +74,8 @@ def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question
     if not images:
         raise ValueError(f"{identifier} has no images")
     answer = _key(row["gt_answer"], name)
-    meta: dict[str, Any] = {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
+    meta = _object_type(words) if name.startswith("OC") else {}
+    meta |= {key: row[key] for key in ("task", "type") if isinstance(row.get(key), str)}
     meta |= {"prompt": f"\n{words}", "q_id": identifier}
     if name.endswith("Cpr"):
         meta["pair"] = _pair(identifier, answer)
@@ -88,6 +91,12 @@ def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question
         raise ValueError(f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices")
     question = _without_choices(words) if choices else words
     return Question(identifier, question, choices, answer, images, meta)
+
+
+def _object_type(words: str) -> dict[str, Any]:
+    """The type of object as the field `type`, where a question names it as in the paper's templates (appendix, OC)."""
+    found = OBJECT.search(words)
+    return {"type": (found[1] or found[2]).lower()} if found else {}
 
 
 def _video(row: Mapping[str, Any]) -> Question:

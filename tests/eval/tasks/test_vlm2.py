@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import zipfile
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
+from looktwice.eval.tasks.row_errors import LeftOut
 from looktwice.eval.tasks.vlm2.metrics import chance_numeric, judged_score, numeric_score
+from looktwice.eval.tasks.vlm2.rows import from_line
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
@@ -382,7 +385,7 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
         ["index", "question", "answer", "category", "image"],
         ["gc-mat_7_p", "right?\nreally", "T", "gc-mat", repr([code, code])],
         ["gc-mat_7_n", "right?", "F", "gc-mat", repr([code, code])],
-        ["oc-cnt_1", "How many?", "2", "oc-cnt", repr([code] * 3)],
+        ["oc-cnt_1", "How many different bags are there?", "2", "oc-cnt", repr([code] * 3)],
     ]
     with (tmp_path / "img.tsv").open("w", newline="", encoding="utf-8") as file:
         csv.writer(file, delimiter="\t").writerows(rows)
@@ -392,9 +395,32 @@ def test_vlmevalkit_s_table(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert items[1].sample.images[1].payload.data == jpeg()
     (count,) = Vlm2Bench("OC-Cnt", tmp_path / "img.tsv")
-    assert (count.answer, count.sample.meta["image_len"]) == ("2", 3)
+    assert (count.answer, count.sample.meta["image_len"], count.sample.meta["type"]) == ("2", 3, "bag")
     with pytest.raises(TaskError, match="has no category pc-cnt; it has gc-mat, oc-cnt"):
         len(Vlm2Bench("PC-Cnt", tmp_path / "img.tsv"))
+
+
+OBJECT_QUESTIONS = [
+    ("OC-Cpr", "Judge this: 'The bags in these images are the same bag.' Respond with 'T' or 'F'.", "bag"),
+    ("OC-Cpr", "Judge this: 'The toys in these images are not the same toy.' Respond with 'T' or 'F'.", "toy"),
+    ("OC-Cnt", "The Question is: How many different water bottles are there in the input images?", "water bottle"),
+    ("OC-Cnt", "The Question is: How many different glasss are there in the input images?", "glass"),
+    ("OC-Grp", "Which images show the same Pet in the input images? Choices: A) 1 and 2; B) None", "pet"),
+    ("OC-Grp", "Which images show the same shoe? Choices: A) 1 and 2; B) None", "shoe"),
+    ("OC-Cnt", "How many?", None),
+    ("PC-Grp", "Which images show the same person? Choices: A) 1 and 2; B) None", None),
+]
+
+
+@pytest.mark.parametrize(("name", "question", "kind"), OBJECT_QUESTIONS)
+def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
+    name: str, question: str, kind: str | None
+) -> None:
+    key = {"Cpr": "T", "Cnt": "1", "Grp": "A"}[name[3:]]
+    identifier = "1_p" if key == "T" else "1"
+    line: dict[str, Any] = {"q_id": identifier, "question": question, "gt_answer": key, "images": ["1.png"]}
+    found = [from_line(1, row, name, Counter(), LeftOut(name)) for row in (line, {**line, "type": "given"})]
+    assert [each and each.meta.get("type") for each in found] == [kind, "given"]
 
 
 # ---- videos

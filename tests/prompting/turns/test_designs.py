@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
 from looktwice.eval.records import Record, RunFolder
+from looktwice.pipelines.config import load_plan
+from looktwice.prompting.views import ZoomOnDetections
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import CONFIGS
 from tests.tiny_networks import grounding_dino
@@ -23,6 +26,7 @@ from tests.tiny_networks import grounding_dino
 pytest.importorskip("transformers")  # one arm zooms by a detector of its
 
 WIDE, HIGH = 240, 180
+CASCADE = "contestants.VP-zoom-p.stages.faces.detector={use: specialists.detection.FaceCascade}"
 
 
 def image(number: int = 0) -> bytes:
@@ -57,7 +61,8 @@ def vlm2(root: Path) -> list[str]:
             file(root / media / f"{number}.png", image(number))
     detector = grounding_dino(root / "detector")  # untrained: any box will do
     at = "contestants.VP-zoom-o.stages.objects.detector"
-    return [f"tasks.gc_mat.path={root}", f"{at}.model={detector}", f"{at}.threshold=0.0"]
+    faces = [] if importlib.util.find_spec("dlib") else [CASCADE]
+    return [f"tasks.gc_mat.path={root}", f"{at}.model={detector}", f"{at}.threshold=0.0", *faces]
 
 
 def blink(root: Path) -> list[str]:
@@ -213,6 +218,18 @@ def test_check_asks_no_second_model_either(tmp_path: Path, server: ChatServer) -
     result = CliRunner().invoke(app, ["check", str(CONFIGS / "blink_blind.yaml"), *words])
     assert result.exit_code == 0 and "FAILED" not in result.output, result.output
     assert server.stats["requests"] == before
+
+
+@pytest.mark.parametrize(("words", "detector"), [([], "FaceBoxes"), ([CASCADE], "FaceCascade")])
+def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
+    words: list[str], detector: str, tmp_path: Path
+) -> None:
+    words = [*vlm2(tmp_path), "model={use: pipelines.models.Scripted}", *words]
+    arms = [arm for arm in load_plan(CONFIGS / "vlm2_prompts.yaml", words).points if arm.contestant == "VP-zoom-p"]
+    found = [
+        type(stage.detector).__name__ for arm in arms if isinstance(stage := arm.stages["faces"], ZoomOnDetections)
+    ]
+    assert [type(zoom.detector).__name__ for zoom in zooms] == [detector] * 3
 
 
 def test_a_users_own_words_are_one_override(tmp_path: Path) -> None:
