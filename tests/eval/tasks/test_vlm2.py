@@ -17,7 +17,7 @@ from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
-from looktwice.eval.tasks.row_errors import LeftOut
+from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import chance_numeric, judged_score, numeric_score
 from looktwice.eval.tasks.vlm2.rows import from_line
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
@@ -419,7 +419,7 @@ def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
     key = {"Cpr": "T", "Cnt": "1", "Grp": "A"}[name[3:]]
     identifier = "1_p" if key == "T" else "1"
     line: dict[str, Any] = {"q_id": identifier, "question": question, "gt_answer": key, "images": ["1.png"]}
-    found = [from_line(1, row, name, Counter(), LeftOut(name)) for row in (line, {**line, "type": "given"})]
+    found = [from_line(1, row, name, Counter(), RowErrors(name)) for row in (line, {**line, "type": "given"})]
     assert [each and each.meta.get("type") for each in found] == [kind, "given"]
 
 

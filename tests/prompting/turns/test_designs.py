@@ -226,9 +226,7 @@ def test_zooming_on_faces_uses_face_recognition_unless_told_otherwise(
 ) -> None:
     words = [*vlm2(tmp_path), "model={use: pipelines.models.Scripted}", *words]
     arms = [arm for arm in load_plan(CONFIGS / "vlm2_prompts.yaml", words).points if arm.contestant == "VP-zoom-p"]
-    found = [
-        type(stage.detector).__name__ for arm in arms if isinstance(stage := arm.stages["faces"], ZoomOnDetections)
-    ]
+    zooms = [stage for arm in arms if isinstance(stage := arm.stages["faces"], ZoomOnDetections)]
     assert [type(zoom.detector).__name__ for zoom in zooms] == [detector] * 3
 
 
