@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from looktwice.pipelines.config import load_plugin, locate, spec
-from looktwice.pipelines.config.spec import asks, identity, public_path
+from looktwice.pipelines.config.spec import asks_model, identity, public_path
 from tests.chat_server import chat_server
 from tests.paths import CONFIGS, DOCS, ROOT
 from tests.source_tree import copy_source, nothing
@@ -84,7 +84,7 @@ OBJECTS = {path: thing for path in DATACLASSES if (thing := with_defaults(named(
 
 def written(thing: Any) -> list[Any]:
     """What configurations, runs and caches keep of an object, or the reason why they cannot."""
-    found: list[Any] = [asks(thing)]
+    found: list[Any] = [asks_model(thing)]
     for write in (spec, identity):
         try:
             found.append(write(thing))
