@@ -1,4 +1,4 @@
-"""Recorded replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
+"""RecordedReply replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
 
 from __future__ import annotations
 
@@ -35,13 +35,15 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "Visual_Similarity": _LATER,
 }
 """BLINK's choices by subtask; the texts of Counting differ from item to item and are empty here."""
+HIDDEN = "hidden"
+"""The key of an item of the split test, which is not public."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedReply:
     """One recorded reply: the item it answers, its words, and the label that the benchmark's own code gave it.
 
-    `choices` and `question` are the item's own where the file has them; `answer` is the key as "(X)" or "hidden".
+    `own_choices` and `question` are the item's where the file has them; `answer` is the key as "(X)" or HIDDEN.
     """
 
     idx: str
@@ -53,8 +55,8 @@ class Recorded:
 
     @property
     def subtask(self) -> str:
-        """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
-        return self.idx.partition("_")[2].rpartition("_")[0]
+        """The subtask of BLINK that the item is of."""
+        return subtask_of_idx(self.idx)
 
     @property
     def choices(self) -> tuple[str, ...]:
@@ -67,19 +69,30 @@ class Recorded:
         return CHOICES[self.subtask]
 
 
-def name_of(file: Path) -> str:
-    """The file's name without its endings: the model's."""
+def subtask_of_idx(idx: str) -> str:
+    """`val_Art_Style_3` is of Art_Style: the split and the number are cut off."""
+    return idx.partition("_")[2].rpartition("_")[0]
+
+
+def letter_of(label: str | None) -> str | None:
+    """The letter that a label begins with, or is, as "(X)"; None for the label of no choice."""
+    found = re.match(r"\(([A-Y])\)|([A-Y])\Z", label or "")
+    return f"({found[1] or found[2]})" if found else None
+
+
+def model_name(file: Path) -> str:
+    """The file's name without its endings, which is the model's."""
     return re.sub(r"\.(jsonl|tsv|xlsx)$", "", file.name.removesuffix(".gz"))
 
 
-def load_replies(file: Path) -> list[Recorded]:
+def load_replies(file: Path) -> list[RecordedReply]:
     """The rows of a file: `.tsv` and `.xlsx` as VLMEvalKit writes them, else JSON lines, plain or gzip.
 
     JSON lines have `idx, reply, official_label, answer` and may have `choices` and `question`, or are lmms-eval's
     samples (`doc`, `resps`). Raises TaskError.
     """
-    found: dict[str, Recorded] = {}
-    for number, recorded in _rows(file):
+    found: dict[str, RecordedReply] = {}
+    for number, recorded in _numbered_replies(file):
         if recorded.idx in found:
             raise TaskError(f"{file} line {number}: the idx {recorded.idx!r} comes twice; keep one reply per item")
         found[recorded.idx] = recorded
@@ -99,38 +112,38 @@ def load_key(file: Path) -> dict[str, str]:
     return {str(idx): str(letter) for idx, letter in data.items()}
 
 
-def _rows(file: Path) -> Iterator[tuple[int, Recorded]]:
+def _numbered_replies(file: Path) -> Iterator[tuple[int, RecordedReply]]:
     if file.suffix in (".tsv", ".xlsx"):
-        table = _tsv(file) if file.suffix == ".tsv" else _xlsx(file)
+        table = _tsv_rows(file) if file.suffix == ".tsv" else _xlsx_rows(file)
         for number, cells in enumerate(table, 2):
-            yield number, _predicted(cells, f"{file} line {number}")
+            yield number, _reply_of_vlmevalkit(cells, f"{file} line {number}")
         return
     for number, line in enumerate(_lines(file), 1):
         if line.strip():
-            yield number, _recorded(line, f"{file} line {number}")
+            yield number, _reply_from_json(line, f"{file} line {number}")
 
 
-def _recorded(line: str, place: str) -> Recorded:
+def _reply_from_json(line: str, place: str) -> RecordedReply:
     try:
         data: Any = json.loads(line)
     except ValueError as exc:
         raise TaskError(f"{place}: not JSON ({exc})") from exc
     if isinstance(data, dict) and "doc" in data and ("resps" in data or "filtered_resps" in data):
-        data = _sample(data, place)
+        data = _reply_of_lmms_eval(data, place)
     if not isinstance(data, dict) or not isinstance(data.get("idx"), str) or "reply" not in data:
         shown = sorted(data) if isinstance(data, dict) else type(data).__name__
         raise TaskError(f"{place}: expected an object with idx and reply, found {shown}")
     if not isinstance(data.get("choices") or [], list):
         raise TaskError(f"{place}: choices is {data['choices']!r}; expected a list of texts")
     choices = tuple(map(str, data.get("choices") or ()))
-    label, key, question = (_words(data, name, place) for name in ("official_label", "answer", "question"))
-    if key not in (None, "hidden") and not re.fullmatch(r"\(?[A-Z]\)?", key):
+    label, key, question = (_optional_text(data, name, place) for name in ("official_label", "answer", "question"))
+    if key not in (None, HIDDEN) and not re.fullmatch(r"\(?[A-Z]\)?", key):
         raise TaskError(f"{place}: answer is {key!r}; expected the key as '(A)', '(B)' ..., or 'hidden'")
     key = f"({key})" if key and len(key) == 1 else key
-    return Recorded(_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, question or "")
+    return RecordedReply(_check_idx(data["idx"], place), str(data["reply"] or ""), label, key, choices, question or "")
 
 
-def _words(data: Mapping[str, Any], name: str, place: str) -> str | None:
+def _optional_text(data: Mapping[str, Any], name: str, place: str) -> str | None:
     """A text that may be missing. Raises TaskError for anything else."""
     value = data.get(name)
     if value is not None and not isinstance(value, str):
@@ -138,13 +151,13 @@ def _words(data: Mapping[str, Any], name: str, place: str) -> str | None:
     return value or None
 
 
-def _idx(idx: str, place: str) -> str:
+def _check_idx(idx: str, place: str) -> str:
     if not re.fullmatch(r"[^_]+_.+_\d+", idx):
         raise TaskError(f"{place}: the idx {idx!r} is not SPLIT_SUBTASK_NUMBER, such as val_Art_Style_1")
     return idx
 
 
-def _sample(data: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _reply_of_lmms_eval(data: Mapping[str, Any], place: str) -> dict[str, Any]:
     """lmms-eval's sample: the document's columns, the reply in `resps` (a list per request) or `filtered_resps`."""
     doc, replies = data["doc"], data.get("resps") or data["filtered_resps"]
     while isinstance(replies, list) and replies:
@@ -155,7 +168,7 @@ def _sample(data: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {**{name: doc.get(name) for name in ("idx", "choices", "question")}, "reply": replies or "", "answer": key}
 
 
-def _predicted(cells: Mapping[str, str], place: str) -> Recorded:
+def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
     """VLMEvalKit's row: index, prediction, and where they are there category, split, answer, question, A, B ..."""
     if not {"index", "prediction"} <= cells.keys():
         raise TaskError(f"{place}: expected the columns index and prediction, found {', '.join(sorted(cells))}")
@@ -167,10 +180,10 @@ def _predicted(cells: Mapping[str, str], place: str) -> Recorded:
     choices = [cells.get(letter, "") for letter in ascii_uppercase]
     texts = tuple(choices[: max((number for number, text in enumerate(choices, 1) if text), default=0)])
     key = f"({answer})" if re.fullmatch("[A-Z]", answer) else None
-    return Recorded(_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
+    return RecordedReply(_check_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
 
 
-def _tsv(file: Path) -> Iterator[dict[str, str]]:
+def _tsv_rows(file: Path) -> Iterator[dict[str, str]]:
     csv.field_size_limit(sys.maxsize)  # cells hold whole images
     try:
         with file.open(encoding="utf-8", newline="") as source:
@@ -180,7 +193,7 @@ def _tsv(file: Path) -> Iterator[dict[str, str]]:
         raise TaskError(f"{file} cannot be read as a TSV ({exc})") from exc
 
 
-def _xlsx(file: Path) -> Iterator[dict[str, str]]:
+def _xlsx_rows(file: Path) -> Iterator[dict[str, str]]:
     from zipfile import BadZipFile
 
     try:

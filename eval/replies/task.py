@@ -7,14 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
+from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.replies.files import CHOICES, load_key
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.blink import BlinkScorer
 from looktwice.eval.tasks.row_errors import among
 from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
 
@@ -79,18 +78,14 @@ class RecordedQuestions:
 
 
 @dataclass(frozen=True)
-class OfficialLabel:
+class OfficialLabel(Reader):
     """Reads a recorded official label as BLINK's own scoring does: "(B)" is B, "(Z)" is no answer.
 
-    Anything else stays as it is and equals no key: the official code compares strings, so "(B) Point B" is wrong.
+    The official code compares strings, so any other text stays as it is, and "(B) Point B" is wrong.
     """
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """Read the last reply; the model is not asked."""
-        said = state.reply
-        if said == "(Z)":
-            return state.replace(answer=None, reason="unread: the official code found no choice")
-        letters = {f"({letter})": letter for letter in state.sample.letters}
-        return state.replace(answer=letters.get(said, said), reason="")
+    def read(self, state: State) -> Reading:
+        label = state.reply
+        if label == "(Z)":
+            return Reading(None, "unread: the official code found no choice")
+        return Reading({f"({letter})": letter for letter in state.sample.letters}.get(label, label))

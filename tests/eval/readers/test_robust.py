@@ -10,8 +10,8 @@ from looktwice.eval.readers import Robust
 from looktwice.eval.readers.open_answers import kind_of
 from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies.command import replies_lines
-from looktwice.eval.replies.files import CHOICES, Recorded
-from looktwice.eval.replies.label_proofs import disproof
+from looktwice.eval.replies.files import CHOICES, RecordedReply
+from looktwice.eval.replies.label_proofs import disprove_label
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
@@ -504,7 +504,7 @@ def test_the_reader_finds_the_kind_by_itself() -> None:
 
 def test_labels_that_the_reply_proves_wrong() -> None:
     def proof(reply: str, label: str | None, answer: str | None, subtask: str = "Visual_Similarity") -> str:
-        return disproof(Recorded(f"val_{subtask}_1", reply), label, answer)
+        return disprove_label(RecordedReply(f"val_{subtask}_1", reply), label, answer)
 
     assert proof("The second image is most similar to the first.", "B", "A") == "the reply names A alone"
     assert proof("(C)", "C", None) == "the label is C, and there are only A to B"

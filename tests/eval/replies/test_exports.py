@@ -11,7 +11,8 @@ import pytest
 from looktwice.eval.replies import load_replies
 from looktwice.eval.replies.command import replies_lines
 from looktwice.eval.replies.exports import FORMATS, export
-from looktwice.eval.replies.files import Recorded
+from looktwice.eval.replies.files import RecordedReply
+from looktwice.eval.replies.scored import ScoredReply
 from looktwice.eval.tasks import TaskError
 from tests.made_run import MadeRun
 
@@ -93,7 +94,7 @@ def test_an_empty_export_and_an_unknown_ending(tmp_path: Path) -> None:
     assert export([], tmp_path / "none.tsv") == 0
     assert (tmp_path / "none.tsv").read_text().split("\t")[0] == "index"
     with pytest.raises(TaskError, match="the format follows from the ending"):
-        export([(Recorded("val_Jigsaw_1", "A"), "(A)", "(A)")], tmp_path / "x.parquet")
+        export([ScoredReply(RecordedReply("val_Jigsaw_1", "A"), "(A)", "(A)")], tmp_path / "x.parquet")
 
 
 # ---- runs
