@@ -81,8 +81,8 @@ class Vlm2Official(Reader):
         rule = _RULES.get(subtask.rpartition("-")[2])
         if rule is None:
             raise ValueError(
-                f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; read other tasks with "
-                "eval.readers.Robust"
+                f"{state.sample.id}: {subtask or 'no subtask'!r} is none of VLM2-Bench's subtasks; "
+                "read other tasks with eval.readers.Robust"
             )
         return rule.read(state)
 

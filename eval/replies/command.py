@@ -73,9 +73,9 @@ def _figures(held: Sequence[ScoredReplies], by_reader: bool) -> list[str]:
 
     Macro is over subtasks, as BLINK's total is; the accuracy over all items is called micro where labels are scored.
     """
-    micro = micro_row([row for scored in held for row in scored.rows("accuracy")])
-    coverage = micro_row([row for scored in held for row in scored.rows("coverage")])
-    macros = [value for scored in held if (value := macro_row(scored.rows("accuracy")).value) is not None]
+    micro = micro_row([row for scored in held for row in scored.accuracy])
+    coverage = micro_row([row for scored in held for row in scored.coverage])
+    macros = [value for scored in held if (value := macro_row(scored.accuracy).value) is not None]
     n, covered = f"n={coverage.n}", 100 * (coverage.value or 0.0)
     if not by_reader:
         figures = [f"macro={100 * fmean(macros):.2f}", f"micro={100 * (micro.value or 0.0):.2f}"] if macros else []

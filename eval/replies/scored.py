@@ -42,19 +42,14 @@ class ScoredReply:
 class ScoredReplies:
     """The replies of one file, or of one contestant of a run, with their scores.
 
-    An item that has a key and no reply is a sample without a record, as in a run: it counts as not right. Coverage is
-    over all items where the recorded labels are scored, and over the replies where a reader read them (`by_reader`).
+    An item that has a key and no reply is a sample without a record, as in a run: it counts as not right. `by_reader`
+    says that a reader found the answers; else they are the recorded labels.
     """
 
     name: str
     replies: tuple[ScoredReply, ...]
     scores: PointScores
     by_reader: bool
-
-    @property
-    def covered(self) -> set[str]:
-        """The items that coverage is over, by idx."""
-        return {reply.recorded.idx for reply in self.replies} if self.by_reader else set(self.scores.samples)
 
     @property
     def missing(self) -> int:
@@ -66,9 +61,18 @@ class ScoredReplies:
         """The subtasks of BLINK whose items are here."""
         return {subtask_of_idx(idx) for idx in self.scores.samples}
 
-    def rows(self, metric: str) -> list[Row]:
-        """A row of this metric for each subtask."""
-        scores = self.scores.only(self.covered) if metric == "coverage" else self.scores
+    @cached_property
+    def accuracy(self) -> list[Row]:
+        """A row for each subtask."""
+        return self._rows("accuracy", self.scores)
+
+    @cached_property
+    def coverage(self) -> list[Row]:
+        """A row for each subtask, over all items, or over the replies where a reader read them."""
+        replied = {reply.recorded.idx for reply in self.replies}
+        return self._rows("coverage", self.scores.only(replied) if self.by_reader else self.scores)
+
+    def _rows(self, metric: str, scores: PointScores) -> list[Row]:
         items = sorted(scores.samples, key=subtask_of_idx)
         return [
             fill(

@@ -316,7 +316,7 @@ def test_the_official_reader_of_vlm2(subtask: str, reply: str, answer: str | Non
     sample = Sample("s", "q", meta={"subtask": subtask})
     state = State(sample, messages=(Message("assistant", (reply,)),))
     assert Vlm2Official()(state, NoModel()).answer == answer
-    with pytest.raises(ValueError, match="'no subtask' is none of VLM2-Bench"):
+    with pytest.raises(ValueError, match="'no subtask' is none of VLM2-Bench's subtasks"):
         Vlm2Official()(state.replace(sample=Sample("s", "q")), NoModel())
 
 
