@@ -55,74 +55,74 @@ class EraseMarks:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""
-        spoilt = self._spoilt(state.sample)
+        found = self._marker_regions(state.sample)
         clean = {
-            id(state.sample.images[number]): Picture(self._painted(state.sample.images[number].pixels, *regions))
-            for number, regions in spoilt.items()
+            id(state.sample.images[number]): Picture(self._inpaint(state.sample.images[number].pixels, *regions))
+            for number, regions in found.items()
         }
         images = tuple(clean.get(id(image), image) for image in state.sample.images)
-        views = tuple(self._cleaned(view, clean, spoilt) for view in state.views)
+        views = tuple(self._clean_view(view, clean, found) for view in state.views)
         return state.replace(sample=replace(state.sample, images=images), views=views)
 
-    def _spoilt(self, sample: Sample) -> dict[int, tuple[Region, Region]]:
+    def _marker_regions(self, sample: Sample) -> dict[int, tuple[Region, Region]]:
         """For each image that has markers, the pixels to paint and those whose colour is not to be trusted."""
         if "burnt_in" not in sample.meta:
             raise ValueError(
-                f"sample {sample.id}: nobody has looked for burnt-in markers; "
+                f"sample {sample.id}: its images were not searched for burnt-in markers; "
                 "put prompting.burnt_in.RecoverMarks before EraseMarks"
             )
-        spoilt: dict[int, tuple[Region, Region]] = {}
-        for look in sample.meta["burnt_in"]:
-            number = int(look["image"])
+        found: dict[int, tuple[Region, Region]] = {}
+        for marker in sample.meta["burnt_in"]:
+            number = int(marker["image"])
             width, height = sample.images[number].size
-            nothing = np.zeros((height, width), bool)
-            pair = zip(spoilt.get(number, (nothing, nothing)), covered(look, (height, width), self.margin), strict=True)
-            hidden, tinted = (before | more for before, more in pair)
-            spoilt[number] = hidden, tinted
-        return spoilt
+            hidden, tinted = found.get(number) or (np.zeros((height, width), bool), np.zeros((height, width), bool))
+            region, hole = marker_regions(marker, (height, width), self.margin)
+            found[number] = hidden | region, tinted | hole
+        return found
 
-    def _cleaned(self, view: View, clean: Mapping[int, Picture], spoilt: Mapping[int, tuple[Region, Region]]) -> View:
+    def _clean_view(self, view: View, clean: Mapping[int, Picture], found: Mapping[int, tuple[Region, Region]]) -> View:
         """The view without markers; one that shows an image as it is gets that image's clean picture."""
         if id(view.picture) in clean:
             return replace(view, picture=clean[id(view.picture)])
-        hidden, tinted = (_seen(view, {number: pair[which] for number, pair in spoilt.items()}) for which in (0, 1))
-        return view.drawn(self._painted(view.pixels, hidden, tinted)) if hidden.any() else view
+        hidden = _project_regions(view, {number: region for number, (region, _) in found.items()})
+        tinted = _project_regions(view, {number: hole for number, (_, hole) in found.items()})
+        return view.drawn(self._inpaint(view.pixels, hidden, tinted)) if hidden.any() else view
 
-    def _painted(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
+    def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
         """The pixels, the hidden ones made up from their surroundings and all others as they were."""
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
-        brightness = self._inpainted(np.ascontiguousarray(split[..., 0]), hidden)
-        colour = self._inpainted(split, hidden | tinted)
+        brightness = self._inpaint_values(np.ascontiguousarray(split[..., 0]), hidden)
+        colour = self._inpaint_values(split, hidden | tinted)
         painted = cv2.cvtColor(np.dstack([brightness, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
         changed = hidden | tinted if self.hole == "recolor" else hidden
         return np.where(changed[..., None], painted, pixels).astype(np.uint8)
 
-    def _inpainted(self, values: NDArray[np.uint8], region: Region) -> NDArray[np.uint8]:
+    def _inpaint_values(self, values: NDArray[np.uint8], region: Region) -> NDArray[np.uint8]:
         return np.asarray(cv2.inpaint(values, region.astype(np.uint8), self.reach, FLAGS[self.method]), np.uint8)
 
 
-def _seen(view: View, regions: Mapping[int, Region]) -> Region:
+def _project_regions(view: View, regions: Mapping[int, Region]) -> Region:
     """Where regions of the sample's images are seen in a view, HxW."""
     masks = [Mask("", region, number) for number, region in regions.items() if region.any()]
     places = [place.pixels for mask in masks for place in view.to_view(mask) if isinstance(place, Mask)]
     return np.asarray(np.logical_or.reduce([np.zeros(view.size[::-1], bool), *places]), bool)
 
 
-def covered(look: Mapping[str, Any], shape: tuple[int, int], margin: float) -> tuple[Region, Region]:
+def marker_regions(marker: Mapping[str, Any], shape: tuple[int, int], margin: float) -> tuple[Region, Region]:
     """What a marker, as RecoverMarks describes it, hides or has smeared, and the hole of its ring; both HxW."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
-    half = look["stroke"] / 2
+    half = marker["stroke"] / 2
     hole = np.zeros(shape, bool)
-    if look["kind"] == "ring":
-        away = np.hypot(xs - look["x"], ys - look["y"])
-        region = away < look["radius"] + half + 0.5 + margin
-        hole = np.asarray(away <= look["radius"] - half - 0.5, bool)
+    if marker["kind"] == "ring":
+        away = np.hypot(xs - marker["x"], ys - marker["y"])
+        region = away < marker["radius"] + half + 0.5 + margin
+        hole = np.asarray(away <= marker["radius"] - half - 0.5, bool)
     else:
-        sides = [xs + 0.5 - look["x0"], look["x1"] - xs - 0.5, ys + 0.5 - look["y0"], look["y1"] - ys - 0.5]
+        sides = [xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5, ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5]
         inward = np.minimum.reduce(np.broadcast_arrays(*sides))  # pixels inside the middle of the lines
         region = (inward > -half - margin) & (inward < half + margin)
-    if look["plate"]:
-        left, top, right, bottom = look["plate"]
+    if marker["plate"]:
+        left, top, right, bottom = marker["plate"]
         level = (ys >= top - margin) & (ys < bottom + margin)
         region = region | (level & (xs >= left - margin) & (xs < right + margin))
     return np.asarray(region & ~hole, bool), hole

@@ -67,7 +67,7 @@ class Glyph:
     likeness: NDArray[np.float32]
 
 
-def labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
+def read_labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     """Every place (luma HxW) that reads as one of `words`, capitals all; the likeliest first."""
     letters = "".join(sorted({letter for word in words for letter in word}))
     if not letters:
@@ -75,14 +75,14 @@ def labels(gray: Gray, words: Sequence[str]) -> list[ReadLabel]:
     found: list[ReadLabel] = []
     glyphs = [glyph for cut in CUTS for glyph in _glyphs(gray, cut, letters)]
     for word in sorted(words, key=lambda word: -len(word)):
-        for likeness, area in _spelled(word, letters, glyphs):
+        for likeness, area in _find_words(word, letters, glyphs):
             plate = plate_around(gray, area)
             if plate is not None:
                 found.append(ReadLabel(word, likeness, area, plate))
-    return _without_doubles(found)
+    return _drop_doubles(found)
 
 
-def shifted(area: PixelRect, x: int, y: int) -> PixelRect:
+def shift(area: PixelRect, x: int, y: int) -> PixelRect:
     """An area moved by whole pixels."""
     return area[0] + x, area[1] + y, area[2] + x, area[3] + y
 
@@ -96,10 +96,10 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     left, top, right, bottom = area
     rows, columns = slice(max(0, top - 1), bottom + 1), slice(max(0, left - 1), right + 1)
     reach = [
-        _reach(gray[rows, max(0, left - most) : left][:, ::-1].T),
-        _reach(gray[max(0, top - most) : top, columns][::-1]),
-        _reach(gray[rows, right : right + most].T),
-        _reach(gray[bottom : bottom + most, columns]),
+        _count_black_lines(gray[rows, max(0, left - most) : left][:, ::-1].T),
+        _count_black_lines(gray[max(0, top - most) : top, columns][::-1]),
+        _count_black_lines(gray[rows, right : right + most].T),
+        _count_black_lines(gray[bottom : bottom + most, columns]),
     ]
     edges = (left, top, gray.shape[1] - right, gray.shape[0] - bottom)
     if any(lines < 1 and edge > 0 for lines, edge in zip(reach, edges, strict=True)):
@@ -107,30 +107,30 @@ def plate_around(gray: Gray, area: PixelRect) -> PixelRect | None:
     return left - reach[0], top - reach[1], right + reach[2], bottom + reach[3]
 
 
-def partly(gray: Gray, area: PixelRect, word: str) -> float:
+def partial_likeness(gray: Gray, area: PixelRect, word: str) -> float:
     """How like the visible part of `area` is to the same part of the word, -1..1; the place may be 2 px out."""
     left, top, right, bottom = area
     height, width = gray.shape
     shape = (right - left, bottom - top)
     best = 0.0
-    for large in _renderings(word):
-        glyph = np.pad(_resized(large, shape), 2)
+    for large in _render_letter(word):
+        glyph = np.pad(_resize(large, shape), 2)
         for dx, dy in itertools.product(range(-2, 3), repeat=2):
             x0, y0, x1, y1 = left - 2 + dx, top - 2 + dy, right + 2 + dx, bottom + 2 + dy
             seen = gray[max(0, y0) : max(0, min(y1, height)), max(0, x0) : max(0, min(x1, width))]
             part = glyph[max(0, -y0) : max(0, -y0) + seen.shape[0], max(0, -x0) : max(0, -x0) + seen.shape[1]]
-            best = max(best, _correlated(seen, part))
+            best = max(best, _correlation(seen, part))
     return best
 
 
-def _correlated(first: Gray, second: Gray) -> float:
+def _correlation(first: Gray, second: Gray) -> float:
     if min(first.shape) < 3 or first.max() < 150 or second.max() < 150:
         return 0.0
     a, b = first - first.mean(), second - second.mean()
     return float((a * b).sum() / max(1e-6, np.sqrt((a * a).sum() * (b * b).sum())))
 
 
-def _reach(lines: Gray) -> int:
+def _count_black_lines(lines: Gray) -> int:
     """How many lines beside the glyphs are black, the nearest first; that one may hold a glyph's blurred edge."""
     if not lines.size:
         return 0
@@ -150,8 +150,8 @@ def _glyphs(gray: Gray, cut: int, letters: str) -> list[Glyph]:
     boxes = boxes[_on_black(gray, boxes)]
     if not len(boxes):
         return []
-    patches = np.stack([_square(gray[y : y + h, x : x + w]) for x, y, w, h in boxes])
-    likeness = _alike(patches, letters)
+    patches = np.stack([_normalize(gray[y : y + h, x : x + w]) for x, y, w, h in boxes])
+    likeness = _letter_likeness(patches, letters)
     return [
         Glyph((int(x), int(y), int(x + w), int(y + h)), row) for (x, y, w, h), row in zip(boxes, likeness, strict=True)
     ]
@@ -173,14 +173,14 @@ def _on_black(gray: Gray, boxes: NDArray[np.int32]) -> NDArray[np.bool_]:
     return np.asarray((outer - inner) < BLACK * np.maximum(outer_size - inner_size, 1))
 
 
-def _square(patch: Gray) -> NDArray[np.float32]:
+def _normalize(patch: Gray) -> NDArray[np.float32]:
     """A glyph stretched to the canvas, with mean 0 and length 1."""
     canvas = cv2.resize(patch, (CANVAS, CANVAS), interpolation=cv2.INTER_LINEAR).astype(np.float32).ravel()
     canvas -= canvas.mean()
     return np.asarray(canvas / max(1e-6, float(np.linalg.norm(canvas))), np.float32)
 
 
-def _alike(patches: NDArray[np.float32], letters: str) -> NDArray[np.float32]:
+def _letter_likeness(patches: NDArray[np.float32], letters: str) -> NDArray[np.float32]:
     """Correlation of each patch with each letter: the best over fonts and sizes, (n, letters)."""
     templates, owner = _templates(letters)
     scores = patches @ templates.T
@@ -191,25 +191,25 @@ def _alike(patches: NDArray[np.float32], letters: str) -> NDArray[np.float32]:
 def _templates(letters: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Canvases (n, CANVAS²) of all letters in all fonts and sizes, and the number of the letter of each."""
     made = [
-        (_square(small), number)
+        (_normalize(small), number)
         for number, letter in enumerate(letters)
-        for large in _renderings(letter)
+        for large in _render_letter(letter)
         for size in SIZES
         for phase in (0.0, 0.5)
-        for small in _shrunk(large, size, phase)
+        for small in _shrink(large, size, phase)
     ]
     return np.stack([canvas for canvas, _ in made]), np.array([number for _, number in made])
 
 
-def _renderings(letter: str) -> Iterator[Gray]:
+def _render_letter(letter: str) -> Iterator[Gray]:
     """The letter, large, white on black: Pillow's own font plain and bold, and as thin and thick strokes."""
     font = ImageFont.load_default(96)
     for weight in (0, 4):
         image = Image.new("L", (220, 220))
         ImageDraw.Draw(image).text((60, 40), letter, fill=255, font=font, stroke_width=weight)
-        yield _trimmed(np.asarray(image))
+        yield _trim(np.asarray(image))
     if letter in BLINK_LETTERS:
-        yield _trimmed(render_text(letter, BLINK_SIZE, "blink"))
+        yield _trim(render_text(letter, BLINK_SIZE, "blink"))
     for name in (letter, f"{letter} "):
         for width, height, weight in PENS:
             if name in STROKES:
@@ -217,32 +217,32 @@ def _renderings(letter: str) -> Iterator[Gray]:
                 for stroke in STROKES[name]:
                     path = np.rint(np.array(stroke) * (width, height) + 20).astype(np.int32)
                     cv2.polylines(canvas, [path], False, 255, weight, cv2.LINE_AA)
-                yield _resized(_trimmed(canvas), (width + weight, 80))
+                yield _resize(_trim(canvas), (width + weight, 80))
 
 
-def _resized(image: Gray, size: tuple[int, int]) -> Gray:
+def _resize(image: Gray, size: tuple[int, int]) -> Gray:
     return np.asarray(cv2.resize(image, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _trimmed(image: Gray, cut: int = CUTS[0]) -> Gray:
+def _trim(image: Gray, cut: int = CUTS[0]) -> Gray:
     ys, xs = np.nonzero(image > cut)
     return image[ys.min() : ys.max() + 1, xs.min() : xs.max() + 1]
 
 
-def _shrunk(large: Gray, size: int, phase: float) -> Iterator[Gray]:
+def _shrink(large: Gray, size: int, phase: float) -> Iterator[Gray]:
     """The letter at a capital height of `size` pixels, shifted by a part of a pixel."""
     scale = size / large.shape[0]
     shift = round(phase / scale)
     pad = round(1 / scale)
     framed = np.pad(large, ((pad + shift, pad), (pad + shift, pad)))
     shape = (max(3, round(framed.shape[1] * scale)), max(3, round(framed.shape[0] * scale)))
-    small = _resized(framed, shape)
+    small = _resize(framed, shape)
     for image in (small, np.where(small > 60, 255, 0).astype(np.uint8), np.where(small > 127, 255, 0).astype(np.uint8)):
         if (image > CUTS[0]).any():
-            yield _trimmed(image)
+            yield _trim(image)
 
 
-def _spelled(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple[float, PixelRect]]:
+def _find_words(word: str, letters: str, glyphs: Sequence[Glyph]) -> Iterator[tuple[float, PixelRect]]:
     """Where glyphs in a row spell the word, with their mean likeness."""
     numbers = [letters.index(letter) for letter in word]
     rows = [[glyph] for glyph in glyphs if glyph.likeness[numbers[0]] >= LIKENESS]
@@ -264,7 +264,7 @@ def _follows(first: PixelRect, second: PixelRect) -> bool:
     return level and -1 <= second[0] - first[2] <= 0.5 * height
 
 
-def _without_doubles(found: Sequence[ReadLabel]) -> list[ReadLabel]:
+def _drop_doubles(found: Sequence[ReadLabel]) -> list[ReadLabel]:
     """One label for each place and word: the longest word first, then the likeliest reading."""
     kept: list[ReadLabel] = []
     for label in sorted(found, key=lambda label: (-len(label.text), -label.likeness)):

@@ -11,8 +11,16 @@ import numpy as np
 
 from looktwice.pipelines.geometry import PixelRect, overlaps
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.burnt_in.label_ocr import Gray, ReadLabel, labels, shifted
-from looktwice.prompting.burnt_in.rings import Map, Ring, closeness, refined, rings, score, sharpened
+from looktwice.prompting.burnt_in.label_ocr import Gray, ReadLabel, read_labels, shift
+from looktwice.prompting.burnt_in.rings import (
+    Map,
+    Ring,
+    color_closeness,
+    find_rings,
+    refine_ring,
+    ring_score,
+    sharpen_rings,
+)
 
 COARSE = 3.0  # stroke that rings are first looked for with, in pixels
 SURE = 0.5  # correlation from which a ring beside a label is one
@@ -49,7 +57,7 @@ class MarkerScene:
     def of(cls, pixels: Pixels, colors: Mapping[str, tuple[int, int, int]], radii: tuple[float, float]) -> MarkerScene:
         """From RGB pixels HxWx3."""
         gray = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY), np.uint8)
-        return cls(gray, {name: closeness(pixels, color) for name, color in colors.items()}, radii)
+        return cls(gray, {name: color_closeness(pixels, color) for name, color in colors.items()}, radii)
 
     @property
     def steps(self) -> list[float]:
@@ -73,30 +81,32 @@ class Pair:
         return self.ring.x - x, self.ring.y - y
 
 
-def markers(scene: MarkerScene, words: Sequence[str], style: Ring | None = None) -> list[Marker]:
+def find_markers(scene: MarkerScene, words: Sequence[str], style: Ring | None = None) -> list[Marker]:
     """At most one marker for each word, all in one style; those whose label cannot be read are left out.
 
     One marker alone, where several words may be there, must be plainer than several in one style, unless it has the
     `style` of a ring in another picture.
     """
-    found = labels(scene.gray, words)
+    found = read_labels(scene.gray, words)
     followed = [label for word in words for label in [label for label in found if label.text == word][:MOST]]
     pairs = [pair for label in followed for pair in _pairs(scene, label)]
-    picked = _in_one_style(pairs, len(words), style)
+    picked = _pick_one_style(pairs, len(words), style)
     if not picked:
         return []
-    blank = without(scene, [pair.label.area for pair in picked])
-    chosen = [replace(pair, ring=refined(blank.near[pair.ring.color], pair.ring, scene.radii)) for pair in picked]
+    blank = blank_out(scene, [pair.label.area for pair in picked])
+    chosen = [replace(pair, ring=refine_ring(blank.near[pair.ring.color], pair.ring, scene.radii)) for pair in picked]
     for word in {*words} - {pair.label.text for pair in chosen}:
-        faint = [_by_arrangement(blank, label, chosen[: len(picked)]) for label in followed if label.text == word]
+        faint = [
+            _search_by_arrangement(blank, label, chosen[: len(picked)]) for label in followed if label.text == word
+        ]
         faint = [pair for pair in faint if pair.ring.score >= FAINT and _fits_in(pair, chosen)]
         if faint:
             chosen.append(max(faint, key=lambda pair: pair.ring.score))
-    sharp = sharpened(scene.gray, [pair.ring for pair in chosen])
+    sharp = sharpen_rings(scene.gray, [pair.ring for pair in chosen])
     return [Marker(p.label.text, ring, p.label.plate, p.label.area) for p, ring in zip(chosen, sharp, strict=True)]
 
 
-def without(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
+def blank_out(scene: MarkerScene, glyphs: Sequence[PixelRect]) -> MarkerScene:
     """The scene with nothing of any colour on these glyphs, so that no letter is taken for a ring."""
     near = {name: values.copy() for name, values in scene.near.items()}
     for left, top, right, bottom in glyphs:
@@ -111,16 +121,16 @@ def _pairs(scene: MarkerScene, label: ReadLabel) -> Iterator[Pair]:
     left, top = max(0, label.plate[0] - reach), max(0, label.plate[1] - reach)
     for color, near in scene.near.items():
         window = near[top : label.plate[3] + reach, left : label.plate[2] + reach].copy()
-        own = shifted(label.area, -left, -top)
+        own = shift(label.area, -left, -top)
         window[max(0, own[1] - 1) : own[3] + 1, max(0, own[0] - 1) : own[2] + 1] = 0
-        for ring in rings(window, color, scene.steps, COARSE, 3, LIKE - 0.1):
+        for ring in find_rings(window, color, scene.steps, COARSE, 3, LIKE - 0.1):
             ring = replace(ring, x=ring.x + left, y=ring.y + top)
-            astray = _astray(scene, label, ring)
-            if astray is not None:
-                yield Pair(label, ring, ring.score - astray + 0.3 * (label.likeness - 0.8))
+            penalty = _placement_penalty(scene, label, ring)
+            if penalty is not None:
+                yield Pair(label, ring, ring.score - penalty + 0.3 * (label.likeness - 0.8))
 
 
-def _astray(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
+def _placement_penalty(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
     """How little a label's place suits a ring, 0 above or below or beside it; None where it cannot belong to it."""
     left, top, right, bottom = label.plate
     across = max(left - ring.x, 0, ring.x - right + 1)
@@ -135,14 +145,14 @@ def _astray(scene: MarkerScene, label: ReadLabel, ring: Ring) -> float | None:
     return 0.0 if off <= 2.5 else 0.05 if rim else 0.12
 
 
-def _in_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
+def _pick_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> list[Pair]:
     """The best pair for each word such that all rings are alike."""
     best: list[Pair] = []
     for first in sorted(pairs, key=lambda pair: -pair.value)[:12]:
         if first.value < SURE:
             break
-        if style is None or alike(first.ring, style):
-            picked = _picked(first, [pair for pair in pairs if alike(pair.ring, first.ring)])
+        if style is None or same_style(first.ring, style):
+            picked = _pick_pairs(first, [pair for pair in pairs if same_style(pair.ring, first.ring)])
             best = max(best, picked, key=_worth)
     lone = len(best) == 1 < expected and style is None
     return [] if lone and best[0].value < LONE else best
@@ -150,19 +160,19 @@ def _in_one_style(pairs: Sequence[Pair], expected: int, style: Ring | None) -> l
 
 def _worth(picked: Sequence[Pair]) -> float:
     """How good pairs are together: those that are arranged like the first are better."""
-    return sum(pair.value + (BONUS if _arranged(pair, picked[0]) else 0) for pair in picked)
+    return sum(pair.value + (BONUS if _same_arrangement(pair, picked[0]) else 0) for pair in picked)
 
 
-def _arranged(first: Pair, second: Pair) -> bool:
+def _same_arrangement(first: Pair, second: Pair) -> bool:
     """Whether ring and label lie alike in two pairs."""
     return bool(np.hypot(*np.subtract(first.offset, second.offset)) <= 3)
 
 
-def _picked(first: Pair, others: Sequence[Pair]) -> list[Pair]:
+def _pick_pairs(first: Pair, others: Sequence[Pair]) -> list[Pair]:
     """For each word its best pair, the strongest first, each ring given once."""
     picked = [first]
     for pair in sorted(others, key=lambda pair: -pair.value):
-        enough = pair.value >= (LIKE if _arranged(pair, first) else SURE)
+        enough = pair.value >= (LIKE if _same_arrangement(pair, first) else SURE)
         if enough and _fits_in(pair, picked):
             picked.append(pair)
     return picked
@@ -180,19 +190,19 @@ def _apart(first: Pair, second: Pair) -> bool:
     left, top, right, bottom = second.label.area
     ring = first.ring
     letter = left - 1 <= ring.x <= right and top - 1 <= ring.y <= bottom
-    return first.label.text != second.label.text and distance(ring, second.ring) > ring.radius / 2 and not letter
+    return first.label.text != second.label.text and ring_distance(ring, second.ring) > ring.radius / 2 and not letter
 
 
-def alike(first: Ring, second: Ring) -> bool:
+def same_style(first: Ring, second: Ring) -> bool:
     """Whether two rings, found with coarse steps of radius, may be of one style."""
     return first.color == second.color and abs(first.radius - second.radius) <= 1.6
 
 
-def distance(first: Ring, second: Ring) -> float:
+def ring_distance(first: Ring, second: Ring) -> float:
     return float(np.hypot(first.x - second.x, first.y - second.y))
 
 
-def _by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair]) -> Pair:
+def _search_by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair]) -> Pair:
     """The best ring where those of the known markers lie relative to their labels, however faint."""
     x, y = label.center
     options = []
@@ -200,6 +210,6 @@ def _by_arrangement(scene: MarkerScene, label: ReadLabel, known: Sequence[Pair])
         dx, dy = pair.offset
         for a, b in itertools.product((-1.0, 0.0, 1.0), repeat=2):
             ring = replace(pair.ring, x=x + dx + a, y=y + dy + b)
-            options.append(replace(ring, score=score(scene.near[ring.color], ring)))
+            options.append(replace(ring, score=ring_score(scene.near[ring.color], ring)))
     best = max(options, key=lambda ring: ring.score)
     return Pair(label, best, best.score)

@@ -14,10 +14,10 @@ from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.burnt_in.clipped_labels import cut_off
-from looktwice.prompting.burnt_in.label_ocr import ReadLabel, labels
-from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, markers
-from looktwice.prompting.burnt_in.rectangles import FoundRectangle, outlines
+from looktwice.prompting.burnt_in.clipped_labels import find_clipped_markers
+from looktwice.prompting.burnt_in.label_ocr import ReadLabel, read_labels
+from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, find_markers
+from looktwice.prompting.burnt_in.rectangles import FoundRectangle, find_rectangles
 from looktwice.prompting.drawing.colors import rgb
 
 Kind = Literal["rings", "boxes"]
@@ -74,7 +74,7 @@ class RecoverMarks:
     def __call__(self, state: State, model: Model) -> State:
         """The state with the marks that were read. Raises ValueError where `on_missing` says so, PictureError."""
         sample = state.sample
-        words = self.letters if self.letters is not None else words_of(sample)
+        words = self.letters if self.letters is not None else label_words(sample)
         found: list[tuple[Mark, dict[str, Any]]] = []
         if "rings" in self.kinds and words:
             found += [
@@ -99,16 +99,20 @@ class RecoverMarks:
         scenes = [MarkerScene.of(image.pixels, wanted, self.radii) for image in sample.images]
         found: dict[str, tuple[int, Marker]] = {}
         for number, scene in enumerate(scenes):
-            _keep_best(found, number, markers(scene, words))
+            _keep_best(found, number, find_markers(scene, words))
         if found:
             style = max((marker.ring for _, marker in found.values()), key=lambda ring: ring.score)
             for number in {*range(len(scenes))} - {number for number, _ in found.values()}:
-                _keep_best(found, number, markers(scenes[number], _left(words, found), style))
+                _keep_best(found, number, find_markers(scenes[number], _missing_words(words, found), style))
         for number, scene in enumerate(scenes):
             known = [marker for image, marker in found.values() if image == number]
             like = [marker for image, marker in found.values() if image != number]
-            if _left(words, found):
-                _keep_best(found, number, cut_off(scene, _left(words, found), known, self.colors[0], like))
+            if _missing_words(words, found):
+                _keep_best(
+                    found,
+                    number,
+                    find_clipped_markers(scene, _missing_words(words, found), known, self.colors[0], like),
+                )
         return list(found.values())
 
     def _boxes(
@@ -118,16 +122,16 @@ class RecoverMarks:
         wanted = {color: rgb(color) for color in self.box_colors}
         for number, image in enumerate(sample.images):
             scene = MarkerScene.of(image.pixels, wanted, self.radii)
-            found = [outline for color, near in scene.near.items() for outline in outlines(near, color)]
-            beside = _beside(found, labels(scene.gray, words) if words and found else [])
-            rest = _left(words, {label.text for label in beside.values()})
+            found = [outline for color, near in scene.near.items() for outline in find_rectangles(near, color)]
+            beside = _match_labels(found, read_labels(scene.gray, words) if words and found else [])
+            rest = _missing_words(words, {label.text for label in beside.values()})
             last = rest[0] if len(rest) == 1 and len(found) == len(words) else ""
             for place, outline in enumerate(found):
                 label = beside.get(place)
                 yield outline, number, label.text if label else last or outline.color, label.plate if label else None
 
 
-def words_of(sample: Sample) -> tuple[str, ...]:
+def label_words(sample: Sample) -> tuple[str, ...]:
     """The labels that a question's words speak of, in their order: those of its choices, REF, or a clause's.
 
     Choices such as "A is closer" and "Point A" name them; "labeled by A and B" in the prompt does so too.
@@ -141,7 +145,7 @@ def words_of(sample: Sample) -> tuple[str, ...]:
     return tuple(dict.fromkeys(named))
 
 
-def _left(words: Sequence[str], found: Container[str]) -> list[str]:
+def _missing_words(words: Sequence[str], found: Container[str]) -> list[str]:
     return [word for word in words if word not in found]
 
 
@@ -159,21 +163,21 @@ def _as_point(marker: Marker, image: int, size: tuple[int, int]) -> tuple[Mark, 
     point = Point(marker.label, x, y, image)
     style = {"radius": float(ring.radius), "stroke": float(ring.stroke), "color": ring.color}
     score = round(float(ring.score), 3)
-    return point, {"kind": "ring", **point.to_dict(), **style, "plate": _listed(marker.plate), "score": score}
+    return point, {"kind": "ring", **point.to_dict(), **style, "plate": _as_list(marker.plate), "score": score}
 
 
 def _as_box(outline: FoundRectangle, image: int, text: str, plate: PixelRect | None) -> tuple[Mark, dict[str, Any]]:
     box = Box(text, outline.x0, outline.y0, outline.x1, outline.y1, image)
     return box, {
-        "kind": "box", **box.to_dict(), "stroke": outline.stroke, "color": outline.color, "plate": _listed(plate)
+        "kind": "box", **box.to_dict(), "stroke": outline.stroke, "color": outline.color, "plate": _as_list(plate)
     }  # fmt: skip
 
 
-def _listed(area: PixelRect | None) -> list[int] | None:
+def _as_list(area: PixelRect | None) -> list[int] | None:
     return [int(edge) for edge in area] if area else None
 
 
-def _beside(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) -> dict[int, ReadLabel]:
+def _match_labels(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) -> dict[int, ReadLabel]:
     """For each rectangle, by its place in the list, the label beside its outline; each word is given once.
 
     Labels go to outlines so that as many as can be are given and those lie nearest, all taken together: a label that
@@ -193,11 +197,11 @@ def _beside(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) -> dict[
 
 
 def _cost(outline: FoundRectangle, label: ReadLabel) -> float:
-    away, corner = _away(outline, label)
+    away, corner = _label_distance(outline, label)
     return away * 10_000 + corner if away <= NEAR else FAR
 
 
-def _away(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
+def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:
     """Pixels from a label's plate to the outline, in steps of 8, and from its middle to the nearest corner."""
     x, y = label.center
     across = max(outline.x0 - x, x - outline.x1)

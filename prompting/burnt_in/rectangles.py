@@ -42,32 +42,32 @@ class Line:
     seen: NDArray[np.bool_]
 
 
-def outlines(near: Map, color: str, most: int = 1) -> list[FoundRectangle]:
+def find_rectangles(near: Map, color: str, most: int = 1) -> list[FoundRectangle]:
     """The `most` most complete rectangles in a map of closeness HxW; none may share a side with a better one."""
     ground = cv2.morphologyEx(near, cv2.MORPH_OPEN, np.ones((THICKEST + 1, THICKEST + 1), np.uint8))
     thin = ((near >= CLOSE) & (near - ground >= CLOSER)).astype(np.uint8)
-    level, upright = _lines(thin), _lines(np.ascontiguousarray(thin.T))
+    level, upright = _find_lines(thin), _find_lines(np.ascontiguousarray(thin.T))
     found: list[FoundRectangle] = []
     for top, bottom in itertools.combinations(level, 2):
         for left, right in itertools.combinations(upright, 2):
-            outline = _outline(top, bottom, left, right, color)
+            outline = _rectangle(top, bottom, left, right, color)
             if outline:
                 found.append(outline)
     found.sort(key=lambda outline: -outline.score)
     kept: list[FoundRectangle] = []
     for outline in found:
-        if len(kept) < most and not any(_shares(outline, other) for other in kept):
+        if len(kept) < most and not any(_share_a_side(outline, other) for other in kept):
             kept.append(outline)
     return kept
 
 
-def _lines(mask: NDArray[np.uint8]) -> list[Line]:
+def _find_lines(mask: NDArray[np.uint8]) -> list[Line]:
     """The level lines of a mask, from top to bottom, the longest if there are many."""
     closed = cv2.morphologyEx(mask, cv2.MORPH_CLOSE, np.ones((1, 5), np.uint8))
     runs = cv2.morphologyEx(closed, cv2.MORPH_OPEN, np.ones((1, SHORTEST), np.uint8))
     count = runs.sum(1).astype(int)
     found: list[tuple[int, Line]] = []
-    for start, stop in _groups(count >= SHORTEST):
+    for start, stop in _runs(count >= SHORTEST):
         strong = start + np.flatnonzero(count[start:stop] >= 0.5 * count[start:stop].max())
         first, last = int(strong[0]), int(strong[-1])
         if last - first < THICKEST:
@@ -77,13 +77,13 @@ def _lines(mask: NDArray[np.uint8]) -> list[Line]:
     return [line for _, line in sorted(found, key=lambda pair: pair[1].middle)]
 
 
-def _groups(there: NDArray[np.bool_]) -> list[tuple[int, int]]:
+def _runs(there: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """Where runs of True start and stop."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], there, [False])).astype(np.int8)))
     return [(int(start), int(stop)) for start, stop in edges.reshape(-1, 2)]
 
 
-def _outline(top: Line, bottom: Line, left: Line, right: Line, color: str) -> FoundRectangle | None:
+def _rectangle(top: Line, bottom: Line, left: Line, right: Line, color: str) -> FoundRectangle | None:
     """The rectangle of four lines, or None where a side is not there or runs on."""
     y0, y1, x0, x1 = top.middle, bottom.middle, left.middle, right.middle
     if min(x1 - x0, y1 - y0) < SHORTEST:
@@ -103,7 +103,7 @@ def _runs_on(seen: NDArray[np.bool_], start: float, stop: float) -> bool:
     return any(len(part) == BEYOND and part.sum() >= BEYOND - 1 for part in (before, after))
 
 
-def _shares(first: FoundRectangle, second: FoundRectangle) -> bool:
+def _share_a_side(first: FoundRectangle, second: FoundRectangle) -> bool:
     """Whether two rectangles have a side in common."""
     one, other = (np.array([box.x0, box.y0, box.x1, box.y1]) for box in (first, second))
     return bool((np.abs(one - other) < 3).sum() >= 2)

@@ -42,7 +42,7 @@ class Ring:
         return self.radius + self.stroke / 2
 
 
-def closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
+def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     """How close each pixel is to a colour, 0..1, HxW.
 
     A saturated colour is compared by hue and saturation, on a scale that is linear in how much of the pixel it
@@ -63,12 +63,12 @@ def closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     return np.asarray(np.clip((along - across) / length, 0, 1) * bright, np.float32)
 
 
-def rings(near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float) -> list[Ring]:
+def find_rings(near: Map, color: str, radii: Sequence[float], stroke: float, most: int, least: float) -> list[Ring]:
     """The `most` best rings in a map of closeness that correlate by `least`, no two about the same place.
 
     A ring may leave the map; what is outside does not count. One radius of `radii` for each, all of one stroke.
     """
-    scores = _correlation(near, tuple(radii), stroke)
+    scores = _score_maps(near, tuple(radii), stroke)
     best = scores.max(0)
     found: list[Ring] = []
     while len(found) < most:
@@ -81,21 +81,21 @@ def rings(near: Map, color: str, radii: Sequence[float], stroke: float, most: in
     return found
 
 
-def refined(near: Map, ring: Ring, radii: tuple[float, float], strokes: tuple[float, float] = (1.0, 6.0)) -> Ring:
+def refine_ring(near: Map, ring: Ring, radii: tuple[float, float], strokes: tuple[float, float] = (1.0, 6.0)) -> Ring:
     """The ring moved, resized and thickened in steps down to a quarter pixel as long as it correlates better."""
-    best = replace(ring, score=score(near, ring))
+    best = replace(ring, score=ring_score(near, ring))
     for step in (1.0, 0.5, 0.25):
         better: Ring | None = best
         while better:
-            options = [other for other in _changed(best, step) if _fits(other, radii, strokes)]
-            scored = [replace(other, score=score(near, other)) for other in options]
+            options = [other for other in _variations(best, step) if _is_possible(other, radii, strokes)]
+            scored = [replace(other, score=ring_score(near, other)) for other in options]
             better = max(scored, key=lambda other: other.score, default=None)
             better = better if better and better.score > best.score + 1e-4 else None
             best = better or best
     return best
 
 
-def _changed(ring: Ring, step: float) -> Iterator[Ring]:
+def _variations(ring: Ring, step: float) -> Iterator[Ring]:
     """The ring with one thing changed by a step either way; the last two move one edge of the stroke alone."""
     for by in (step, -step):
         yield replace(ring, x=ring.x + by)
@@ -106,13 +106,13 @@ def _changed(ring: Ring, step: float) -> Iterator[Ring]:
         yield replace(ring, radius=ring.radius + by / 2, stroke=ring.stroke - by)
 
 
-def _fits(ring: Ring, radii: tuple[float, float], strokes: tuple[float, float]) -> bool:
+def _is_possible(ring: Ring, radii: tuple[float, float], strokes: tuple[float, float]) -> bool:
     """Whether radius and stroke are possible; a ring has a hole."""
     thin = strokes[0] <= ring.stroke <= min(strokes[1], ring.radius * 1.2)
     return thin and radii[0] <= ring.radius <= radii[1]
 
 
-def sharpened(gray: NDArray[np.uint8], found: Sequence[Ring]) -> list[Ring]:
+def sharpen_rings(gray: NDArray[np.uint8], found: Sequence[Ring]) -> list[Ring]:
     """Rings of one style with the radius and stroke of the one that stands out best in luma (HxW).
 
     JPEG smears colour over twice the distance, so that strokes look too thick in it; where no ring stands out from
@@ -120,11 +120,13 @@ def sharpened(gray: NDArray[np.uint8], found: Sequence[Ring]) -> list[Ring]:
     """
     luma = np.asarray(gray, np.float32) / np.float32(255)
     options = [
-        (abs(score(luma, other)), other)
+        (abs(ring_score(luma, other)), other)
         for ring in found
         for radius in np.arange(-0.5, 0.75, 0.25)
         for stroke in np.arange(1.5, ring.stroke + 0.5, 0.5)
-        if _fits(other := replace(ring, radius=float(ring.radius + radius), stroke=float(stroke)), (1, 1e6), (1, 1e6))
+        if _is_possible(
+            other := replace(ring, radius=float(ring.radius + radius), stroke=float(stroke)), (1, 1e6), (1, 1e6)
+        )
     ]
     clear, best = max(options, key=lambda option: option[0], default=(0.0, None))
     if best is None or clear < CLEAR:
@@ -132,7 +134,7 @@ def sharpened(gray: NDArray[np.uint8], found: Sequence[Ring]) -> list[Ring]:
     return [replace(ring, radius=best.radius, stroke=best.stroke) for ring in found]
 
 
-def score(near: Map, ring: Ring) -> float:
+def ring_score(near: Map, ring: Ring) -> float:
     """The correlation of a ring with its neighbourhood in the map; 0 where most of it is outside or all is flat."""
     reach = ring.outer + AROUND
     left, top = max(0, int(ring.x - reach)), max(0, int(ring.y - reach))
@@ -140,7 +142,7 @@ def score(near: Map, ring: Ring) -> float:
     if not patch.size:
         return 0.0
     ys, xs = np.ogrid[top : top + patch.shape[0], left : left + patch.shape[1]]
-    stroke, band = _shape(np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke)
+    stroke, band = _ring_weights(np.hypot(xs - ring.x, ys - ring.y), ring.radius, ring.stroke)
     if stroke.sum() < WHOLE * 2 * np.pi * ring.radius * ring.stroke:
         return 0.0
     total = band.sum()
@@ -152,13 +154,13 @@ def score(near: Map, ring: Ring) -> float:
     return float(((stroke * patch).sum() / total - share * mean) / (spread * height))
 
 
-def _shape(away: Map, radius: float, stroke: float) -> tuple[Map, Map]:
+def _ring_weights(away: Map, radius: float, stroke: float) -> tuple[Map, Map]:
     """How much of each pixel, `away` from the centre, the stroke covers; and which pixels tell of the ring at all."""
     covered = np.clip(stroke / 2 + 0.5 - np.abs(away - radius), 0, 1)
     return covered.astype(np.float32), (np.abs(away - radius) <= stroke / 2 + AROUND).astype(np.float32)
 
 
-def _correlation(near: Map, radii: tuple[float, ...], stroke: float) -> Map:
+def _score_maps(near: Map, radii: tuple[float, ...], stroke: float) -> Map:
     """The scores of a ring of each radius around each pixel, (n, H, W)."""
     height, width = near.shape
     reach = int(max(radii) + stroke / 2 + AROUND) + 1
@@ -187,6 +189,6 @@ def _spectra(radii: tuple[float, ...], stroke: float, shape: tuple[int, int]) ->
     """The spectra of strokes, bands and squared strokes; kernels are even, so correlation is convolution."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
     away = np.hypot(np.minimum(ys, shape[0] - ys), np.minimum(xs, shape[1] - xs)).astype(np.float32)
-    shapes = [_shape(away, radius, min(stroke, THICK * radius)) for radius in radii]
+    shapes = [_ring_weights(away, radius, min(stroke, THICK * radius)) for radius in radii]
     kernels = ([covered for covered, _ in shapes], [band for _, band in shapes], [covered**2 for covered, _ in shapes])
     return tuple(fft.rfft2(np.stack(kernel)).astype(np.complex64) for kernel in kernels)

@@ -22,7 +22,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize
 from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
-from looktwice.prompting.burnt_in.recover import _beside, words_of
+from looktwice.prompting.burnt_in.recover import _match_labels, label_words
 from looktwice.prompting.burnt_in.rectangles import FoundRectangle
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.presets import BlinkReleasedStyle
@@ -148,7 +148,7 @@ def test_a_white_ring_on_white_is_found_by_the_arrangement_of_the_other() -> Non
 def test_the_question_says_which_labels_to_look_for(
     choices: tuple[str, ...], prompt: str, words: tuple[str, ...]
 ) -> None:
-    assert words_of(Sample("s", "Which?", choices=choices, meta={"prompt": prompt})) == words
+    assert label_words(Sample("s", "Which?", choices=choices, meta={"prompt": prompt})) == words
 
 
 def test_what_happens_with_a_missing_marker_is_a_setting(coffee: Pixels) -> None:
@@ -211,9 +211,9 @@ def test_labels_of_touching_boxes_are_not_swapped() -> None:
     outlines = [FoundRectangle(60, 60, 160, 170, 3, "red", 1), FoundRectangle(150, 80, 280, 200, 3, "lime", 1)]
     read = [ReadLabel(text, 1, area := (x, y, x + 14, y + 15), area) for text, x, y in (("A", 60, 42), ("B", 150, 62))]
     for order in (read, read[::-1]):
-        assert {place: label.text for place, label in _beside(outlines, order).items()} == {0: "A", 1: "B"}
-    assert {place: label.text for place, label in _beside(outlines, read[:1] * 2).items()} == {0: "A"}
-    assert _beside([], read) == _beside(outlines, []) == {}
+        assert {place: label.text for place, label in _match_labels(outlines, order).items()} == {0: "A", 1: "B"}
+    assert {place: label.text for place, label in _match_labels(outlines, read[:1] * 2).items()} == {0: "A"}
+    assert _match_labels([], read) == _match_labels(outlines, []) == {}
 
 
 def markers_of(state: State) -> Iterator[tuple[np.ndarray, np.ndarray]]:
