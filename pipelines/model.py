@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
@@ -25,10 +26,17 @@ __all__ = [
     "message_json",
     "request_json",
     "request_key",
+    "strip_thoughts",
 ]
 
 Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
+
+THOUGHT_TAG = "think|thinking|thought|reasoning|reflection"
+THOUGHT = re.compile(rf"<({THOUGHT_TAG})>.*?</\1>", re.S | re.I)
+THOUGHT_OPENED = re.compile(rf"<(?:{THOUGHT_TAG})>.*", re.S | re.I)
+THOUGHT_CLOSED = re.compile(rf"</(?:{THOUGHT_TAG})>", re.I)
+BRACKETED_THOUGHT = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
 
 
 @dataclass(frozen=True)
@@ -182,6 +190,14 @@ class ModelError(Exception):
 
 class Stopped(BaseException):
     """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows it."""
+
+
+def strip_thoughts(text: str) -> str:
+    """A reply without what stands in <think> or its like; of a thought that was never closed nothing is left."""
+    text = BRACKETED_THOUGHT.sub(r"<\1>", text)
+    if not THOUGHT_CLOSED.search(text):  # else every one of endless openings would be followed to the end
+        return THOUGHT_OPENED.sub("", text).strip() if THOUGHT_OPENED.search(text) else text
+    return THOUGHT_OPENED.sub("", THOUGHT_CLOSED.split(THOUGHT.sub("\n", text))[-1]).strip()
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -22,12 +22,11 @@ from looktwice.eval.display.progress import Display
 from looktwice.eval.judging.annotations import Notes
 from looktwice.eval.judging.passes import PASSES, Case, JudgeVerdict, Pass
 from looktwice.eval.judging.summary import agreement, summary
-from looktwice.eval.readers.clean import after_thought
 from looktwice.eval.records.judgements import Judgement, append, judgements, words_of
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
-from looktwice.pipelines.model import Model, ModelError, Stopped
+from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import wrap
@@ -179,7 +178,7 @@ class Judging:
             return self._line(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
             return self._line(job, JudgeVerdict(), error="stopped")
-        said = after_thought(reply.text)
+        said = strip_thoughts(reply.text)
         found = job.judging.read(said, job.case) if said.strip() else JudgeVerdict(reason=f"no words ({reply.finish})")
         used = 0 if reply.cached else 1
         return self._line(

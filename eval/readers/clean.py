@@ -7,10 +7,8 @@ import unicodedata
 from functools import lru_cache
 from string import ascii_uppercase
 
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
-_BRACKETED = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
-_OPENED = re.compile(r"<(?:think|thinking|thought|reasoning)>.*", re.S | re.I)
-_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.I)
+from looktwice.pipelines.model import strip_thoughts
+
 _TOKENS = re.compile(
     r"</?s>|<\|[\w ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]", re.I
 )
@@ -37,17 +35,9 @@ _PUNCTUATION = str.maketrans(
 )
 
 
-def after_thought(reply: str) -> str:
-    """The reply without what stands in <think> or its like; a thought that was never closed has no answer after it."""
-    reply = _BRACKETED.sub(r"<\1>", reply)
-    if "</" in reply:  # else every one of endless openings would be followed to the end
-        reply = _CLOSED.split(_THOUGHT.sub("\n", reply))[-1]
-    return _OPENED.sub("", reply)
-
-
 def clean_text(reply: str) -> str:
     r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as "Answer: B"."""
-    text = _TOKENS.sub(" ", after_thought(reply)).translate(_PUNCTUATION)
+    text = _TOKENS.sub(" ", strip_thoughts(reply)).translate(_PUNCTUATION)
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     text = _HTML.sub(" ", _LINK.sub(" ", _TAGGED.sub(r"\nAnswer: \2\n", text)))
     text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))

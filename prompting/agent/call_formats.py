@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, Protocol
 
-from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical
+from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
 from looktwice.pipelines.models.wire import whole
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.turns.history import strip_thoughts
 
 Parts = tuple[str | View, ...]
 _TAGGED = re.compile(r"<tool_call>(.*?)(?:</tool_call>|(?=<tool_call>)|\Z)", re.S)

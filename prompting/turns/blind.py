@@ -8,13 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from looktwice.pipelines.model import CallOptions, Model, Reply
+from looktwice.pipelines.model import CallOptions, Model, Reply, strip_thoughts
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, Step
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing
 from looktwice.prompting.turns.ask import Ask, ask_separately
-from looktwice.prompting.turns.history import strip_thoughts
 from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, similarity
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
-from looktwice.pipelines.model import Message
+from looktwice.pipelines.model import Message, strip_thoughts
 from looktwice.pipelines.view import View
 
 IMAGE_OMITTED = "[an image was shown here]"
 NO_REPLY = "[no reply]"
-_THOUGHT = re.compile(r"<(think|thinking|thought|reasoning|reflection)>.*?</\1>", re.S | re.I)
-_CLOSED = re.compile(r"</(?:think|thinking|thought|reasoning|reflection)>", re.I)
-_OPENED = re.compile(r"<(?:think|thinking|thought|reasoning|reflection)>.*", re.S | re.I)
 
 
 @dataclass(frozen=True)
@@ -77,12 +73,3 @@ def _without_images(message: Message) -> Message:
     if not message.views:
         return message
     return replace(message, parts=tuple(IMAGE_OMITTED if isinstance(part, View) else part for part in message.parts))
-
-
-def strip_thoughts(text: str) -> str:
-    """A reply without what stands in <think> and the like; of a thought that was never closed nothing is left."""
-    if not _CLOSED.search(text) and not _OPENED.search(text):
-        return text
-    if _CLOSED.search(text):  # else every one of endless openings would be followed to the end
-        text = _CLOSED.split(_THOUGHT.sub("", text))[-1]
-    return _OPENED.sub("", text).strip()

@@ -9,13 +9,12 @@ from itertools import islice
 from typing import ClassVar, Literal
 
 from looktwice.pipelines.marks import Box, Mark
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.model import Model, strip_thoughts
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing
 from looktwice.prompting.grids.base import source_box
 from looktwice.prompting.turns.ask import Ask, describe_changes, read_answer
-from looktwice.prompting.turns.history import strip_thoughts
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomTargets, shown_sources, zoom_views
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts

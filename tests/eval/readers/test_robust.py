@@ -12,7 +12,7 @@ from looktwice.eval.readers.robust import read_choice
 from looktwice.eval.replies.command import replies_lines
 from looktwice.eval.replies.files import CHOICES, RecordedReply
 from looktwice.eval.replies.label_proofs import disprove_label
-from looktwice.pipelines.model import Message
+from looktwice.pipelines.model import THOUGHT_TAG, Message
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
@@ -104,7 +104,7 @@ def test_letters_and_markup(reply: str, answer: str | None) -> None:
         ("Please choose one of the following: (A) (B) (C) (D)", None),
         ("<think>It could be A. No, B.</think>C", "C"),
         ("Let me see. It is A</think>\nThe answer is D", "D"),
-        ("<think>The answer is (A), or is it", None),
+        *((f"<{tag}>The answer is (A), or is it", None) for tag in THOUGHT_TAG.split("|")),
         ("The answer is (D", "D"),
         ("The answer is", None),
     ],

@@ -11,7 +11,7 @@ import pytest
 
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
-from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall
+from looktwice.pipelines.model import CallOptions, Message, Reply, ToolCall, strip_thoughts
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.pipeline import NoModel
@@ -21,7 +21,6 @@ from looktwice.pipelines.transforms import beside, crop, resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.markers import Circles
 from looktwice.prompting.turns import Ask, FewShot, History
-from looktwice.prompting.turns.history import strip_thoughts
 from looktwice.prompting.wording import (
     AnswerLine,
     ChainOfThought,
@@ -483,7 +482,9 @@ def test_several_turns_of_tools_are_one_turn() -> None:
     ("reply", "left"),
     [
         ("<think>a</think>b", "b"), ("a</think>b", "b"), ("<thinking>a", ""), ("no thought", "no thought"),
-        ("<think>a</think>b<think>c</think>d", "bd"), ("", ""),
+        ("<think>a</think>b<think>c</think>d", "b\nd"), ("", ""),
+        ("[think]a[/think]b", "b"), (" as it is\n", " as it is\n"), ("<Thought>a", ""), ("<reflection>a", ""),
+        ("b <reasoning>a", "b"), ("a</reflection> b", "b"), ("<think>a</reasoning>b", "b"),
     ],
 )  # fmt: skip
 def test_thoughts_are_left_out(reply: str, left: str) -> None:
