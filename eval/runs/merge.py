@@ -1,52 +1,120 @@
-"""Shards of one run, put together into one run folder."""
+"""Put the shards of one run together into one run folder, with facts that hold for the whole."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-
-import yaml
+from typing import Any
 
 from looktwice.eval.records.judgements import append, judgements
-from looktwice.eval.records.records import Key, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import Key, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
+
+DESCRIPTIONS = ("changes", "facts")  # of a point: they may be worded otherwise, and no answer depends on them
+ADVICE = "merge shards of one configuration and one data set"
+COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 def merge(shards: Sequence[Path], out: Path) -> str:
     """Copy points, samples, records, verdicts of judges and blobs of every shard into `out`; says how many records.
 
-    Raises RunError where two shards hold different samples under one id, which no one run does.
+    What an earlier merge left in `out` stays. Raises RunError, before anything is written, where the shards are not
+    of one configuration and one data set.
     """
     if out.resolve() in [path.resolve() for path in shards]:
         raise RunError(f"--out {out} is one of the shards; name another folder")
+    runs = [RunFolder(path) for path in shards]
+    earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
+    for run in [*earlier, *runs[1:]]:
+        _refuse_other_run(runs[0], run)
+    _refuse_other_data([*earlier, *runs])
+    facts = combine_facts([*earlier, *runs])
     with RunWriter(out) as writer:
-        known = dict(RunFolder(out).samples)
-        answered = {key for key, record in RunFolder(out).records().items() if not record.error}
-        for path in shards:
-            _add(RunFolder(path), known, answered, writer)
+        known = {key for run in earlier for key in run.samples}
+        answered = {key for run in earlier for key, record in run.records().items() if not record.error}
+        for run in runs:
+            _copy(run, known, answered, writer)
+        writer.points(list(runs[0].points.values()))
+        writer.yaml("run.yaml", facts)
     return f"{len(RunFolder(out).records())} records of {len(shards)} shards in {out}"
 
 
-def _add(shard: RunFolder, known: dict[tuple[str, str], SampleRow], answered: set[Key], writer: RunWriter) -> None:
+def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
+    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are all."""
+    facts = [run.facts for run in runs]
+    shards = [shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)]]
+    limits = [limit for each in facts if (limit := each.get("limit")) is not None]
+    versions: dict[str, set[str]] = {}
+    for each in facts:
+        for name, version in (each.get("versions") or {}).items():
+            versions.setdefault(name, set()).update([version] if isinstance(version, str) else version)
+    whole = {
+        "name": facts[0].get("name"),
+        "left_out": {name: why for each in facts for name, why in (each.get("left_out") or {}).items()},
+        "samples": {task: number for each in facts for task, number in (each.get("samples") or {}).items()},
+        "limit": max(limits) if len(limits) == len(facts) else None,
+        "versions": {name: found.pop() if len(found) == 1 else sorted(found) for name, found in versions.items()},
+        "config": facts[0].get("config"),
+        "started": min((each["started"] for each in facts if each.get("started")), default=None),
+        "finished": all(each.get("finished") for each in facts),
+    }
+    return {**whole, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
+
+
+def _describe_shard(run: RunFolder) -> dict[str, Any]:
+    """Where a shard lay, which part of the samples it had, and what it brought."""
+    records = list(run.records().values())
+    usage = [reply.usage for record in records for reply in record.replies]
+    counts = (
+        len(records),
+        sum(bool(record.error) for record in records),
+        sum(each.tokens_in for each in usage),
+        sum(each.tokens_out for each in usage),
+    )
+    told = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
+    return {"folder": str(run.path), **told, **dict(zip(COUNTS, counts, strict=True))}
+
+
+def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
+    """Raises RunError where two shards differ in a setting that answers depend on."""
+    said = f"{other.path} is not of the same run as {first.path}"
+    if differing := sorted(first.points.keys() ^ other.points.keys()):
+        point = {**first.points, **other.points}[differing[0]]
+        raise RunError(f"{said}: only one of them has {point.contestant} on {point.task} ({point.id}); {ADVICE}")
+    for identifier, point in first.points.items():
+        ours, theirs = asdict(point), asdict(other.points[identifier])
+        wrong = [name for name in ours if ours[name] != theirs[name] and name not in DESCRIPTIONS]
+        if wrong:
+            raise RunError(f"{said}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")
+
+
+def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
+    """Raises RunError where two shards hold different samples under one id, or tasks of different sizes."""
+    sizes: dict[str, int] = {}
+    shas: dict[tuple[str, str], str] = {}
+    for run in runs:
+        for task, size in (run.facts.get("samples") or {}).items():
+            if sizes.setdefault(task, size) != size:
+                raise RunError(f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard; {ADVICE}")
+        for key, row in run.samples.items():
+            if shas.setdefault(key, row.sha) != row.sha:
+                raise RunError(f"{run.path}: sample {row.id} differs from the earlier shards'; {ADVICE}")
+
+
+def _copy(shard: RunFolder, known: set[tuple[str, str]], answered: set[Key], writer: RunWriter) -> None:
     if (shard.path / "blobs").exists():
         shutil.copytree(shard.path / "blobs", writer.path / "blobs", dirs_exist_ok=True)
     for key, row in shard.samples.items():
-        if key in known and known[key].sha != row.sha:
-            raise RunError(
-                f"{shard.path}: sample {row.id} differs from the earlier shards'; merge runs of one data set"
-            )
         if key not in known:
             writer.sample(row)
-            known[key] = row
+            known.add(key)
     for record in shard.records().values():
         if record.error and record.key in answered:
             continue  # a failure elsewhere must not take the place of an answer
         writer.record(record)
         if not record.error:
             answered.add(record.key)
-    writer.points(list(shard.points.values()))
     for line in judgements(shard.path).lines:
         append(writer.path, line)
-    facts = yaml.safe_load((shard.path / "run.yaml").read_text(encoding="utf-8"))
-    writer.yaml("run.yaml", facts)

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -86,11 +87,12 @@ class Run:
             rows = [_row(point) for point in (*self.plan.points, *self.plan.readings)]
             self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records))
             writer.points(rows)
-            writer.yaml("run.yaml", self._facts() | {"finished": False})
+            started = there.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
+            writer.yaml("run.yaml", self._facts() | {"started": started, "finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
             stopped = self.stop.is_set() or self.drain.is_set() or bool(self.errors)
-            writer.yaml("run.yaml", self._facts() | {"finished": not stopped})
+            writer.yaml("run.yaml", self._facts() | {"started": started, "finished": not stopped})
         if self.errors:
             raise self.errors[0]
         counts = self.counts
