@@ -47,7 +47,7 @@ def asked(pixels: Pixels, question: str) -> State:
 
 @pytest.mark.parametrize("name", sorted(READERS))
 def test_generated_drawings_are_read(name: str) -> None:
-    """What is answered is right; only outlines that cross one another may stay unanswered."""
+    """What is run_stage is right; only outlines that cross one another may stay unanswered."""
     found = [(run_reader(name, item.sample), item.answer) for item in GeneratedDoYouSeeMe(name, n=14, seed=5)]
     assert [(said, key) for said, key in found if said not in (None, key)] == []
     assert name == "shape_discrimination" or all(said for said, _ in found)

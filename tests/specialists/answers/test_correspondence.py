@@ -1,0 +1,118 @@
+"""The matched point, on matches whose map is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers import MatchedPoint
+from looktwice.specialists.matching import SIFT
+from looktwice.specialists.results import Matches
+from tests.specialists.scenes import BLANK, Given, run_stage, sample, spread
+
+
+def moved(warp: Callable[[Any], Any], count: int = 40, wrong: int = 0) -> Matches:
+    """Matches on a grid of image 0 carried by `warp`, of which the last `wrong` are nonsense."""
+    rng = np.random.default_rng(3)
+    xy0 = rng.uniform(5, 95, (count, 2))
+    xy1 = np.array([warp(xy) for xy in xy0])
+    xy1[count - wrong :] = rng.uniform(0, 100, (wrong, 2))
+    return Matches(xy0, xy1, np.full(count, 0.5))
+
+
+def shift(xy: Any) -> Any:
+    return xy + np.array([10.0, -5.0])
+
+
+def perspective(xy: Any) -> Any:
+    x, y, w = np.array([[1, 0.2, 3], [0.1, 1.1, -4], [0.002, 0.001, 1]]) @ (*xy, 1.0)
+    return np.array([x / w, y / w])
+
+
+def corresponding(spots: dict[str, tuple[float, float]], ref: tuple[float, float] = (50, 50)) -> Sample:
+    candidates = (Point(label, *xy, image=1) for label, xy in spots.items())
+    return sample(BLANK, BLANK, choices=4, marks=(Point("REF", *ref), Box("A", 1, 1, 9, 9, image=1), *candidates))
+
+
+@pytest.mark.parametrize(
+    ("transfer", "warp", "wrong"),
+    [
+        ("homography", shift, 12),
+        ("homography", perspective, 12),
+        ("affine", shift, 4),
+        ("affine", perspective, 4),
+        ("nearest", shift, 0),
+        ("nearest", perspective, 0),
+    ],
+)
+@pytest.mark.parametrize("right", "ABCD")
+def test_the_reference_lands_on_its_own_candidate(transfer: Any, warp: Any, wrong: int, right: str) -> None:
+    stage = MatchedPoint(Given(moved(warp, wrong=wrong)), transfer=transfer)
+    state = run_stage(stage, corresponding(spread(warp(np.array([50.0, 50.0])), right)))
+    assert state.answer == right
+    assert 0.5 < (state.confidence or 0) <= 1
+
+
+SPOTS = spread((60, 45))
+
+
+GOOD = moved(shift)
+
+
+@pytest.mark.parametrize(
+    ("matches", "spots", "reason"),
+    [
+        (Matches.none(), SPOTS, "0 matches, at least 6 are needed"),
+        (GOOD[slice(0, 5)], SPOTS, "5 matches, at least 6"),
+        (moved(shift, count=12, wrong=12), SPOTS, "matches agree on one map, at least 6"),
+        (GOOD, {k: v for k, v in SPOTS.items() if k in "AC"}, "no point B, D on image 1"),
+        (GOOD, {**SPOTS, "A": (60, 45)}, "candidates A and C are equally far"),
+    ],
+)
+@pytest.mark.parametrize("transfer", ["homography", "affine"])
+def test_too_little_to_go_by_is_no_answer(
+    transfer: Literal["homography", "affine"], matches: Matches, spots: dict[str, tuple[float, float]], reason: str
+) -> None:
+    state = run_stage(MatchedPoint(Given(matches), transfer=transfer), corresponding(spots))
+    assert state.answer is None
+    assert state.reason.startswith("abstained: ")
+    assert reason in state.reason
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        (sample(BLANK, choices=4), "there are 1 images and 4 choices"),
+        (sample(BLANK, BLANK, choices=0), "there are 2 images and 0 choices"),
+        (sample(BLANK, BLANK, marks=(Point("ref", 1, 1),)), "no points 'REF' are on image 0"),
+        (sample(BLANK, BLANK, marks=(Point("REF", 1, 1), Point("REF", 2, 2))), "2 points 'REF' are on image 0"),
+    ],
+)
+def test_a_sample_of_another_kind_is_no_answer(asked: Sample, reason: str) -> None:
+    state = run_stage(MatchedPoint(Given(GOOD)), asked)
+    assert (state.answer, state.reason.startswith(f"abstained: {reason}")) == (None, True)
+
+
+def test_matches_that_all_lie_in_one_place_fit_no_map() -> None:
+    heap = Matches(np.full((20, 2), 30.0), np.full((20, 2), 40.0), np.ones(20))
+    for transfer in ("homography", "affine"):
+        state = run_stage(MatchedPoint(Given(heap), transfer=transfer), corresponding(SPOTS))
+        assert "agree on one map" in state.reason
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"transfer": "homography", "min_matches": 3}, "'homography' needs min_matches of 4 or more, found 3"),
+        ({"neighbors": 4}, r"neighbors \(4\) must not be fewer than min_matches \(6\)"),
+        ({"tolerance": 0}, "tolerance is in pixels"),
+    ],
+)
+def test_settings_that_cannot_fit_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        MatchedPoint(SIFT(), **settings)

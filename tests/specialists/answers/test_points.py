@@ -1,0 +1,130 @@
+"""Which point is nearer or darker, on maps whose values are known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import Sample
+from looktwice.specialists.answers import (
+    DarkerPoint,
+    NearerPoint,
+)
+from looktwice.specialists.maps import SGBM
+from looktwice.specialists.results import DepthMap
+from tests.specialists.samples import DARK, Paint, Plane, asked, check
+from tests.specialists.scenes import BLANK, depths, run_stage, sample
+
+
+@dataclass(frozen=True)
+class Ramp:
+    """A map whose value is the column; `hole` columns from the left are unknown."""
+
+    larger_is_nearer: bool = True
+    hole: int = 0
+    width: int = 100
+
+    def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
+        values = np.tile(np.arange(self.width, dtype=float), (100, 1))
+        values[:, : self.hole] = np.nan
+        return DepthMap(values, self.larger_is_nearer)
+
+
+A, B, C = Point("A", 20, 50), Point("B", 70, 50), Point("C", 90, 10)
+
+
+@pytest.mark.parametrize(
+    ("depth", "asked", "answer", "reason"),
+    [
+        (Ramp(), depths(A, B), "B", ""),
+        (Ramp(larger_is_nearer=False), depths(A, B), "A", ""),
+        (Ramp(), depths(A, B, C), "C", ""),
+        (Ramp(), depths(B, C, A), "C", ""),
+        (Ramp(hole=19), depths(A, B), "B", ""),
+        (Ramp(hole=23), depths(A, B), None, "no depth is known around point A at (20, 50)"),
+        (Ramp(), depths(A, Point("B", 20, 10)), None, "points A and B are equally near"),
+        (Ramp(), depths(A), None, "no point B on image 0"),
+        (Ramp(), depths(A, Point("B", 70, 50, image=1), images=(BLANK, BLANK)), None, "no point B on image 0"),
+        (Ramp(), sample(), None, "there are 0 images and 2 choices"),
+        (SGBM(), depths(A, B), None, "stereo needs a left and a right view, found 1 image(s)"),
+        (SGBM(), depths(A, B, images=(BLANK, BLANK[:50])), None, "left and right view differ in size"),
+        (SGBM(), depths(A, B, images=(BLANK[:, :2],) * 2), None, "an image of 2 x "),
+    ],
+)
+def test_the_nearer_point(depth: Any, asked: Sample, answer: str | None, reason: str) -> None:
+    state = run_stage(NearerPoint(depth), asked)
+    assert state.answer == answer
+    assert state.reason.startswith(f"abstained: {reason}") if reason else state.reason == ""
+    if answer:
+        assert 0 < (state.confidence or 0) <= 1
+
+
+def test_one_wild_pixel_does_not_decide() -> None:
+    values = np.full((100, 100), 5.0)
+    values[:, 60:] = 6
+    values[50, 20] = 100
+    state = run_stage(NearerPoint(lambda *_: DepthMap(values, True)), depths(A, B))
+    assert state.answer == "B"
+
+
+def test_a_map_of_another_size_is_a_fault() -> None:
+    with pytest.raises(ValueError, match="the depth map is 50 x 100 pixels, its image 100 x 100"):
+        run_stage(NearerPoint(Ramp(width=50)), depths(A, B))
+
+
+def test_a_window_has_a_middle() -> None:
+    with pytest.raises(ValueError, match="window is the odd side"):
+        NearerPoint(Ramp(), window=4)
+
+
+def test_the_nearer_point_is_named_by_the_choices_and_not_by_their_order() -> None:
+    points = Point("A", 20, 50), Point("B", 70, 50)
+    check(NearerPoint(Plane()), asked(choices=("A is closer", "B is closer"), marks=points), "B")
+    check(NearerPoint(Plane()), asked(choices=("B is closer", "A is closer"), marks=points), "A")
+
+
+TURNED = ("About the same", "B is darker", "A is darker")
+
+
+SPOTS = (Point("A", 20, 50), Point("B", 80, 50))
+
+
+@pytest.mark.parametrize(
+    ("paint", "choices", "settings", "answer", "reason"),
+    [
+        (Paint(0.2, 0.4), DARK, {}, "A", ""),
+        (Paint(0.4, 0.2), DARK, {}, "B", ""),
+        (Paint(0.4, 0.2), TURNED, {}, "B", ""),
+        (Paint(0.2, 0.4), TURNED, {}, "C", ""),
+        (Paint(0.40, 0.43), DARK, {}, "C", ""),
+        (Paint(0.40, 0.43), TURNED, {}, "A", ""),
+        (Paint(0.40, 0.43), DARK, {"tolerance": 0.05}, "A", ""),
+        (Paint(0.3, 0.3), DARK, {"tolerance": 0.0}, "C", ""),
+        (Paint(0.0, 0.3), DARK, {}, "A", ""),
+        (Paint(0.40, 0.43), DARK[:2], {}, "A", ""),
+        (Paint(0.3, 0.3), DARK[:2], {}, None, "both points are equally dark"),
+        (Paint(0.0, 0.0), DARK, {}, None, "both points are black"),
+        (Paint(0.3, 0.3, unknown=True), DARK, {}, None, "no reflectance is known around point B at (80, 50)"),
+    ],
+)
+def test_the_darker_point(paint: Paint, choices: Any, settings: Any, answer: str | None, reason: str) -> None:
+    check(DarkerPoint(paint, **settings), asked(choices=choices, marks=SPOTS), answer, reason)
+
+
+def test_the_margin_between_same_and_darker_is_where_it_is_said_to_be() -> None:
+    for ratio, answer in ((1.0999, "C"), (1.1001, "A")):
+        state = check(DarkerPoint(Paint(0.4, 0.4 * ratio)), asked(choices=DARK, marks=SPOTS), answer)
+        assert state.confidence == pytest.approx(0, abs=0.01)
+
+
+def test_points_that_are_not_there_and_a_map_of_another_shape() -> None:
+    check(DarkerPoint(Paint(0.1, 0.2)), asked(choices=DARK, marks=SPOTS[:1]), None, "no point B on image 0")
+    three = ("A is darker", "B is darker", "C is darker")
+    check(DarkerPoint(Paint(0.1, 0.2)), asked(choices=three, marks=(*SPOTS, Point("C", 1, 1))), None, "two points are")
+    with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
+        check(DarkerPoint(lambda pixels: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS), None)

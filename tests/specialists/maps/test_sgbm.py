@@ -1,0 +1,61 @@
+"""Disparity of stereo pairs, made and real."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Point
+from looktwice.specialists.answers import MatchedPoint, NearerPoint
+from looktwice.specialists.maps import SGBM
+from looktwice.specialists.matching import SIFT
+from tests.specialists.scenes import Given, depths, run_stage, sample, spread, texture
+
+
+@pytest.mark.parametrize("disparity", [5, 21])
+@pytest.mark.parametrize("mode", ["sgbm", "hh", "3way"])
+def test_sgbm_measures_a_shift(mode: Any, disparity: int) -> None:
+    wide = texture(232, 120, grain=1)
+    left, right = wide[:, :200], wide[:, disparity : 200 + disparity]
+    found = SGBM(disparities=32, mode=mode)(left, right)
+    assert found.values.shape == (120, 200)
+    assert np.nanmedian(found.values[:, disparity:]) == pytest.approx(disparity, abs=0.1)
+    assert np.isfinite(found.values[:, disparity + 5 :]).mean() > 0.9
+    assert found.larger_is_nearer
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"disparities": 100}, "multiple of 16, found 100"),
+        ({"block": 4}, "block is the odd side"),
+        ({"smooth_step": 40}, "smooth_jump must be larger than smooth_step"),
+    ],
+)
+def test_sgbm_settings_that_opencv_would_refuse(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        SGBM(**settings)
+
+
+def test_a_real_stereo_pair() -> None:
+    """Depth and correspondence against the true disparity of Middlebury's motorcycle (in skimage inf is unknown)."""
+    from skimage import data
+
+    left, right, truth = data.stereo_motorcycle()  # type: ignore[no-untyped-call]
+    near, matches = SGBM()(left, right), SIFT()(left, right)
+    depth, match = NearerPoint(lambda *_: near), MatchedPoint(Given(matches))
+    rng, right_of = np.random.default_rng(0), {"depth": 0, "match": 0}
+    ys, xs = np.nonzero(np.isfinite(truth) & (np.arange(truth.shape[1]) >= truth))  # what the right view can hold
+    for _ in range(150):
+        one, two = rng.integers(0, len(xs), 2)
+        marks = Point("A", float(xs[one]), float(ys[one])), Point("B", float(xs[two]), float(ys[two]))
+        nearer = "A" if truth[ys[one], xs[one]] > truth[ys[two], xs[two]] else "B"
+        right_of["depth"] += run_stage(depth, depths(*marks, images=(left, right))).answer == nearer
+        target = (xs[one] - truth[ys[one], xs[one]], ys[one])
+        candidates = tuple(Point(label, *xy, image=1) for label, xy in spread(target, "D", 3).items())
+        asked = sample(left, right, choices=4, marks=(Point("REF", *marks[0].center), *candidates))
+        right_of["match"] += run_stage(match, asked).answer == "D"
+    assert right_of["depth"] >= 0.8 * 150
+    assert right_of["match"] >= 0.8 * 150

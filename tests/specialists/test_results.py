@@ -1,0 +1,90 @@
+"""Results of specialists: checked, read-only, picked from, and looked up between pixels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.specialists.results import Boxes, DepthMap, Features, Masks, Matches
+
+
+def made(kind: Callable[..., Any], *rows: Any) -> Any:
+    return kind(*(np.array(row) for row in rows))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: made(Boxes, [[1, 2, 3]], [1], ["a"]), r"Boxes.xyxy must have the shape \(1, 4\), found \(1, 3\)"),
+        (lambda: made(Boxes, [[1, 2, 3, 4]], [1, 1], ["a"]), r"Boxes.scores must have the shape \(1\), found \(2,\)"),
+        (lambda: made(Boxes, [[3, 2, 1, 4]], [1], ["a"]), r"Boxes.xyxy\[0\] = \[3.0, 2.0, 1.0, 4.0\] has its right"),
+        (lambda: made(Boxes, [[1, 2, np.nan, 4]], [1], ["a"]), "not finite"),
+        (lambda: made(Masks, np.ones((4, 5), bool), [1], ["a"]), r"Masks.masks must have the shape \(4, any, any\)"),
+        (lambda: made(Matches, [[1, 2]], [[1, 2]], [1.5]), r"Matches.confidence lies in 0..1, found 1.5"),
+        (lambda: made(Matches, [[1, 2]], [[1, 2], [3, 4]], [1]), r"Matches.xy1 must have the shape \(1, 2\)"),
+        (lambda: made(Features, [[1, 2]], [1, 2, 3], [1]), r"Features.vectors must have the shape \(1, any\)"),
+        (lambda: DepthMap(np.ones(4), True), r"DepthMap.values must have the shape \(height, width\), found \(4,\)"),
+    ],
+)
+def test_results_of_the_wrong_shape_are_refused(make: Callable[[], object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("pick", "left"),
+    [(np.array([True, False, True]), "ac"), ([2, 0], "ca"), (slice(1, None), "bc"), (1, "b"), (slice(0, 0), "")],
+)
+def test_results_are_picked_from(pick: Any, left: str) -> None:
+    boxes = Boxes(np.arange(12.0).reshape(3, 4), np.array([0.1, 0.5, 0.9]), np.array(["a", "b", "c"]))
+    picked = boxes[pick]
+    assert (type(picked), len(picked), "".join(picked.labels)) == (Boxes, len(left), left)
+    assert picked.xyxy.shape == (len(left), 4)
+    assert [row.tolist() for row in picked.xyxy] == [boxes.xyxy["abc".index(label)].tolist() for label in left]
+
+
+def test_results_are_copies_that_nobody_can_change() -> None:
+    xyxy = np.array([[1.0, 2, 3, 4]])
+    boxes = Boxes(xyxy, np.ones(1), np.array(["a"]))
+    xyxy[:] = 0
+    assert boxes.xyxy.tolist() == [[1, 2, 3, 4]]
+    with pytest.raises(ValueError, match="read-only"):
+        boxes.xyxy[0, 0] = 9
+    with pytest.raises(ValueError, match="read-only"):
+        DepthMap(np.ones((2, 2)), True).values[0, 0] = 3
+
+
+def test_empty_results_keep_their_shape() -> None:
+    assert Matches.none().xy0.shape == (0, 2)
+    assert len(Boxes(np.array([]), np.array([]), np.array([]))) == 0
+    assert Masks(np.empty((0, 5, 6), bool), np.empty(0), np.empty(0, str))[slice(0, 3)].masks.shape == (0, 5, 6)
+
+
+def test_a_depth_map_knows_which_way_is_near_and_where_it_knows_nothing() -> None:
+    values = np.array([[1.0, 2, np.inf], [3, np.nan, 5]])
+    assert DepthMap(values, True).around(0, 0, 1).tolist() == [1]
+    assert DepthMap(values, False).around(1.4, 0.6, 3).tolist() == [-1, -2, -3, -5]
+    assert DepthMap(values, True).around(2, 0, 1).size == 0
+
+
+def test_boxes_without_supervision_say_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "supervision", None)
+    with pytest.raises(ImportError, match=r"pip install 'looktwice\[sv\]'"):
+        Boxes(np.ones((0, 4)), np.ones(0), np.ones(0, str)).to_supervision()
+
+
+def test_boxes_to_supervision_and_back() -> None:
+    supervision = pytest.importorskip("supervision", exc_type=ImportError)
+    boxes = Boxes(np.array([[1, 2, 3, 4], [5, 6, 7.5, 8]]), np.array([0.5, 0.25]), np.array(["dog", "cat"]))
+    detections = boxes.to_supervision()
+    assert detections[detections.confidence > 0.3].data["class_name"].tolist() == ["dog"]
+    back = Boxes.from_supervision(detections)
+    assert (back.xyxy == boxes.xyxy).all()
+    assert (back.scores.tolist(), back.labels.tolist()) == ([0.5, 0.25], ["dog", "cat"])
+    bare = Boxes.from_supervision(supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7])))
+    assert (bare.scores.tolist(), bare.labels.tolist()) == ([1.0], ["7"])
+    assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
