@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from looktwice.specialists.results import Boxes, DepthMap, Features, Masks, Matches
+from looktwice.specialists.results import Boxes, DepthMap, FeatureGrid, Features, Masks, Matches
 
 
 def made(kind: Callable[..., Any], *rows: Any) -> Any:
@@ -88,3 +88,50 @@ def test_boxes_to_supervision_and_back() -> None:
     bare = Boxes.from_supervision(supervision.Detections(xyxy=np.array([[1.0, 2, 3, 4]]), class_id=np.array([7])))
     assert (bare.scores.tolist(), bare.labels.tolist()) == ([1.0], ["7"])
     assert len(Boxes.from_supervision(boxes[slice(0, 0)].to_supervision())) == 0
+
+
+COUNTING = np.array([[0.0, 1, 2, 3], [10, 11, 12, 13]])[..., None]  # 10 for each row, 1 for each column
+
+
+@pytest.mark.parametrize(
+    ("size", "xy", "value"),
+    [
+        ((8, 4), (0.5, 0.5), 0),  # the centre of the first cell, 2 x 2 pixels
+        ((8, 4), (6.5, 2.5), 13),
+        ((8, 4), (1.5, 0.5), 0.5),  # half-way to the next column
+        ((8, 4), (0.5, 1.0), 2.5),  # a quarter of the way to the next row
+        ((8, 4), (5.0, 2.0), 9.75),
+        ((8, 4), (-0.5, -0.5), 0),  # the rim is repeated
+        ((8, 4), (7.5, 3.5), 13),
+        ((6, 3), (0.25, 0.25), 0),  # cells of 1.5 pixels
+        ((6, 3), (4.75, 1.75), 13),
+        ((6, 3), (1.0, 0.25), 0.5),
+        ((4, 2), (2, 1), 12),  # a cell for each pixel
+    ],
+)
+def test_features_are_interpolated_between_the_centres_of_cells(size: Any, xy: Any, value: float) -> None:
+    assert FeatureGrid(COUNTING, *size).at(xy).tolist() == [[pytest.approx(value)]]
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (1, 3), (3, 1), (1, 1)])
+@pytest.mark.parametrize("size", [(8, 4), (7, 5)])
+def test_the_centre_of_a_cell_has_its_own_vector(shape: tuple[int, int], size: tuple[int, int]) -> None:
+    values = np.random.default_rng(0).uniform(0, 1, (*shape, 3))
+    grid = FeatureGrid(values, *size)
+    assert grid.centers().shape == (*shape, 2)
+    assert grid.centers()[0, 0].tolist() == [size[0] / shape[1] / 2 - 0.5, size[1] / shape[0] / 2 - 0.5]
+    assert grid.at(grid.centers().reshape(-1, 2)) == pytest.approx(values.reshape(-1, 3))
+
+
+@pytest.mark.parametrize(
+    ("xy", "window", "known"),
+    [((2, 1), 1, [12]), ((2, 1), 3, [1, 2, 3, 11, 12, 13]), ((0.4, 0.6), 1, [10]), ((3, 0), 3, [2, 3, 12, 13])],
+)
+def test_the_window_around_a_point_ends_at_the_rim(xy: Any, window: int, known: list[float]) -> None:
+    assert DepthMap(COUNTING[..., 0], True).around(*xy, window).tolist() == known
+
+
+@pytest.mark.parametrize("shape", [(4,), (0, 4, 2), (2, 4)])
+def test_a_grid_of_features_has_rows_columns_and_vectors(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"FeatureGrid.values must have the shape \(rows, columns, d\)"):
+        FeatureGrid(np.ones(shape), 8, 4)

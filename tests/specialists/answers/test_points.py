@@ -128,3 +128,20 @@ def test_points_that_are_not_there_and_a_map_of_another_shape() -> None:
     check(DarkerPoint(Paint(0.1, 0.2)), asked(choices=three, marks=(*SPOTS, Point("C", 1, 1))), None, "two points are")
     with pytest.raises(ValueError, match=r"must be \(100, 100, 3\)"):
         check(DarkerPoint(lambda pixels: np.ones((100, 100))), asked(choices=DARK, marks=SPOTS), None)
+
+
+def test_the_confidence_of_the_nearer_point_is_its_lead_over_the_range_of_the_map() -> None:
+    state = run_stage(NearerPoint(Ramp()), depths(A, B, C))
+    assert state.confidence == pytest.approx((90 - 70) / (0.9 * 99))  # from the 5th to the 95th percentile of 0 .. 99
+    flat = np.full((100, 100), 5.0)
+    flat[48:53, 68:73] = 6  # too few pixels to reach a percentile
+    assert run_stage(NearerPoint(lambda *_: DepthMap(flat, True)), depths(A, B)).confidence == 1
+
+
+def test_each_point_counts_with_the_median_of_its_window() -> None:
+    values = np.zeros((100, 100))
+    values[48:53, 18:20] = 9  # two of the five columns around A
+    values[48:53, 68:71] = 4  # three of the five columns around B
+    near = NearerPoint(lambda *_: DepthMap(values, True))
+    assert run_stage(near, depths(A, B)).answer == "B"
+    assert run_stage(NearerPoint(near.depth, window=1), depths(Point("A", 19, 50), B)).answer == "A"
