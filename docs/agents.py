@@ -125,10 +125,9 @@ tokens per question for each point of accuracy gained over one glance without to
 
 {table}
 
-*First answer* is what the model said before it looked, *found by a look* how often the answer was right after a look
-where there had been none, *to right* and *to wrong* how often a look turned a wrong answer right and a right one
-wrong. A model that says nothing before it looks can be asked with `probe: What would you answer now?`, at one more
-call a look.
+*First answer* is what the model said before it looked; *no answer to right*, *wrong to right* and *right to wrong*
+count the looks over which the answer changed in this way. A model that says nothing before it looks can be asked with
+`probe: What would you answer now?`, at one more call a look.
 
 `looktwice replay RUN` goes through every record again with the recorded replies and no model, and compares what comes
 out bit for bit. `looktwice trajectories RUN --out FILE.jsonl` writes the conversations with their images and tools,

@@ -48,14 +48,14 @@ METHOD = (
     "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
-    "arm has. A share is what that factor alone moves, its interval Newcombe's for paired shares, its p exact and not "
-    "corrected; `together` is what the factors do jointly beyond the sum of their shares.",
+    "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
+    "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
     "Mistakes in common: what is not right for both, and its share of the line's own mistakes; unreadable counts as a "
     "mistake, failed as not asked.",
-    "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe; found, "
-    "to right and to wrong count looks after which the answer was right where there was none, right where it was "
-    "wrong, and wrong where it was right. Tokens per gained point are tokens per sample more than the baseline's for "
-    "each hundredth of accuracy gained over it; without a baseline, over the first answer.",
+    "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe. Not "
+    "run are calls that were refused, failed, repeated or beyond a bound. Tokens per gained point are tokens per "
+    "sample more than the baseline's for each hundredth of accuracy gained over it; without a baseline, over the first "
+    "answer.",
     "Cost is the list price of all tokens of the contestant's samples: the model's `prices` times the tokens that the "
     "server counted. A reply from the cache costs what it cost when it was asked.",
     "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "

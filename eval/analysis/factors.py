@@ -1,4 +1,4 @@
-"""Why two contestants' numbers differ: what each factor between them is worth alone, on the same samples."""
+"""Why two contestants' numbers differ: the effect of each factor between them alone, on the same samples."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.labels import contestant_changes
-from looktwice.eval.scoring.stats import Interval, paired_test, wilson
+from looktwice.eval.scoring.stats import paired_difference, paired_test
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 Values = Mapping[str, float]
-TOGETHER, WHOLE = "together", "the whole gap"
+INTERACTION, WHOLE = "interaction", "the whole gap"
 
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """One line: on the `n` units that all arms have, a factor moves the metric from `before` to `after`.
+    """One factor: on the `n` units that all arms have, it alone changes the metric from `before` to `after`.
 
-    Behind the factors come `together`, the gap less the sum of their shares, and `the whole gap`. Levels lie in 0..1,
-    shares and limits in -1..1 and beyond for `together`. `of_gap` is the share over the gap, where the gap's interval
-    leaves out zero.
+    Behind the factors come `interaction`, the gap less the sum of their effects, and `the whole gap`. `value`, `low`
+    and `high` lie in -1..1, beyond it for `interaction`. `of_gap` is the effect over the gap, where the gap's interval
+    excludes zero.
     """
 
     task: str
@@ -42,10 +42,10 @@ class FactorEffect:
 
 
 def factor_effects(run: RunScores) -> list[FactorEffect]:
-    """The shares of a run whose configuration says `gap: {from: ..., to: ...}`; none where it does not.
+    """The effects in a run whose configuration says `gap: {from: ..., to: ...}`; none where it does not.
 
     For every task and each of its metrics that is a mean over units, then over all tasks: `macro` is the mean of the
-    tasks' shares, `micro` is of all their units as one set.
+    tasks' effects, `micro` is of all their units as one set.
     """
     config = run.folder.facts.get("config")
     gap = config.get("gap") if isinstance(config, dict) else None
@@ -53,16 +53,16 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
         return []
     found: list[FactorEffect] = []
     arms = [_Arms.of(held, gap) for held in _by_task(run.points)]
-    tables = [(one.task, _measured(one)) for one in arms if one is not None]
+    tables = [(one.task, _values_by_metric(one)) for one in arms if one is not None]
     for task, metrics in tables:
         for metric, table in metrics.items():
-            found += _lines(task, metric, table)
+            found += _effects(task, metric, table)
     return found + (_over_tasks([metrics["accuracy"] for _, metrics in tables]) if len(tables) > 1 else [])
 
 
 def factor_table(table: Table) -> TextTable:
-    """What each factor is worth in percentage points, with its paired interval and test, where a run asks."""
-    header = ("task", "metric", "factor", "from", "with", "share", "p", "of gap", "n")
+    """What each factor changes in percentage points, with its paired interval and test, where a run asks."""
+    header = ("task", "metric", "factor", "from", "with", "effect", "p", "of gap", "n")
     lines = []
     for run in table.scores:
         for line in factor_effects(run):
@@ -94,8 +94,10 @@ class _Arms:
             changes = contestant_changes(scores.point)
             if scores.point.contestant == gap["from"] and len(changes) == 1:
                 (place,) = changes
-                if _at(scores, place) == _at(end, place) != _at(start, place):
-                    between[f"{place.removeprefix('stages.')}: {_told(changes[place])}"] = scores
+                if _setting(scores, place) == _setting(end, place) != _setting(start, place):
+                    between[
+                        f"{place.removeprefix('stages.')}: {'none' if changes[place] is None else changes[place]}"
+                    ] = scores
         return cls(start.task, start, end, between)
 
     @property
@@ -111,7 +113,7 @@ def _by_task(points: Sequence[PointScores]) -> list[list[PointScores]]:
     return list(tasks.values())
 
 
-def _at(scores: PointScores, place: str) -> object:
+def _setting(scores: PointScores, place: str) -> object:
     """What a point was built with at a dotted place; None where it has nothing there."""
     if place == "read":
         return scores.point.read
@@ -121,11 +123,7 @@ def _at(scores: PointScores, place: str) -> object:
     return found
 
 
-def _told(value: object) -> str:
-    return "none" if value is None else str(value)
-
-
-def _measured(arms: _Arms) -> dict[str, dict[str, Values]]:
+def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Values]]:
     """For each metric the values of every arm, by unit; only metrics that every arm has."""
     tables: dict[str, dict[str, Values]] = {}
     for name, scores in arms.all.items():
@@ -144,49 +142,49 @@ def _metrics(scores: PointScores) -> dict[str, Values]:
     return found
 
 
-def _lines(task: str, metric: str, table: Mapping[str, Values]) -> list[FactorEffect]:
-    """A line per factor, what is left of the gap, and the gap; none where no unit has every arm."""
+def _effects(task: str, metric: str, table: Mapping[str, Values]) -> list[FactorEffect]:
+    """An effect per factor, the interaction, and the gap; none where no unit has every arm."""
     units = sorted(set.intersection(*(set(values) for values in table.values())))
     if not units:
         return []
     rows = {name: [values[unit] for unit in units] for name, values in table.items()}
     start, end = rows.pop("from"), rows.pop("to")
-    whole = _share(task, metric, WHOLE, start, end)
-    found = [_share(task, metric, factor, start, values) for factor, values in rows.items()]
+    whole = _effect(task, metric, WHOLE, start, end)
+    found = [_effect(task, metric, factor, start, values) for factor, values in rows.items()]
     moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
     left = [end[i] - start[i] - moved[i] for i in range(len(units))]
-    rest = FactorEffect(task, metric, TOGETHER, fmean(left), n=len(units))
+    rest = FactorEffect(task, metric, INTERACTION, fmean(left), n=len(units))
     if len(left) > 1:
         half = NormalDist().inv_cdf(0.975) * stdev(left) / sqrt(len(left))
         rest = replace(rest, low=rest.value - half, high=rest.value + half)
-    return _with_parts([*found, *([rest] if rows else []), whole])
+    return _with_share_of_gap([*found, *([rest] if rows else []), whole])
 
 
-def _share(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> FactorEffect:
-    low, high = difference(values, start)
+def _effect(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> FactorEffect:
+    low, high = paired_difference(values, start)
     test = paired_test(values, start)
     return FactorEffect(task, metric, factor, test.delta, fmean(start), fmean(values), low, high, test.p, len(start))
 
 
-def _with_parts(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """The lines with their parts of the gap, which is the last of them, where that can be told from none."""
+def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
+    """The effects with their share of the gap, which is the last of them, where its interval excludes zero."""
     whole = lines[-1]
-    told = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
-    return [replace(line, of_gap=line.value / whole.value) if told else line for line in lines]
+    known = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
+    return [replace(line, of_gap=line.value / whole.value) if known else line for line in lines]
 
 
 def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[FactorEffect]:
-    """The mean of the tasks' shares, and the shares over all samples together; factors that every task has."""
+    """The mean of the tasks' effects, and the effects over all samples together; of factors that every task has."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     shared = [{name: table[name] for name in names} for table in tables]
-    single = [_lines("", "accuracy", table) for table in shared]
+    single = [_effects("", "accuracy", table) for table in shared]
     held = [lines for lines in single if lines]
-    macro = _with_parts([_mean([lines[i] for lines in held]) for i in range(len(held[0]))]) if held else []
+    macro = _with_share_of_gap([_mean([lines[i] for lines in held]) for i in range(len(held[0]))]) if held else []
     pooled = {
         name: {f"{number} {unit}": value for number, table in enumerate(shared) for unit, value in table[name].items()}
         for name in names
     }
-    return macro + _lines("micro", "accuracy", pooled)
+    return macro + _effects("micro", "accuracy", pooled)
 
 
 def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
@@ -201,27 +199,6 @@ def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
         None if None in after else fmean(x for x in after if x is not None),
         value - below / len(lines), value + above / len(lines), None, sum(line.n for line in lines),
     )  # fmt: skip
-
-
-def difference(values: Sequence[float], others: Sequence[float], level: float = 0.95) -> Interval:
-    """The interval of the mean paired difference: Wilson's limits of both means joined with their correlation.
-
-    Newcombe's method 10 (1998) without continuity correction, as Zou and Donner (2008) write it; also for graded
-    values, where Wilson's limits are conservative. Lengths are equal and above 0.
-    """
-    n, mine, theirs = len(values), fmean(values), fmean(others)
-    (low, high), (low2, high2) = wilson(sum(values), n, level), wilson(sum(others), n, level)
-    r = _correlation(values, others)
-    below = (mine - low) ** 2 - 2 * r * (mine - low) * (high2 - theirs) + (high2 - theirs) ** 2
-    above = (high - mine) ** 2 - 2 * r * (high - mine) * (theirs - low2) + (theirs - low2) ** 2
-    return mine - theirs - sqrt(max(0.0, below)), mine - theirs + sqrt(max(0.0, above))
-
-
-def _correlation(values: Sequence[float], others: Sequence[float]) -> float:
-    mine, theirs = fmean(values), fmean(others)
-    joint = sum((a - mine) * (b - theirs) for a, b in zip(values, others, strict=True))
-    spread = sqrt(sum((a - mine) ** 2 for a in values) * sum((b - theirs) ** 2 for b in others))
-    return joint / spread if spread > 0 else 0.0
 
 
 def _signed(value: float) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.from_state import describe_failure
+from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
@@ -30,8 +31,8 @@ def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
     for point in plan.points:
         item = items[point.task_id]
         state, error = _run_stages(point, item)
-        pages.setdefault(point.task_id, []).append((_label(point), state, error))
-        yield f"{_label(point)} on {point.task_name}, sample {item.sample.id}"
+        pages.setdefault(point.task_id, []).append((label_with_changes(point.contestant, point.changes), state, error))
+        yield f"{label_with_changes(point.contestant, point.changes)} on {point.task_name}, sample {item.sample.id}"
         yield from words(state)
         yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(point)])
         if error:
@@ -68,11 +69,6 @@ def _draw_warnings(point: Arm) -> list[str]:
     if point.draws > 1 and temperature == 0:
         return [f"{point.draws} draws at temperature 0 are separate calls that will mostly agree"]
     return []
-
-
-def _label(point: Arm) -> str:
-    changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
-    return point.contestant + (f" [{changes}]" if changes else "")
 
 
 def _write_pages(out: Path, items: dict[str, Item], pages: dict[str, list[tuple[str, State, str]]]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.replay import RecordedReplies, recorded_models, use_recorded_findings
+from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.plan import Plan
@@ -35,7 +36,13 @@ def show_sample(
     for row in rows:
         pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
         with use_recorded_findings(folder, cache):
-            labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
+            labelled = [
+                (
+                    label_with_changes(p.contestant, p.changes) + (f", draw {r.draw}" if p.draws > 1 else ""),
+                    *_again(folder, p, row, r, plugins),
+                )
+                for p, r in pairs
+            ]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
@@ -99,6 +106,5 @@ def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) 
 
 
 def _label(point: PointRow, record: Record) -> str:
-    changes = ", ".join(f"{key.removeprefix('stages.')}={value}" for key, value in point.changes.items())
     draw = f", draw {record.draw}" if point.draws > 1 else ""
-    return point.contestant + (f" [{changes}]" if changes else "") + draw
+    return label_with_changes(point.contestant, point.changes) + draw

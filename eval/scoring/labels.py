@@ -1,4 +1,4 @@
-"""How points are called in tables, and which point each one is compared with."""
+"""The labels of points in tables, and the baseline that each point is compared with."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ MOST = 3  # differing settings that a label shows
 
 
 def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
-    """The labels (contestant, task) of every point by id, each pair once.
+    """The labels (contestant, task) of every point by id, no pair twice.
 
-    A run that went on after its configuration was edited or overridden holds points of one name that were built
-    differently; the later ones say what differs, "plain {mark.color=gray}", or are numbered where that is too much.
-    Tasks of one name that are different sets are numbered.
+    A run that was continued with an edited configuration holds points of one name that were built differently: the
+    later ones say what differs, "plain {mark.color=gray}", or are numbered where too many settings do. Different
+    tasks of one name are numbered.
     """
     plain = {point.id: (contestant_label(point), task_label(point)) for point in points}
     counts = Counter(plain.values())
@@ -28,14 +28,14 @@ def labels(points: Sequence[PointRow]) -> dict[str, tuple[str, str]]:
     for point in points:
         who, what = plain[point.id]
         if who in {contestant for contestant, _ in twice}:
-            who = _told_apart(who, point, built.setdefault(who, {}))
+            who = _distinguish(who, point, built.setdefault(who, {}))
         if what in {task for _, task in twice}:
-            what = _numbered(what, point.task_id, asked)
+            what = _number(what, point.task_id, asked)
         out[point.id] = who, what
     return out
 
 
-def _told_apart(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
+def _distinguish(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
     kind = canonical([{**point.spec, "task": None}, point.seed])
     first = seen.setdefault(kind, point) if kind in seen or not seen else next(iter(seen.values()))
     number = list(seen).index(kind) if kind in seen else len(seen)
@@ -46,7 +46,7 @@ def _told_apart(label: str, point: PointRow, seen: dict[str, PointRow]) -> str:
     differing = [place for place in {**others, **mine} if mine.get(place) != others.get(place)]
     if not 0 < len(differing) <= MOST:
         return f"{label} #{number + 1}"
-    return f"{label} {{{', '.join(_shown(place, mine.get(place)) for place in differing)}}}"
+    return f"{label} {{{', '.join(_short(place, mine.get(place)) for place in differing)}}}"
 
 
 def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _leaves(spec: Any, place: str = "") -> dict[str, Any]:
     return {place: spec}
 
 
-def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:
+def _number(label: str, kind: str, seen: dict[str, list[str]]) -> str:
     kinds = seen.setdefault(label, [])
     if kind not in kinds:
         kinds.append(kind)
@@ -66,22 +66,24 @@ def _numbered(label: str, kind: str, seen: dict[str, list[str]]) -> str:
 
 def contestant_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to who answers: stages, model, draws."""
-    return {place: value for place, value in point.changes.items() if not _of_task(place)}
+    return {place: value for place, value in point.changes.items() if not _is_of_task(place)}
 
 
 def task_changes(point: PointRow) -> dict[str, Any]:
     """The changes that belong to what is asked; places of other tasks are left out."""
-    return {place: value for place, value in point.changes.items() if _of_task(place) and _touches(place, point.task)}
+    return {
+        place: value for place, value in point.changes.items() if _is_of_task(place) and _touches(place, point.task)
+    }
 
 
 def contestant_label(point: PointRow, without: str = "") -> str:
     """The contestant and its changes: "plain [mark.radius=15]"; `without` leaves out one place."""
-    return _labelled(point.contestant, contestant_changes(point), without)
+    return label_with_changes(point.contestant, contestant_changes(point), without)
 
 
 def task_label(point: PointRow, without: str = "") -> str:
     """The task and its changes: "correspondence [strength=0.5]"; `without` leaves out one place."""
-    return _labelled(point.task, task_changes(point), without)
+    return label_with_changes(point.task, task_changes(point), without)
 
 
 def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
@@ -100,16 +102,17 @@ def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
 
 def factor_value(point: PointRow, place: str) -> float | None:
     """The number that a point has at a dotted place: from its changes, or else from what was built."""
-    value = point.changes[place] if place in point.changes else _built(point.spec, _spec_path(place))
+    value = point.changes[place] if place in point.changes else _setting(point.spec, _spec_path(place))
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _labelled(name: str, changes: Mapping[str, Any], without: str) -> str:
-    shown = [_shown(place, value) for place, value in changes.items() if place != without]
-    return f"{name} [{', '.join(shown)}]" if shown else name
+def label_with_changes(name: str, changes: Mapping[str, Any], without: str = "") -> str:
+    """A name with its changes by dotted place in short: "plain [mark.radius=15, no zoom]"."""
+    short = [_short(place, value) for place, value in changes.items() if place != without]
+    return f"{name} [{', '.join(short)}]" if short else name
 
 
-def _shown(place: str, value: Any) -> str:
+def _short(place: str, value: Any) -> str:
     head, _, rest = place.partition(".")
     if head == "tasks":
         rest = rest.partition(".")[2]
@@ -117,7 +120,7 @@ def _shown(place: str, value: Any) -> str:
     return f"no {short}" if value is None else f"{short}={value}"
 
 
-def _of_task(place: str) -> bool:
+def _is_of_task(place: str) -> bool:
     return place.partition(".")[0] in ("task", "tasks")
 
 
@@ -133,7 +136,7 @@ def _spec_path(place: str) -> list[str]:
     return parts
 
 
-def _built(spec: Any, path: Sequence[str]) -> Any:
+def _setting(spec: Any, path: Sequence[str]) -> Any:
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec

@@ -85,20 +85,20 @@ def reply(run: MadeRun, point: str, sample: str, texts: list[str], region: tuple
 def test_what_looks_were_worth_is_counted_from_the_records(tmp_path: Path) -> None:
     (found,) = summarize_looks(made(tmp_path))
     assert (found.contestant, found.n, found.looks) == ("agent", 3, 5 / 3)
-    assert (dict(found.tools), dict(found.outcomes), dict(found.ended)) == ({"zoom": 5}, {"shown": 5}, {"reply": 3})
-    assert (found.to_right, found.to_wrong, found.found) == (1, 1, 1)
-    assert [found.before, found.after] == pytest.approx([1 / 3, 2 / 3])
+    assert (dict(found.tools), dict(found.outcomes), dict(found.ended_by)) == ({"zoom": 5}, {"shown": 5}, {"reply": 3})
+    assert (found.to_right, found.to_wrong, found.answered_right) == (1, 1, 1)
+    assert [found.first_accuracy, found.final_accuracy] == pytest.approx([1 / 3, 2 / 3])
     assert found.iou == pytest.approx((1 + 0.5 + 0.5) / 3) and found.covered == 1
     # 80 tokens on three samples against 30, for 2/3 more right: (80 - 30) / 3 tokens for 66.7 points
-    assert found.against == "plain" and found.price == pytest.approx((50 / 3) / (200 / 3))
-    assert [(each.looks, each.n, each.accuracy) for each in found.lengths] == [(1, 1, 1.0), (2, 2, 0.5)]
+    assert found.compared_with == "plain" and found.tokens_per_gain == pytest.approx((50 / 3) / (200 / 3))
+    assert [(each.turns, each.n, each.accuracy) for each in found.by_turns] == [(1, 1, 1.0), (2, 2, 0.5)]
 
 
 def test_without_a_baseline_the_price_is_that_of_the_looks(tmp_path: Path) -> None:
     scored = made(tmp_path)
     alone = replace(scored, points=tuple(p for p in scored.points if p.contestant == "agent"))
     (found,) = summarize_looks(alone)
-    assert found.against == "its first answer" and found.price == pytest.approx((50 / 3) / (100 / 3))
+    assert found.compared_with == "its first answer" and found.tokens_per_gain == pytest.approx((50 / 3) / (100 / 3))
 
 
 def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_a_probe_tells_the_answer_before_a_look(tmp_path: Path) -> None:
     record = run.records[0]
     run.records[0] = replace(record, notes=(Look(1, 1, "zoom", "said", probe=0).note, EpisodeEnd("reply", 1).note))
     (found,) = summarize_looks(score_run(run.write()))
-    assert (found.to_right, found.found, found.iou) == (1, 0, None)
+    assert (found.to_right, found.answered_right, found.iou) == (1, 0, None)
 
 
 def test_tables_say_what_is_there(tmp_path: Path) -> None:
@@ -164,15 +164,19 @@ def test_looking_again_helps_the_near_sighted_and_a_placebo_does_not(run: Path) 
     scored = score_run(RunFolder(run))
     glance = next(p for p in scored.points if p.contestant == "glance")
     first = sum(s.score.value for s in glance.all) / len(glance.all)
-    after = {key: each.after for key, each in found.items()}
+    after = {key: each.final_accuracy for key, each in found.items()}
     assert after["zoom", 0] == first < after["zoom", 1] < after["zoom", 3]
     assert all(after["placebo", allowed] == first for allowed in (0, 1, 3))
     assert all(after["zoom", allowed] <= after["oracle", allowed] for allowed in (0, 1, 3))
     assert after["oracle", 1] >= after["zoom", 3] > 0.8
     zoom, placebo, oracle = (found[name, 3] for name in ("zoom", "placebo", "oracle"))
-    assert zoom.price is not None and oracle.price is not None and zoom.price > oracle.price
-    assert placebo.price is None and placebo.covered == pytest.approx(0, abs=0.1) and zoom.covered == 1
-    assert zoom.found > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
+    assert (
+        zoom.tokens_per_gain is not None
+        and oracle.tokens_per_gain is not None
+        and zoom.tokens_per_gain > oracle.tokens_per_gain
+    )
+    assert placebo.tokens_per_gain is None and placebo.covered == pytest.approx(0, abs=0.1) and zoom.covered == 1
+    assert zoom.answered_right > 0 and (zoom.to_wrong, zoom.to_right) == (0, 0)
 
 
 KEPT = """

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.analysis.factors import difference, factor_effects, factor_table
+from looktwice.eval.analysis.factors import factor_effects, factor_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.readers import Vlm2Official, Vlm2Vlmevalkit
 from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import paired_difference
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
@@ -248,7 +249,7 @@ def gap_run(tmp_path: Path) -> Path:
 def test_shares_add_up_to_the_gap(gap_run: Path) -> None:
     lines = {line.factor: line for line in factor_effects(score_run(RunFolder(gap_run))) if line.task == "jigsaw"}
     assert [name.partition(":")[0] for name in lines] == [
-        "choose", "size", "encode", "ask.images", "ask.options", "read", "together", "the whole gap"
+        "choose", "size", "encode", "ask.images", "ask.options", "read", "interaction", "the whole gap"
     ]  # fmt: skip
     whole, read = lines["the whole gap"], lines["read: Robust"]
     assert whole.value > 0.2
@@ -286,12 +287,12 @@ def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
 def test_the_paired_interval_is_newcombe_s() -> None:
     """Table of Newcombe (1998), method 10: 36 both, 12 and 2 of one kind, none of neither; and its coverage."""
     pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
-    low, high = difference([a for a, _ in pairs], [b for _, b in pairs])
+    low, high = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
     assert (low, high) == pytest.approx((0.0569, 0.3404), abs=0.01)
     rng, hits = random.Random(0), 0
     for _ in range(400):
         drawn = [rng.choices([(1, 1), (1, 0), (0, 1), (0, 0)], (0.4, 0.25, 0.15, 0.2))[0] for _ in range(60)]
-        low, high = difference([a for a, _ in drawn], [b for _, b in drawn])
+        low, high = paired_difference([a for a, _ in drawn], [b for _, b in drawn])
         hits += low <= 0.1 <= high
     assert 0.92 <= hits / 400 <= 0.99
 
