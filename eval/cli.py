@@ -123,12 +123,12 @@ def judge(
     Scores and reports then use what it said.
     """
     with faults():
-        from looktwice.eval.judging.command import Judging
-        from looktwice.eval.judging.model import judge_model
+        from looktwice.eval.judging.command import RunJudge
+        from looktwice.eval.judging.model import build_judge_model
 
-        found = judge_model(run, model, config, overrides or (), plugins_of(plugin))
+        found = build_judge_model(run, model, config, overrides or (), plugins_of(plugin))
         columns = dict(pair(text) for text in column or ())
-        judging = Judging(run, model, found, only or (), reader_of(reader), columns, workers, cache, only_cached)
+        judging = RunJudge(run, model, found, only or (), reader_of(reader), columns, workers, cache, only_cached)
         try:
             failed = judging(say)
         except KeyboardInterrupt:

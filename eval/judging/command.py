@@ -1,8 +1,8 @@
 """What `looktwice judge` does: asks a named model about the replies of a run, once each, and keeps what it says.
 
-The only place of loop 2 that calls a model. Verdicts are appended to `judged.jsonl` in the run folder, one line each as
-they come; scoring and reports use them afterwards without any call. A judge's tokens are counted apart from those of
-the models under test.
+Nothing else calls a model after a run. Verdicts are appended to `judged.jsonl` in the run folder, one line each as they
+come; scoring and reports use them afterwards without any call. A judge's tokens are counted apart from those of the
+models under test.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from filelock import FileLock, Timeout
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display
-from looktwice.eval.judging.annotations import Notes
-from looktwice.eval.judging.passes import PASSES, Case, JudgeVerdict, Pass
+from looktwice.eval.judging.annotations import AnnotatedSolutions
+from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
 from looktwice.eval.judging.summary import agreement, summary
 from looktwice.eval.records.judgements import Judgement, append, judgements, words_of
 from looktwice.eval.records.records import Record, RunError, RunFolder
@@ -34,21 +34,20 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.state import Stage
 
-BATCH = 2048  # replies that wait at a time
-REPORTED = "judged"
+_BATCH = 2048  # replies that wait at a time
 
 
 @dataclass(frozen=True)
 class _Job:
     """One reply to be judged in one pass."""
 
-    judging: Pass
-    case: Case
+    judging: JudgePass
+    case: JudgeCase
     record: Record
 
 
 @dataclass(frozen=True)
-class Judging:
+class RunJudge:
     """Judges the replies of a run folder with a model that is called `name` in every table.
 
     `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which replies are
@@ -84,13 +83,13 @@ class Judging:
             raise RunError(f"{self.run} is being written by another process; wait for it") from None
         try:
             self._refuse_namesake()
-            notes = Notes(self.columns)
-            jobs = list(self._jobs(folder, notes))
-            failed = self._judged(jobs) if jobs else 0
+            solutions = AnnotatedSolutions(self.columns)
+            jobs = list(self._jobs(folder, solutions))
+            failed = self._run_jobs(jobs) if jobs else 0
         finally:
             lock.release()
         lines = judgements(self.run).lines
-        said = [*notes.sentences, *([] if jobs else ["nothing is left to judge"])]
+        said = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
         for sentence in (*said, *summary(lines, self.name), *agreement(lines)):
             say(sentence)
         return failed
@@ -108,22 +107,27 @@ class Judging:
                 "give this one another name under `models:`, so that tables can tell the two apart"
             )
 
-    def _jobs(self, folder: RunFolder, notes: Notes) -> Iterator[_Job]:
-        """Every reply that a pass wants and that this judge has not yet judged."""
+    def _jobs(self, folder: RunFolder, solutions: AnnotatedSolutions) -> Iterator[_Job]:
+        """Every reply that belongs to a pass and that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
         seen = set(done)
         for scores in score_run(folder, self.reader, judge="none").points:
             for judging in PASSES.values():
-                if judging.concerns(scores.point) and (not self.passes or judging.name in self.passes):
-                    for job in self._of(folder, scores, records, judging, notes):
-                        key = self._line(job, JudgeVerdict()).key
+                if judging.covers_point(scores.point) and (not self.passes or judging.name in self.passes):
+                    for job in self._jobs_of_point(folder, scores, records, judging, solutions):
+                        key = self._judgement(job, JudgeVerdict()).key
                         if key not in seen:
                             seen.add(key)
                             yield job
 
-    def _of(
-        self, folder: RunFolder, scores: PointScores, records: Mapping[Any, Record], judging: Pass, notes: Notes
+    def _jobs_of_point(
+        self,
+        folder: RunFolder,
+        scores: PointScores,
+        records: Mapping[Any, Record],
+        judging: JudgePass,
+        solutions: AnnotatedSolutions,
     ) -> Iterator[_Job]:
         for entry in scores.all:
             record = records[scores.point.recorded_as, entry.sample, entry.draw]
@@ -131,12 +135,12 @@ class Judging:
             if record.error or record.answer is not None or explain_missing_reply(record, replies) is not None:
                 continue
             sample = row.without_pixels(folder.blobs, record.choices)
-            case = Case(sample, row.answer or "", replies[-1].text, entry)
-            case = notes(case, scores.point) if judging.name == "cot" else case
-            if judging.wants(case):
+            case = JudgeCase(sample, row.answer or "", replies[-1].text, entry)
+            case = solutions(case, scores.point) if judging.name == "cot" else case
+            if judging.covers(case):
                 yield _Job(judging, case, record)
 
-    def _judged(self, jobs: Sequence[_Job]) -> int:
+    def _run_jobs(self, jobs: Sequence[_Job]) -> int:
         """Ask for every job from several threads, and write each verdict as it comes; gives how many calls failed."""
         failed, stop, counts = 0, threading.Event(), [0, 0]
         model = self._wrap(stop)
@@ -144,12 +148,12 @@ class Judging:
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
-                for line in self._answers(pool, model, jobs):
+                for line in self._ask_all(pool, model, jobs):
                     append(self.run, line)
                     failed += bool(line.error)
                     paid = not line.cached
                     counts[:] = counts[0] + paid * line.tokens_in, counts[1] + paid * line.tokens_out
-                    display.add(REPORTED)
+                    display.add("judged")
         except KeyboardInterrupt:  # no new call begins, and what is in flight must not hold the command
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -161,31 +165,31 @@ class Judging:
             close_model(model)
         return failed
 
-    def _answers(self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]) -> Iterator[Judgement]:
-        for start in range(0, len(jobs), BATCH):
+    def _ask_all(self, pool: ThreadPoolExecutor, model: Model, jobs: Sequence[_Job]) -> Iterator[Judgement]:
+        for start in range(0, len(jobs), _BATCH):
             futures: list[Future[Judgement]] = [
-                pool.submit(self._ask, model, job) for job in jobs[start : start + BATCH]
+                pool.submit(self._ask, model, job) for job in jobs[start : start + _BATCH]
             ]
             for future in as_completed(futures):
                 yield future.result()
 
     def _ask(self, model: Model, job: _Job) -> Judgement:
         """One verdict, or the reason why there is none."""
-        door = RecordingModel(model, job.record.sample)
+        recorder = RecordingModel(model, job.record.sample)
         try:
-            reply = door((job.judging.question(job.case),))
+            reply = recorder((job.judging.ask(job.case),))
         except (ModelError, PictureError) as exc:
-            return self._line(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
+            return self._judgement(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
-            return self._line(job, JudgeVerdict(), error="stopped")
+            return self._judgement(job, JudgeVerdict(), error="stopped")
         said = strip_thoughts(reply.text)
-        found = job.judging.read(said, job.case) if said.strip() else JudgeVerdict(reason=f"no words ({reply.finish})")
+        found = job.judging.parse(said, job.case) if said.strip() else JudgeVerdict(reason=f"no words ({reply.finish})")
         used = 0 if reply.cached else 1
-        return self._line(
+        return self._judgement(
             job, found, said=said, cached=not used, tokens_in=reply.usage.tokens_in, tokens_out=reply.usage.tokens_out
         )
 
-    def _line(self, job: _Job, found: JudgeVerdict, **more: Any) -> Judgement:
+    def _judgement(self, job: _Job, found: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
         names = job.judging.name, record.point, record.sample, record.draw, self.name, self.identity, words_of(record)
         verdict = found.answer, found.scores, found.none, found.reason

@@ -13,7 +13,7 @@ from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.model import Model
 
 
-def judge_model(
+def build_judge_model(
     run: Path, name: str, config: Path | None = None, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
 ) -> Model:
     """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after the overrides.

@@ -1,4 +1,4 @@
-"""Who judged how much, at what cost, and how far two judges agree."""
+"""How many replies each judge judged, at what cost, and how far two judges agree."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
         for one, other in combinations(judges, 2):
             pairs = [(judges[one][place], judges[other][place]) for place in judges[one] if place in judges[other]]
             if pairs:
-                yield f"agreement on {kind}, {one} and {other}: {_agreed(pairs)}"
+                yield f"agreement on {kind}, {one} and {other}: {_describe_agreement(pairs)}"
 
 
-def _agreed(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
+def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
     same = sum(a.verdict == b.verdict for a, b in pairs)
     said = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
     marks = [abs(a.scores[name] - b.scores[name]) for a, b in pairs for name in a.scores if name in b.scores]
@@ -59,11 +59,13 @@ def _agreed(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
 
 def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
     """Cohen's kappa (1960): agreement beyond what two independent judges would have; 1 where there is one verdict."""
-    n = len(pairs)
-    seen = sum(a == b for a, b in pairs) / n
-    first, second = Counter(a for a, _ in pairs), Counter(b for _, b in pairs)
-    chance = sum(first[name] * second[name] for name in first) / n**2
-    return 1.0 if chance == 1 else (seen - chance) / (1 - chance)
+    verdicts = sorted({verdict for pair in pairs for verdict in pair})
+    if len(verdicts) == 1:
+        return 1.0
+    from statsmodels.stats.inter_rater import cohens_kappa  # takes over a second
+
+    counts = Counter(pairs)
+    return float(cohens_kappa([[counts[a, b] for b in verdicts] for a in verdicts], return_results=False))
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
