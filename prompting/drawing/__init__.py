@@ -1,5 +1,9 @@
-"""Private to `prompting`: colours, anti-aliased shapes, text, masks, and where labels stand.
+"""Private to `prompting`: what stages draw with.
 
-Not here: stages. What a user names in YAML lies in the other rooms."""
+`colors` names and chooses colours, `text` renders letters and plates, `placement` finds free places for labels, numbers
+and insets. Of the two ways to paint, `shapes` is the usual one: smooth edges of shapes, boxes and masks at parts of
+pixels, for the markers. `masks` has whole pixels, for regions that must not share one (set-of-mark, segments). Lines
+between two points are OpenCV's (`markers/matches.py`). Not here: stages, which users name; they are in the other rooms.
+"""
 
 __all__: list[str] = []

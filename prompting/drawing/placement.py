@@ -1,9 +1,9 @@
-"""Where labels and insets stand: inside the image, on no point and on no other label."""
+"""Where labels, numbers of regions and insets stand: inside the image, over no point and no other label."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,51 +12,12 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import PixelRect, Rect, grow, overlaps
 from looktwice.prompting.drawing.colors import RGB
+from looktwice.prompting.drawing.masks import Region
 
 SMALLER = (1.0, 0.75, 0.5)  # shares of the wanted size that are tried, so that nothing need be hidden
 CLEARANCE = 12  # pixels around a mark that stay free: a ring of the usual size
-
-
-def place_inset(
-    size: tuple[int, int],
-    piece: tuple[int, int],
-    room: tuple[float, float],
-    areas: Sequence[PixelRect],
-    marks: Sequence[Rect],
-    taken: Sequence[PixelRect],
-) -> tuple[PixelRect, list[int]] | None:
-    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled into `room`.
-
-    It lies over no inset already `taken`, over as few `marks` as it can, near as few, and then over none of the
-    outlined `areas`; the largest such place counts, corners before the middles of the sides. Gives the area and the
-    numbers of the marks that it lies over; None where it has no room.
-    """
-    options = []
-    for rank, share in enumerate(SMALLER):
-        scale = share * min(room[0] / piece[0], room[1] / piece[1])
-        width, height = (max(1, round(side * scale)) for side in piece)
-        for spot, area in enumerate(_spots(size, width, height)):
-            if any(overlaps(area, other) for other in taken):
-                continue
-            hidden = [number for number, mark in enumerate(marks) if overlaps(area, mark)]
-            near = sum(overlaps(area, grow(mark, CLEARANCE)) for mark in marks)
-            covers = sum(overlaps(area, other) for other in areas)
-            options.append(((len(hidden), near, covers, rank, spot), area, hidden))
-    if not options or min(room) < 1:
-        return None
-    _, area, hidden = min(options)
-    return area, hidden
-
-
-def _spots(size: tuple[int, int], width: int, height: int) -> Iterator[PixelRect]:
-    right, bottom = size[0] - width, size[1] - height
-    middle, center = right // 2, bottom // 2
-    corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
-    sides = [(right, center), (0, center), (middle, bottom), (middle, 0)]
-    for left, top in corners + sides:
-        if left >= 0 and top >= 0:
-            yield left, top, left + width, top + height
-
+GAP = 2  # free pixels between a region and the number beside it
+RINGS = 12  # how far a number may move away, in its own heights
 
 Placement = Literal["auto", "above", "below", "left", "right", "beside", "inside", "none"]
 
@@ -70,6 +31,14 @@ ORDER: dict[str, tuple[str, ...]] = {
     "beside": ("right", "left", "above", "below", *CORNERS),
     "inside": ("inside", "above", "below", "right", "left", *CORNERS),
 }
+
+
+def choose_area(
+    areas: Iterable[PixelRect], taken: Sequence[PixelRect], cost: Callable[[PixelRect], tuple[float, ...]]
+) -> PixelRect | None:
+    """The first area of the least cost among those that cover nothing `taken`; None where there is none."""
+    free = (area for area in areas if not any(overlaps(area, other) for other in taken))
+    return min(free, key=cost, default=None)
 
 
 @dataclass(frozen=True)
@@ -105,13 +74,13 @@ def place_labels(
     taken: list[PixelRect] = []
     found: list[PixelRect | None] = []
     for own, size in enumerate(sizes):
-        area = _beside(anchors, own, size, ORDER[placement], gap, taken) or _anywhere(anchors, own, size, taken)
+        area = _beside_anchor(anchors, own, size, ORDER[placement], gap, taken) or _anywhere(anchors, own, size, taken)
         found.append(area)
         taken += [area] if area else []
     return found
 
 
-def _beside(
+def _beside_anchor(
     anchors: Sequence[Anchor],
     own: int,
     size: tuple[int, int],
@@ -191,3 +160,141 @@ def _anywhere(
 def _steps(low: int, high: int) -> NDArray[np.int64]:
     """Places from `low` to `high`, both included, a few pixels apart."""
     return np.unique(np.append(np.arange(low, high + 1, max(1, (high - low) // 400)), high))
+
+
+@dataclass(frozen=True)
+class Plate:
+    """A number of a region: its place in the view, and the pixel (x, y) of the region that it stands for."""
+
+    label: str
+    area: PixelRect
+    anchor: tuple[int, int]
+    inside: bool
+
+
+def place_numbers(
+    regions: Sequence[tuple[str, Region]], sizes: Mapping[str, tuple[int, int]], frames: Sequence[PixelRect]
+) -> list[Plate]:
+    """A place for the number of each region, whose plate has the (width, height) in `sizes`.
+
+    Smaller regions come first, and a number keeps off the regions that are smaller than its own (Set-of-Mark, Yang et
+    al. 2023, algorithm 1): it stands deepest inside what is left of its region. Where it has no room there, it stands
+    beside it, where it hides least of the other regions that are small, in the region's frame (a view's part).
+    Raises ValueError where none is free.
+    """
+    anchors, inner, outer = {}, [], []
+    for index, clear in _uncovered(regions):
+        label, region = regions[index]
+        width, height = sizes[label]
+        x, y, _ = (clear or region).inscribed
+        anchors[index] = x, y
+        room = clear.room(width, height) if clear is not None else None
+        if room is None:
+            outer.append(index)
+        else:
+            inner.append(Plate(label, (*room, room[0] + width, room[1] + height), (x, y), True))
+    taken = [plate.area for plate in inner]
+    small = [(regions[index][1].box, anchors[index]) for index in outer]
+    for index in outer:
+        label, region = regions[index]
+        frame = _frame(frames, anchors[index])
+        area = _beside_region(label, region, sizes[label], frame, taken, small)
+        taken.append(area)
+        inner.append(Plate(label, area, anchors[index], False))
+    return inner
+
+
+def _uncovered(regions: Sequence[tuple[str, Region]]) -> Iterator[tuple[int, Region | None]]:
+    """What smaller regions leave of each region, None where nothing, by its index, the smallest first."""
+    order = sorted(range(len(regions)), key=lambda index: regions[index][1].area)
+    for rank, index in enumerate(order):
+        clear: Region | None = regions[index][1]
+        for smaller in order[:rank]:
+            clear = clear.without(regions[smaller][1]) if clear is not None else None
+        yield index, clear
+
+
+def _frame(frames: Sequence[PixelRect], anchor: tuple[int, int]) -> PixelRect:
+    """The topmost frame around a pixel; frames are given bottom up."""
+    x, y = anchor
+    return next(f for f in (*reversed(frames), frames[0]) if (f[0] <= x < f[2] and f[1] <= y < f[3]) or f is frames[0])
+
+
+def _beside_region(
+    label: str,
+    region: Region,
+    size: tuple[int, int],
+    frame: PixelRect,
+    taken: Sequence[PixelRect],
+    small: Sequence[tuple[PixelRect, tuple[int, int]]],
+) -> PixelRect:
+    area = choose_area(_rings_around(region.box, size, frame), taken, lambda area: _cost(area, region.box, small))
+    if area is None:
+        raise ValueError(
+            f"number {label} of {size[0]} x {size[1]} pixels has no room beside its region of "
+            f"{region.pixels.shape[1]} x {region.pixels.shape[0]} pixels; give less font_size or padding, more "
+            "min_area, or fewer regions (most)"
+        )
+    return area
+
+
+def _cost(area: PixelRect, own: PixelRect, small: Sequence[tuple[PixelRect, tuple[int, int]]]) -> tuple[int, float]:
+    """How much a number beside its region hides, and how far off it is."""
+    hidden = sum(area[0] <= x < area[2] and area[1] <= y < area[3] for _, (x, y) in small)
+    over = sum(overlaps(area, box) for box, _ in small)
+    across = max(own[0] - area[2], area[0] - own[2], 0)
+    down = max(own[1] - area[3], area[1] - own[3], 0)
+    return 2 * hidden + over, math.hypot(across, down)
+
+
+def _rings_around(box: PixelRect, size: tuple[int, int], frame: PixelRect) -> Iterator[PixelRect]:
+    """Places on rings around a box that lie wholly in the frame: above, below, right, left, the corners."""
+    (left, top, right, bottom), (width, height) = box, size
+    middle, center = (left + right - width) // 2, (top + bottom - height) // 2
+    for ring in range(RINGS):
+        away = GAP + ring * height // 2
+        above, below, before, after = top - away - height, bottom + away, left - away - width, right + away
+        for x, y in (
+            (middle, above), (middle, below), (after, center), (before, center),
+            (after, above), (before, above), (after, below), (before, below),
+        ):  # fmt: skip
+            if frame[0] <= x and frame[1] <= y and x + width <= frame[2] and y + height <= frame[3]:
+                yield x, y, x + width, y + height
+
+
+def place_inset(
+    size: tuple[int, int],
+    piece: tuple[int, int],
+    room: tuple[float, float],
+    areas: Sequence[PixelRect],
+    marks: Sequence[Rect],
+    taken: Sequence[PixelRect],
+) -> tuple[PixelRect, list[int]] | None:
+    """Where a piece of this shape lies best in a picture of this `size` (width, height), scaled into `room`.
+
+    It covers no inset already `taken`, covers and comes near as few `marks` as it can, and then covers as few of the
+    outlined `areas`; the largest such place counts, corners before the middles of the sides. Gives the area and the
+    numbers of the marks that it covers; None where it has no room.
+    """
+
+    def cost(area: PixelRect) -> tuple[int, int, int]:
+        hidden = sum(overlaps(area, mark) for mark in marks)
+        near = sum(overlaps(area, grow(mark, CLEARANCE)) for mark in marks)
+        return hidden, near, sum(overlaps(area, other) for other in areas)
+
+    scales = [share * min(room[0] / piece[0], room[1] / piece[1]) for share in SMALLER]
+    sizes = [(max(1, round(piece[0] * scale)), max(1, round(piece[1] * scale))) for scale in scales]
+    area = choose_area((area for one in sizes for area in _corners_and_sides(size, *one)), taken, cost)
+    if area is None or min(room) < 1:
+        return None
+    return area, [number for number, mark in enumerate(marks) if overlaps(area, mark)]
+
+
+def _corners_and_sides(size: tuple[int, int], width: int, height: int) -> Iterator[PixelRect]:
+    right, bottom = size[0] - width, size[1] - height
+    middle, center = right // 2, bottom // 2
+    corners = [(right, bottom), (right, 0), (0, bottom), (0, 0)]
+    sides = [(right, center), (0, center), (middle, bottom), (middle, 0)]
+    for left, top in corners + sides:
+        if left >= 0 and top >= 0:
+            yield left, top, left + width, top + height

@@ -259,15 +259,6 @@ def rim_strips(place: Mark, reach: float) -> Iterator[PixelRect]:
     yield inner[2], inner[1], right, inner[3]
 
 
-def inner_center(place: Mark) -> tuple[float, float]:
-    """The middle of the largest circle that a mask holds; of a point or a box its own middle. In pixel centres."""
-    if not isinstance(place, Mask):
-        return place.center
-    inside = cv2.distanceTransform(np.pad(place.pixels, 1).astype(np.uint8), cv2.DIST_L2, cv2.DIST_MASK_PRECISE)
-    row, column = np.unravel_index(inside.argmax(), inside.shape)
-    return float(column) - 1, float(row) - 1
-
-
 def pixel_area(box: Rect, grow: float, frame: PixelRect) -> PixelRect:
     """The whole pixels of the frame that a box grown on all sides touches."""
     x0, y0, x1, y1 = box

@@ -15,7 +15,7 @@ from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.drawing.masks import Region
+from looktwice.prompting.drawing.masks import inner_center
 
 LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
 _MARKUP = re.compile(r"[*_`$#]+|\\boxed|\\text")
@@ -67,7 +67,7 @@ class ChosenMark:
         if self.gives == "letter":
             return self._letter(sample, mark)
         if self.gives == "point":
-            return ", ".join(f"{value:g}" for value in _deepest_pixel(mark))
+            return ", ".join(f"{value:g}" for value in inner_center(mark))
         return ", ".join(f"{value:g}" for value in bounding_box(mark))
 
     def _letter(self, sample: Sample, mark: Box | Mask) -> str | None:
@@ -120,15 +120,6 @@ def _only_label(spoken: str, alone: str) -> str | None:
         if len(numbers) == 1 and numbers <= found:
             return numbers.pop()
     return None
-
-
-def _deepest_pixel(mark: Box | Mask) -> tuple[float, float]:
-    """The pixel centre deepest in a region."""
-    region = Region.of(mark.pixels) if isinstance(mark, Mask) else None
-    if region is None:
-        return mark.center
-    x, y, _ = region.inscribed
-    return x, y
 
 
 def _match(mark: Mark, region: Box | Mask) -> float:

@@ -11,10 +11,10 @@ import numpy as np
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
+from looktwice.prompting.drawing.masks import inner_center
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
     coverage,
-    inner_center,
     paint_coverage,
     pixel_area,
     region_edges,

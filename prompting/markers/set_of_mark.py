@@ -16,7 +16,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
-from looktwice.prompting.drawing.masks import Plate, Region, place_numbers, raster
+from looktwice.prompting.drawing.masks import Region, raster
+from looktwice.prompting.drawing.placement import Plate, place_numbers
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
 from looktwice.prompting.grids.base import LEAST_FONT, column_letters

@@ -16,7 +16,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import beside, crop, flip, resize, rotate
 from looktwice.prompting.drawing.colors import golden_hue
-from looktwice.prompting.drawing.masks import Region, place_numbers, raster
+from looktwice.prompting.drawing.masks import Region, raster
+from looktwice.prompting.drawing.placement import place_numbers
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.markers import ChosenMark, SetOfMark
 from looktwice.prompting.markers.chosen_mark import read_choice
