@@ -166,7 +166,9 @@ class Model(Protocol):
     """Anything that answers messages.
 
     `identity` names the model and every setting that changes its answers; it is part of cache keys and records.
-    `draw` numbers repeated samples of the same prompt: another draw is another call. Raises ModelError.
+    `draw` numbers repeated samples of the same prompt: another draw is another call. Raises ModelError. A model may
+    have a method `missing()` that says in a few words what has to be set before it can be asked, such as a key, and
+    is empty where nothing is: contestants with that model are left out until it is there.
     """
 
     @property

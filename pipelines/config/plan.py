@@ -14,6 +14,7 @@ from looktwice.pipelines.config.expand import Expansion, PointNode
 from looktwice.pipelines.config.factors import make_gap_arms
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
+from looktwice.pipelines.pipeline import with_models
 
 NAME = re.compile(r"[\w-][\w.-]*")
 DEFAULT_READER = {"use": "eval.readers.Robust"}
@@ -58,14 +59,33 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     binder = Binder(scope, faults=expansion.faults)
     points = [point for node in nodes if (point := _bound(node, binder))]
     changed = make_gap_arms(points, config.get("gap"), binder.faults)
+    unready = {point.contestant: reason for point in points if (reason := _missing(point))}
     points += [point for one in changed if (point := _with_id(one, binder))]
     _note_twins(points, binder.faults)
     if binder.faults:
         raise ConfigError(binder.faults)
     if not points and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
+    ready = [point for point in points if point.contestant not in unready and not _missing(point)]
+    if ready:
+        points = ready
+    else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
+        unready = {}
     asked, readings = _distinct(points)
-    return Plan(str(config.get("name") or name), asked, expansion.left_out, config, readings)
+    return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings)
+
+
+def _missing(point: Arm) -> str:
+    """What the models of a point say that they lack, those among the settings of its stages included."""
+    found: list[str] = []
+
+    def ask(model: Any) -> Any:
+        found.append(model.missing() if hasattr(model, "missing") else "")
+        return model
+
+    for part in (point.model, *point.stages.values()):
+        with_models(part, ask)
+    return "; ".join(dict.fromkeys(filter(None, found)))
 
 
 def _bound(node: PointNode, binder: Binder) -> Arm | None:

@@ -89,11 +89,11 @@ CLOSED = ConfigDict(extra="forbid")
 
 
 class Needs(TypedDict, total=False):
-    """What must be there for a contestant to take part."""
+    """What must be there for a contestant to take part, beside what its model says itself that it needs."""
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
-    env: Words
-    file: Words
+    env: Words | None
+    file: Words | None
 
 
 Gap = TypedDict("Gap", {"from": str, "to": str})
@@ -108,7 +108,7 @@ class Contestant(TypedDict, total=False):
     extend: bool
     model: str | Node | None
     only: list[str]
-    needs: Needs
+    needs: Needs | None
     read: Node
     draws: Annotated[int, Field(ge=1)]
 

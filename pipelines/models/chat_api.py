@@ -50,6 +50,10 @@ ADVICE = {
 }
 
 
+class MissingKeyError(ModelError):
+    """No environment variable holds the key of the model's host."""
+
+
 @dataclass(frozen=True)
 class ChatAPI:
     """A model behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
@@ -105,6 +109,16 @@ class ChatAPI:
         named = self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI
         return named.rstrip("/").removesuffix("/chat/completions")
 
+    def missing(self) -> str:
+        """What has to be set before this model can be asked: the key of its host; empty where nothing is missing."""
+        try:
+            key_for(self.endpoint)
+        except MissingKeyError as exc:
+            return str(exc)
+        except ModelError:  # `check` says what is wrong with the URL
+            return ""
+        return ""
+
     def check(self) -> None:
         """Raises ModelError where the URL cannot be used or the key of its host is missing; sends nothing."""
         key_for(self.endpoint)
@@ -150,7 +164,7 @@ def key_for(url: str) -> str | None:
     keys = [os.environ[name].strip() for name in variables if os.environ.get(name, "").strip()]
     if not keys:
         if _variables(at):
-            raise ModelError(f"{at.host} needs a key: set the environment variable {_variables(at)[0]}")
+            raise MissingKeyError(f"{at.host} needs a key: set the environment variable {_variables(at)[0]}")
         return None
     if at.scheme != "https" and not (named or _loopback(at)):
         raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")

@@ -325,6 +325,55 @@ def test_files_lie_below_the_configuration_or_were_given(tmp_path: Path, monkeyp
     assert any("lies outside" in fault for fault in planned_with("../data/secret/x.jsonl", given))
 
 
+ASKED = """
+task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
+models: {chat: {use: pipelines.models.ChatAPI, model: m, url: https://api.openai.com/v1}}
+stages: {ask: {use: prompting.turns.Ask}}
+contestants:
+  chance: {stages: {answer: {use: specialists.answers.Chance}}}
+  chat: {model: chat}
+"""
+NO_KEY = "api.openai.com needs a key: set the environment variable OPENAI_API_KEY"
+BY_SECOND = (
+    "contestants.two={model: {use: pipelines.models.Scripted}, "
+    "stages: {say: {use: prompting.turns.CaptionThenAnswer, captioner: {ref: chat}}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "contestants", "left_out"),
+    [
+        ([], "", ["chance"], {"chat": NO_KEY}),
+        ([], "k", ["chance", "chat"], {}),
+        (["models.chat={use: pipelines.models.Scripted}"], "", ["chance", "chat"], {}),
+        (["models.chat={use: pipelines.models.LocalVLM, model: m}"], "", ["chance", "chat"], {}),
+        (["models.chat.url=http://127.0.0.1:8000/v1"], "", ["chance", "chat"], {}),
+        (["models.chat.url=no endpoint"], "", ["chance", "chat"], {}),
+        (["contestants.chance=null"], "", ["chat"], {}),  # the run then says what is missing
+        (["contestants.chat.needs={env: LOOKTWICE_OWN}"], "k", ["chance"], {"chat": "LOOKTWICE_OWN is not set"}),
+        (["contestants.chat.needs={env: LOOKTWICE_OWN}", "contestants.chat.needs=null"], "k", ["chance", "chat"], {}),
+        (["contestants.chat.needs={env: null, file: null}"], "k", ["chance", "chat"], {}),
+        (["gap={from: chance, to: chat}"], "", ["chance"], {"chat": NO_KEY}),
+        ([BY_SECOND], "", ["chance"], {"chat": NO_KEY, "two": NO_KEY}),
+        ([BY_SECOND], "k", ["chance", "chat", "two"], {}),
+    ],
+)
+def test_a_model_says_itself_what_is_missing(
+    planned: Planned,
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: list[str],
+    key: str,
+    contestants: list[str],
+    left_out: dict[str, str],
+) -> None:
+    for name in ("OPENAI_BASE_URL", "LOOKTWICE_KEYS", "LOOKTWICE_OWN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    found = planned("", *overrides, base=ASKED)
+    assert list(dict.fromkeys(point.contestant for point in found.points)) == contestants
+    assert found.left_out == left_out
+
+
 REFERRING = """
 tasks:
   one: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
