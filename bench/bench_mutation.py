@@ -1,0 +1,230 @@
+"""How many of 200 small random changes to core modules are noticed by the tests of those modules' rooms.
+
+`make bench` runs it; `python -m bench.bench_mutation --n 20 --only scoring` tries a few. Each change is made in a copy.
+"""
+
+import argparse
+import ast
+import itertools
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+
+from tests.paths import DATA, ROOT
+from tests.source_tree import copy_source, symbolic_link
+
+CHANGES, SEED, WORKERS, NOTICED = 200, 0, 2, 0.85
+MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
+    "pipelines/geometry.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/views",
+    "pipelines/marks.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/markers",
+    "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",
+    "pipelines/models/cache.py": "tests/pipelines/test_cache.py",
+    "prompting/views/crop.py": "tests/prompting/views tests/prompting/controls",
+    "prompting/views/zoom.py": "tests/prompting/views tests/prompting/controls",
+    "eval/scoring/*.py": "tests/eval/scoring tests/eval/display/test_table.py",
+    "eval/runs/predict.py": "tests/eval/runs/test_run.py",
+    "eval/runs/walk.py": "tests/eval/runs/test_run.py",
+    "eval/runs/merge.py": "tests/eval/runs",
+}
+# Changes that no test can notice, because the program does the same: "file function: before -> after" and why.
+EQUIVALENT: dict[str, str] = {}
+COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
+    ast.Lt: (ast.LtE, ast.Gt),
+    ast.LtE: (ast.Lt, ast.GtE),
+    ast.Gt: (ast.GtE, ast.Lt),
+    ast.GtE: (ast.Gt, ast.LtE),
+    ast.Eq: (ast.NotEq,),
+    ast.NotEq: (ast.Eq,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One small change to one module, with the whole text of the changed module."""
+
+    path: str
+    function: str
+    line: int
+    what: str
+    text: str
+    tests: str
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line} {self.function}: {self.what}"
+
+    @property
+    def name(self) -> str:
+        """The same without the line, which moves too often to be written down."""
+        return f"{self.path} {self.function}: {self.what}"
+
+
+class Replace(ast.NodeTransformer):
+    """Puts one node in the place of another."""
+
+    def __init__(self, old: ast.AST, new: ast.AST) -> None:
+        self.old, self.new = old, new
+
+    def visit(self, node: ast.AST) -> ast.AST:
+        return self.new if node is self.old else self.generic_visit(node)
+
+
+def variants(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """What a node may become, each with the kind of change."""
+    match node:
+        case ast.Compare(left, ops, others):
+            for at, op in enumerate(ops):
+                for new in COMPARISONS[type(op)]:
+                    yield "comparison", ast.Compare(left, [*ops[:at], new(), *ops[at + 1 :]], others)
+        case ast.BoolOp(op, values):
+            yield "and/or", ast.BoolOp(ast.Or() if isinstance(op, ast.And) else ast.And(), values)
+        case ast.BinOp(left, ast.Add() | ast.Sub() as sign, right):
+            yield "+/-", ast.BinOp(left, ast.Sub() if isinstance(sign, ast.Add) else ast.Add(), right)
+        case ast.Call(ast.Name("min" | "max" as name), given, named):
+            yield "min/max", ast.Call(ast.Name("max" if name == "min" else "min"), given, named)
+        case ast.Constant(bool(value)):
+            yield "True/False", ast.Constant(not value)
+        case ast.Constant(int(number) | float(number)):
+            yield "constant", ast.Constant(number + 1)
+            yield "constant", ast.Constant(number - 1)
+        case ast.Slice(lower, upper, step) if isinstance(upper, ast.expr) and not isinstance(upper, ast.Constant):
+            yield "slice", ast.Slice(lower, ast.BinOp(upper, ast.Add(), ast.Constant(1)), step)
+
+
+def running(node: ast.AST, function: str = "module") -> Iterator[tuple[ast.AST, str]]:
+    """Every node below one that runs, with the function it stands in: no annotations and no decorators."""
+    for field, value in ast.iter_fields(node):
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST) and field not in ("annotation", "returns", "decorator_list"):
+                inside = child.name if isinstance(child, ast.FunctionDef) else function
+                yield child, inside
+                yield from running(child, inside)
+
+
+def changes(path: str, tests: str) -> Iterator[tuple[str, Callable[[], Change]]]:
+    """Every possible change to a module, with its kind; the text is made when one is chosen."""
+    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+
+    def make(node: ast.AST, new: ast.AST, function: str) -> Change:
+        what = f"{ast.unparse(node)} -> {ast.unparse(new)}"
+        text = ast.unparse(Replace(node, new).visit(tree))
+        Replace(new, node).visit(tree)
+        return Change(path, function, getattr(node, "lineno", 0), what, text, tests)
+
+    for node, function in list(running(tree)):
+        for kind, new in variants(node):
+            yield kind, partial(make, node, new, function)
+
+
+def chosen(count: int, seed: int, only: str) -> list[Change]:
+    """As many changes of each kind as there are, or as make up the count, drawn by the seed."""
+    kinds: dict[str, list[Callable[[], Change]]] = {}
+    for pattern, tests in MODULES.items():
+        paths = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.glob(pattern))
+        assert paths, f"{pattern} names no file"
+        for path in paths:
+            for kind, make in changes(path, tests) if only in path else ():
+                kinds.setdefault(kind, []).append(make)
+    dice, found = random.Random(seed), list[Change]()
+    while len(found) < count and kinds:
+        kind = dice.choice(sorted(kinds))
+        change = kinds[kind].pop(dice.randrange(len(kinds[kind])))()
+        found += [] if change.name in EQUIVALENT else [change]
+        kinds = {kind: left for kind, left in kinds.items() if left}
+    return found
+
+
+class Trees:
+    """Copies of the source, in which one change at a time is tested."""
+
+    def __init__(self, folder: Path, paths: set[str]) -> None:
+        """In which the modules at `paths` stand as they are written back without a change."""
+        self.free: SimpleQueue[Path] = SimpleQueue()
+        self.seconds: dict[str, float] = {}
+        self.clock = itertools.count(1)
+        for number in range(WORKERS):
+            tree = copy_source(folder / str(number) / "tree", symbolic_link)
+            for path in paths:
+                self.write(tree / path, ast.unparse(ast.parse((ROOT / path).read_text(encoding="utf-8"))))
+            self.free.put(tree)
+
+    def measure(self, tests: str) -> None:
+        """Runs tests on the code as it is, which they must pass, to know how long they take."""
+        tree, start = self.free.get(), time.monotonic()
+        failed = self.fails(tree, tests, None)
+        self.seconds[tests] = time.monotonic() - start
+        self.free.put(tree)
+        assert not failed, f"{tests} fail without any change"
+
+    def noticed(self, change: Change) -> bool:
+        """Whether the tests fail, or hang, with the change."""
+        tree = self.free.get()
+        file = tree / change.path
+        before = file.read_text(encoding="utf-8")
+        try:
+            self.write(file, change.text)
+            return self.fails(tree, change.tests, 20 + 4 * self.seconds[change.tests])
+        finally:
+            self.write(file, before)
+            self.free.put(tree)
+
+    def write(self, file: Path, text: str) -> None:
+        """Each with a time of its own, or the byte code of the text before would be taken for this one's."""
+        file.write_text(text, encoding="utf-8")
+        moment = next(self.clock)
+        os.utime(file, (moment, moment))
+
+    def fails(self, tree: Path, tests: str, timeout: float | None) -> bool:
+        """Whether pytest fails; stopped with all that it started when the time is over, which counts as a failure."""
+        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests.split()]
+        more = {"PYTHONPATH": str(tree / "typings"), "LOOKTWICE_DATA": str(DATA), "OMP_NUM_THREADS": "1"}
+        quiet, environment = subprocess.DEVNULL, os.environ | more
+        with subprocess.Popen(
+            command, cwd=tree, env=environment, stdout=quiet, stderr=quiet, start_new_session=True
+        ) as process:
+            try:
+                return process.wait(timeout) != 0
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                return True
+
+
+def share_noticed(count: int = CHANGES, seed: int = SEED, only: str = "") -> float:
+    """Prints each change that no test notices, and gives the share of those that some do."""
+    drawn = chosen(count, seed, only)
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(WORKERS) as pool:
+        trees = Trees(Path(folder), {change.path for change in drawn})
+        list(pool.map(trees.measure, {change.tests for change in drawn}))
+        survivors = [
+            change for change, noticed in zip(drawn, pool.map(trees.noticed, drawn), strict=True) if not noticed
+        ]
+    print("", *sorted(map(str, survivors)), sep="\n  ")
+    share = 1 - len(survivors) / len(drawn)
+    print(f"{len(drawn) - len(survivors)} of {len(drawn)} changes noticed, {share:.0%} (limit {NOTICED:.0%})")
+    return share
+
+
+def test_small_changes_are_noticed() -> None:
+    assert share_noticed() >= NOTICED
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--n", type=int, default=CHANGES, help="how many changes")
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--only", default="", help="part of the path of the modules to change")
+    given = parser.parse_args()
+    share_noticed(given.n, given.seed, given.only)
