@@ -1,4 +1,15 @@
-"""What a specialist model is to the stages that use it: a function of pixels, known by its result."""
+"""Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
+
+To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these protocols and returns
+its class of `results`; inherit nothing. Put it in a file of the room named for what it computes (`detection`,
+`segmentation`, `matching`, `features`, `maps`, `drawings`) and add `from .file import Name as Name` to that room's
+`__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every stage that takes the protocol
+accepts it. A neural network inherits `networks.Network`, or `networks.HubNetwork` where transformers opens it, and gets
+devices, batches over threads, and stored results. A rule that answers questions is a stage, in `answers`.
+
+All images are HxWx3 RGB uint8. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are
+edges: (0, 0) is the upper left corner of that pixel.
+"""
 
 from __future__ import annotations
 
@@ -29,96 +40,96 @@ __all__ = [
 
 
 class NoEvidence(Exception):
-    """A specialist has nothing to go by; the message says why, and the stage abstains with it."""
+    """A specialist or rule lacks what it needs to decide; the stage abstains with the message as its reason."""
 
 
 class DepthEstimator(Protocol):
-    """Depth of the first image, at its own size. Pixels are HxWx3 RGB uint8.
+    """Depth of the first image, at its size.
 
-    One image is all that a monocular model looks at; a stereo method takes the right view as the second one.
-    Raises NoEvidence where that is missing or does not fit.
+    A monocular method ignores the other images; a stereo method takes the right view as the second one and raises
+    NoEvidence where that is missing or of another size.
     """
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap: ...
 
 
 class Matcher(Protocol):
-    """Places of image 0 found again in image 1. Pixels are HxWx3 RGB uint8; no match is an empty result."""
+    """Points of image 0 and the same points in image 1; without a match the result is empty."""
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches: ...
 
 
 class Segmenter(Protocol):
-    """Regions of an image, HxWx3 RGB uint8, at its own size; they may overlap, and no region is an empty result.
+    """Masks of regions at the size of the image; they may overlap, and without a region the result is empty.
 
-    Raises NoEvidence where it cannot look at such an image at all.
+    Raises NoEvidence for an image that it cannot process.
     """
 
     def __call__(self, pixels: Pixels, /) -> Masks: ...
 
 
 class ScalarMap(Protocol):
-    """One number for each pixel of an image, HxWx3 RGB uint8: floats (height, width), NaN where nothing is known."""
+    """One number for each pixel: floats (height, width), NaN where unknown."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
 
 class Detector(Protocol):
-    """Things in an image, HxWx3 RGB uint8, as boxes in its pixels; no find is an empty result.
+    """Boxes of objects in the image's pixels; without a detection the result is empty.
 
-    `words` names what is looked for; a detector of one kind of thing takes None. Raises NoEvidence where it cannot
-    look for such words or at such an image at all.
+    `words` are the classes to detect; a detector of a fixed class takes None. Raises NoEvidence for words or an image
+    that it cannot process.
     """
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...
 
 
 class BoxSegmenter(Protocol):
-    """The thing in each box of an image, HxWx3 RGB uint8: one mask for each box, in its order, with its label."""
+    """One mask for each box of an image, in the order of the boxes and with their labels."""
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks: ...
 
 
 class FeatureExtractor(Protocol):
-    """A feature vector for each cell of an image, HxWx3 RGB uint8.
+    """A feature vector for each cell of a grid over the image.
 
-    `prompt` is a word for what is seen, for networks that take one. Raises NoEvidence where the image is too small.
+    `prompt` is a word for the image's content, for networks that take one. Raises NoEvidence for too small an image.
     """
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid: ...
 
 
 class FaceDetector(Protocol):
-    """Faces of an image, HxWx3 RGB uint8, the surest first, with an identity each where the method makes one.
+    """Faces, by falling score, each with an identity vector where the method computes one.
 
-    Vectors of one person lie close to one another in Euclidean distance. No face is an empty result.
+    Vectors of one person are close in Euclidean distance. Without a face the result is empty.
     """
 
     def __call__(self, pixels: Pixels, /) -> Faces: ...
 
 
 class ReflectanceEstimator(Protocol):
-    """How much light each surface reflects: floats (height, width, 3) in linear RGB, in one unknown unit."""
+    """The reflectance of each pixel's surface: linear RGB (height, width, 3), up to an unknown scale."""
 
     def __call__(self, pixels: Pixels, /) -> NDArray[np.float64]: ...
 
 
 class GeneratedImageDetector(Protocol):
-    """The probability, 0..1, that an image, HxWx3 RGB uint8, was made by a generator. Raises NoEvidence."""
+    """The probability, 0..1, that an image was generated by a model. Raises NoEvidence."""
 
     def __call__(self, pixels: Pixels, /) -> float: ...
 
 
 class ImageSimilarity(Protocol):
-    """How alike two images are, HxWx3 RGB uint8, a larger number more alike. Raises NoEvidence."""
+    """The similarity of two images; larger is more similar. Raises NoEvidence."""
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float: ...
 
 
 class IdentityEmbedder(Protocol):
-    """Who or what is seen in an image, as vectors (n, d) that lie close together for one person or thing.
+    """Identity vectors (n, d) of the persons or objects in an image; those of one person or object are close.
 
-    `words` name the thing, "" where nobody did. Raises NoEvidence where nothing is seen.
+    `words` name the object; "" where the question does not. Raises NoEvidence where none is found.
     """
 
     def __call__(self, pixels: Pixels, words: str, /) -> NDArray[np.float64]: ...

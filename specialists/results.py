@@ -1,4 +1,4 @@
-"""What specialists find: small frozen sets of read-only arrays, picked from by mask, index or slice."""
+"""Results of specialists: frozen sets of read-only arrays, indexed by mask, index or slice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Pick = slice | int | NDArray[Any] | list[int] | list[bool]
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Arrays of one length, a row of each for every thing that was found."""
+    """Arrays of one length; row i of each describes detection i."""
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))
@@ -28,7 +28,7 @@ class _Rows:
         return type(self)(*(getattr(self, f.name)[rows] for f in fields(self)))
 
     def _keep(self, **rows: tuple[ArrayLike, type, tuple[int | None, ...]]) -> None:
-        """Store each array under its name, read-only, once its shape is found right; None stands for any size."""
+        """Store each array under its name, read-only, after checking its shape; None stands for any size."""
         kind, count = type(self).__name__, None
         for name, (values, dtype, shape) in rows.items():
             array: NDArray[Any] = np.array(values, dtype)
@@ -98,7 +98,7 @@ class Masks(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Matches(_Rows):
-    """n places found in two images: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in 0..1."""
+    """n matched points: `xy0`, `xy1` (n, 2) pixel centres of image 0 and 1; `confidence` (n,) in 0..1."""
 
     xy0: Floats
     xy1: Floats
@@ -119,7 +119,7 @@ class Matches(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Features(_Rows):
-    """n described places: `xy` (n, 2) pixel centres; `vectors` (n, d) descriptors; `scores` (n,)."""
+    """n keypoints: `xy` (n, 2) pixel centres; `vectors` (n, d) descriptors; `scores` (n,)."""
 
     xy: Floats
     vectors: Floats
@@ -132,7 +132,7 @@ class Features(_Rows):
 
 @dataclass(frozen=True, eq=False)
 class Faces(_Rows):
-    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where none are made."""
+    """n faces: `xyxy` (n, 4) edges in pixels; `scores` (n,); `vectors` (n, d) identities, d 0 where there are none."""
 
     xyxy: Floats
     scores: Floats
@@ -163,7 +163,7 @@ class FeatureGrid:
         object.__setattr__(self, "values", values)
 
     def at(self, xy: ArrayLike) -> Floats:
-        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between the cells, the rim repeated."""
+        """The vectors (n, d) at points (n, 2) in pixel centres, bilinear between cells; outer cells are extended."""
         points = np.reshape(np.asarray(xy, np.float64), (-1, 2))
         rows, columns = self.values.shape[:2]
         x = np.clip((points[:, 0] + 0.5) * columns / self.width - 0.5, 0, columns - 1)
@@ -186,7 +186,7 @@ class FeatureGrid:
 
 @dataclass(frozen=True, eq=False)
 class DepthMap:
-    """Depth or disparity for every pixel: `values` (height, width), NaN where nothing is known.
+    """Depth or disparity for every pixel: `values` (height, width), NaN where unknown.
 
     `larger_is_nearer` is true of disparity and inverse depth, false of distance. Units are the method's own.
     """
@@ -204,11 +204,11 @@ class DepthMap:
 
     @property
     def nearness(self) -> Floats:
-        """(height, width), larger is nearer whatever the method."""
+        """(height, width); larger is nearer for every method."""
         return self.values if self.larger_is_nearer else -self.values
 
     def around(self, x: float, y: float, window: int) -> Floats:
-        """What is known in the window x window pixels around a point in pixel centres; (k,), k 0 where nothing is."""
+        """The known values (k,) in the window x window pixels around a point in pixel centres; k may be 0."""
         column, row, half = round(x), round(y), window // 2
         patch = self.nearness[max(0, row - half) : row + half + 1, max(0, column - half) : column + half + 1]
         known: Floats = patch[~np.isnan(patch)]

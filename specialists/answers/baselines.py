@@ -11,10 +11,10 @@ from looktwice.pipelines.state import Stage, State
 
 @dataclass(frozen=True)
 class Chance:
-    """Answers one of the sample's letters, each equally likely; abstains where there are no choices.
+    """Uniform random baseline over the sample's choices; abstains where there are none.
 
-    The lot depends on the run's seed, the sample, the draw and `slot`; give two of these different slots to have
-    them differ.
+    The answer depends on the run's seed, the sample, the draw and `slot`; two of these with different slots are
+    independent.
     """
 
     slot: str = "chance"
@@ -32,12 +32,11 @@ class Chance:
 
 @dataclass(frozen=True)
 class Guess:
-    """Answers as `rule` does, and where that abstains draws one of the sample's letters, each equally likely.
+    """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at random.
 
-    Only with this around it does a specialist ever guess: `on_empty: abstain` turns it off again. Each guess leaves
-    the note `NOTE` and why, so that guesses can be counted. `among` are the answers to draw from where a
-    sample has no choices, such as [T, F]; without them it goes on abstaining. The lot depends on the run's seed, the
-    sample, the draw and `slot`.
+    Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each guess leaves the note
+    `NOTE` and why, so that guesses can be counted. `among` are the answers to draw from where a sample has no choices,
+    such as [T, F]; without them it abstains. The answer depends on the run's seed, the sample, the draw and `slot`.
     """
 
     rule: Stage
@@ -53,7 +52,7 @@ class Guess:
             raise ValueError(f"{type(self.rule).__name__} asks the model; a guess stands in for specialists alone")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the rule's answer, or with one that is drawn."""
+        """The state with the rule's answer, or with a random one."""
         after = self.rule(state, model)
         answers = state.sample.letters or self.among
         if not after.ended or self.on_empty == "abstain" or not answers:

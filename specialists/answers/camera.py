@@ -1,4 +1,4 @@
-"""Whether the camera moved to the left or to the right between two images, told from matches."""
+"""Whether the camera moved to the left or to the right between two images, from matches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CameraMotion:
 
     `flow` says which: the "mean" over all matches (the rule behind BLINK's published LoFTR numbers, with
     `min_matches: 1`), the "median", or the "inliers": the mean over those that agree with one epipolar geometry
-    (MAGSAC, `tolerance` in pixels). `motion` is how the camera moves: it goes in "orbit" around what it looks at, as
+    (MAGSAC, `tolerance` in pixels). `motion` is how the camera moves: in "orbit" around the scene, as
     in BLINK, where the background moves to the right when the camera does; or "sideways", as between the two views
     of a stereo pair, where everything moves to the left when the camera moves to the right. Confidence is the mean
     flow over the mean of its sizes: 1 where all matches move the same way. Abstains without two images, with fewer
@@ -57,7 +57,7 @@ class CameraMotion:
         if left is None or right is None or left == right:
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:
-            raise NoEvidence(f"motion is seen between two images, found {len(sample.images)}")
+            raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
         across = self.across(self.matcher(sample.images[0].pixels, sample.images[1].pixels))
         moved = float(np.median(across) if self.flow == "median" else across.mean())
         if abs(moved) < STILL:
@@ -66,7 +66,7 @@ class CameraMotion:
         return right if to_right else left, abs(float(across.mean())) / float(np.abs(across).mean())
 
     def across(self, matches: Matches) -> Flow:
-        """The horizontal flow (n,) in pixels of the matches that count. Raises NoEvidence where they are too few."""
+        """The horizontal flow (n,) in pixels of the matches that `flow` selects. Raises NoEvidence for too few."""
         kept = matches
         if self.flow == "inliers" and len(matches) >= self.min_matches:
             _, agree = cv2.findFundamentalMat(matches.xy0, matches.xy1, cv2.USAC_MAGSAC, self.tolerance, 0.999, 10_000)

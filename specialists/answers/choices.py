@@ -1,4 +1,4 @@
-"""What a sample's choices speak of, a mark, an image, yes or no: read from their texts and not from their place."""
+"""Reads what a sample's choices refer to: a mark, an image, yes or no; by their texts, not by their order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Marked = TypeVar("Marked", Point, Box)
 
 
 def apply_rule(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State:
-    """The state with the answer and the confidence that `rule` gives, or with the reason why it has no evidence."""
+    """The state with the answer and the confidence that `rule` returns; abstains where it raises NoEvidence."""
     try:
         answer, confidence = rule(state.sample)
     except NoEvidence as exc:
@@ -31,9 +31,9 @@ def apply_rule(state: State, rule: Callable[[Sample], tuple[str, float]]) -> Sta
 
 
 def label_by_letter(sample: Sample) -> dict[str, str]:
-    """Letters of choices -> labels of marks. "B is closer" speaks of B, whatever its letter; "About the same" of none.
+    """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About the same" to none.
 
-    Where the choices name no two different labels (A to H), each letter stands for the label of its own name.
+    Where the choices do not name two different labels (A to H), each letter refers to the label of the same name.
     """
     found = {letter: LABEL.findall(text) for letter, text in _texts(sample).items()}
     named = {letter: labels[0] for letter, labels in found.items() if len(labels) == 1}
@@ -43,19 +43,19 @@ def label_by_letter(sample: Sample) -> dict[str, str]:
 
 
 def points_by_letter(sample: Sample, image: int = 0) -> dict[str, Point]:
-    """The point of one image that each choice speaks of. Raises NoEvidence where one is missing."""
+    """The point of one image that each choice refers to. Raises NoEvidence where one is missing."""
     return _find_marks(sample, image, Point, "point")
 
 
 def boxes_by_letter(sample: Sample, image: int = 0) -> dict[str, Box]:
-    """The box of one image that each choice speaks of. Raises NoEvidence where one is missing."""
+    """The box of one image that each choice refers to. Raises NoEvidence where one is missing."""
     return _find_marks(sample, image, Box, "box")
 
 
 def images_by_letter(sample: Sample) -> dict[str, Picture]:
-    """The image that each choice is or speaks of: a picture, "the third image", or in order those behind the first.
+    """The image that each choice is or refers to: a picture, "the third image", or in order those after the first.
 
-    Where there are as many images as choices, each stands for its own. Raises NoEvidence where they do not pair up.
+    Where there are as many images as choices, they are paired in order. Raises NoEvidence where they do not pair up.
     """
     pictures = [choice for choice in sample.choices if isinstance(choice, Picture)]
     if len(pictures) == len(sample.choices) > 1:
@@ -71,7 +71,7 @@ def images_by_letter(sample: Sample) -> dict[str, Picture]:
 
 
 def find_choice(sample: Sample, pattern: str) -> str | None:
-    """The letter of the one choice whose text has a pattern (ignoring case); None where none or several have it."""
+    """The letter of the only choice whose text matches a pattern (ignoring case); None where none or several do."""
     found = [letter for letter, text in _texts(sample).items() if re.search(pattern, text, re.IGNORECASE)]
     return found[0] if len(found) == 1 else None
 
@@ -79,7 +79,7 @@ def find_choice(sample: Sample, pattern: str) -> str | None:
 def true_or_false(sample: Sample, holds: bool) -> str:
     """The choice that says yes or true, or its opposite. Raises NoEvidence where none does.
 
-    Without choices it is T or F where the question speaks of those, else Yes or No.
+    Without choices it is T or F where the question mentions those, else Yes or No.
     """
     if not sample.choices:
         lettered = LETTERED.search(f"{sample.question}\n{sample.meta.get('prompt', '')}")
@@ -104,12 +104,12 @@ def _find_marks(sample: Sample, image: int, kind: type[Marked], name: str) -> di
         raise NoEvidence(
             f"there are {len(sample.images)} images and {len(sample.letters)} choices; {image + 1} and 2 are needed"
         )
-    there = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
+    found = {mark.label: mark for mark in sample.on(image) if isinstance(mark, kind)}
     wanted = label_by_letter(sample)
-    missing = [label for label in wanted.values() if label not in there]
+    missing = [label for label in wanted.values() if label not in found]
     if missing:
         raise NoEvidence(f"no {name} {', '.join(missing)} on image {image}")
-    return {letter: there[label] for letter, label in wanted.items()}
+    return {letter: found[label] for letter, label in wanted.items()}
 
 
 def _texts(sample: Sample) -> dict[str, str]:

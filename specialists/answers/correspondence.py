@@ -32,7 +32,7 @@ class MatchedPoint:
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
     sample's letters. `transfer` says how: "homography" fits one plane to all matches (RANSAC); "affine" fits an
     affine map to the `neighbors` matches nearest to the reference (RANSAC), which follows scenes with depth;
-    "nearest" takes over the shift of the one nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
+    "nearest" applies the shift of the nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
     is 1 - d1 / d2 of the distances to the nearest and second nearest candidate.
 
     Abstains where there are fewer than `min_matches` matches or matches that agree with the fit, where the
@@ -85,7 +85,7 @@ class MatchedPoint:
         }
         landed = carry[self.transfer](reference, matches)
         if not np.isfinite(landed).all():
-            raise NoEvidence("the fitted map throws the reference point to infinity")
+            raise NoEvidence("the fitted map sends the reference point to infinity")
         return landed
 
     def _by_homography(self, reference: XY, matches: Matches) -> XY:
@@ -134,18 +134,18 @@ def _by_nearest(reference: XY, matches: Matches) -> XY:
     return landed
 
 
-SAME = 1e-6  # cosines that differ by less are told apart by rounding alone
+SAME = 1e-6  # a smaller difference of cosines is rounding
 
 
 @dataclass(frozen=True)
 class NearestFeature:
-    """Answers the candidate whose feature is most like that of the reference point, by their cosine.
+    """Answers the candidate whose feature is most similar to that of the reference point, by cosine.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
     sample's letters; the reference lies on image 0. `search` "candidates" compares the features at the candidates;
-    "everywhere" first takes the most alike cell of the whole of image 1, and then the candidate nearest to it.
-    `prompt` is a word for what is seen, for features that take one. Confidence is 1 - d1 / d2 of the nearest and the
-    second nearest candidate, by 1 - cosine or by distance. BLINK's paper does not say by which its DIFT rows are.
+    "everywhere" first takes the most similar cell of image 1, and then the candidate nearest to it. `prompt` is a word
+    for the image's content, for features that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
+    candidate, by 1 - cosine or by distance. BLINK's paper does not say which search its DIFT rows use.
 
     Abstains where the reference or a candidate is missing, where an image is of one colour, and at a tie.
     """
@@ -177,10 +177,12 @@ class NearestFeature:
             raise NoEvidence(f"candidates {first} and {second} are equally like the reference")
         return first, 1 - d1 / d2
 
-    def _away(self, asked: NDArray[np.float64], grid: FeatureGrid, places: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How far each place (n, 2) of image 1 is from what was asked, a vector (1, d)."""
+    def _away(
+        self, reference: NDArray[np.float64], grid: FeatureGrid, places: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The distance of each place (n, 2) of image 1 from the reference's vector (1, d)."""
         if self.search == "candidates":
-            return np.asarray(np.clip(1 - cosines(asked, grid.at(places))[0], 0, 2))
-        alike = cosines(asked, grid.values.reshape(-1, grid.values.shape[-1]))[0]
+            return np.asarray(np.clip(1 - cosines(reference, grid.at(places))[0], 0, 2))
+        alike = cosines(reference, grid.values.reshape(-1, grid.values.shape[-1]))[0]
         landed = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
         return np.asarray(np.linalg.norm(places - landed, axis=1))

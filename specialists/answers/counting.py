@@ -1,4 +1,4 @@
-"""How many there are, told from what a detector finds."""
+"""How many objects there are, by the boxes of a detector."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 @dataclass(frozen=True)
 class Count:
-    """Answers with the number of things that the detector finds in all images together.
+    """Answers with the number of objects that the detector finds in all images together.
 
-    What is counted is read from the question ("How many floats are there?") unless `words` says it; `words: ""` is
-    for detectors of one kind of thing. With choices the answer is the one that says this number; with `nearest` the
-    one that says the nearest number, else there is none. Without choices it is the number itself. Confidence is the
-    mean score of what was found, halved for each that the choice is off. Where nothing is found, `nothing` abstains,
-    or counts as zero.
+    What is counted is read from the question ("How many floats are there?") unless `words` says it; `words: ""` is for
+    detectors of a fixed class. With choices the answer is the one with this number, or with `nearest` the one with the
+    nearest number. Without choices it is the number itself. Confidence is the mean score of what was found, halved for
+    each that the choice is off. Where nothing is found, `nothing` abstains, or counts as zero.
     """
 
     detector: Detector
@@ -54,9 +53,9 @@ class Count:
 
 
 def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[str, int]:
-    """The choice that says a number, or the nearest to it, and how far off it is; without choices the number itself.
+    """The choice with a number, or the nearest to it, and how far off it is; without choices the number itself.
 
-    Raises NoEvidence where choices say no number, where none says this one, and where two are equally near.
+    Raises NoEvidence where a choice has no number, where none has this one, and where two are equally near.
     """
     if not sample.choices:
         return str(number), 0

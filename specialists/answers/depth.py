@@ -1,4 +1,4 @@
-"""Which of the lettered points is nearer, told from a depth map."""
+"""Which of the lettered points is nearer, by a depth map."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from looktwice.specialists.results import DepthMap
 
 @dataclass(frozen=True)
 class NearerPoint:
-    """Answers the choice that speaks of the point that is nearest to the camera.
+    """Answers the choice that refers to the point nearest to the camera.
 
     The points are those on image 0 whose labels the choices name ("B is closer"), else those labelled with the
-    sample's letters; each counts with the median of what the map knows in the `window` x `window` pixels around it.
+    sample's letters; each has the median of the known depths in the `window` x `window` pixels around it.
     `depth` is given all images: a stereo method takes the second as the right view. Confidence is the lead over the
     next point as a share of the map's range (5th to 95th percentile). Abstains where a point is missing, where
-    nothing is known around it, and at a tie.
+    no depth is known around it, and at a tie.
     """
 
     depth: DepthEstimator

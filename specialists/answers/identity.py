@@ -80,7 +80,7 @@ class ObjectIdentity:
 
 @dataclass(frozen=True)
 class SameIdentity:
-    """Answers whether the images show the same person or thing: yes or no, or true or false of what is claimed.
+    """Answers whether the images show the same person or object: yes or no, or true or false of a claim.
 
     The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's for its faces).
     The claim and the thing's name are read from the question ("The bags in these images are not the same bag.").
@@ -216,7 +216,7 @@ def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vec
 
 
 def _parse_name(sample: Sample) -> str:
-    """What the question says that the images show, "" where it says nothing."""
+    """The object that the question names; "" where it names none."""
     for read in (parse_count, lambda asked: parse_sameness(asked)[1]):
         try:
             return read(sample)

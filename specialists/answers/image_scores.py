@@ -18,7 +18,7 @@ class MostReal:
     """Answers the choice whose image is the least likely to come from a generator, as in BLINK's forensic detection.
 
     Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
-    where `detector` cannot look at one of them, and at a tie.
+    where `detector` cannot process one of them, and at a tie.
     """
 
     detector: GeneratedImageDetector
@@ -37,11 +37,11 @@ class MostReal:
 
 @dataclass(frozen=True)
 class MostSimilar:
-    """Answers the choice whose image is most like the first one, as in BLINK's visual similarity and art style.
+    """Answers the choice whose image is most similar to the first one, as in BLINK's visual similarity and art style.
 
     `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
     Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
-    one is of one colour, where `similarity` cannot look at one, and at a tie.
+    one is of one colour, where `similarity` cannot process one, and at a tie.
     """
 
     similarity: ImageSimilarity

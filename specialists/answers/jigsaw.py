@@ -1,4 +1,4 @@
-"""The missing quarter of an image, found by how well each candidate continues it across the seams."""
+"""The missing quadrant of an image, by how well each candidate continues it across the seams."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of the drawn boxes fits a thing, told from the detector's own box of it."""
+"""Which of the drawn boxes fits an object, by the detector's own box of it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from looktwice.specialists.protocols import Detector, NoEvidence
 
 @dataclass(frozen=True)
 class FittingBox:
-    """Answers the choice that speaks of the box with the largest overlap (IoU) with a box that the detector finds.
+    """Answers the choice that refers to the box with the largest overlap (IoU) with a box that the detector finds.
 
     The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from the question
     ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors of one kind of thing. With

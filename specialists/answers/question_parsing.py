@@ -1,4 +1,4 @@
-"""What a question asks a detector to look for, read by rules that are written down here."""
+"""Parses questions by regular expressions: what to count, what a box encloses, relations, sameness."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ RELATIONS: dict[str, tuple[str, ...]] = {
     "front": ("in front of", "ahead of"),
     "behind": ("behind", "at the back of"),
 }
-"""Relations that two boxes (and for the last two depth) can tell, by their wordings in Visual Spatial Reasoning."""
+"""Relations that two boxes (for the last two: and depth) can decide, by their wordings in Visual Spatial Reasoning."""
 
 KIND = {wording: kind for kind, wordings in RELATIONS.items() for wording in wordings}
 WORDINGS = "|".join(sorted(map(re.escape, KIND), key=len, reverse=True))
@@ -60,18 +60,20 @@ def parse_relation(sample: Sample) -> tuple[str, str, str]:
     """`Is the cat on top of the bed?` -> ("cat", "on", "bed"), a relation of `RELATIONS`. Raises NoEvidence."""
     match = RELATED.match(" ".join(sample.question.split()))
     if match is None:
-        raise NoEvidence(f"no relation that boxes can tell is asked for in {sample.question!r}")
+        raise NoEvidence(f"no relation that boxes can decide is asked for in {sample.question!r}")
     return match["one"].lower(), KIND[match["relation"].lower()], match["two"].lower()
 
 
 def parse_sameness(sample: Sample) -> tuple[bool, str]:
-    """`The bags in these images are not the same bag.` -> (False, "bag"): what is said, and of what.
+    """`The bags in these images are not the same bag.` -> (False, "bag"): what is claimed, and of what.
 
     Raises NoEvidence where the question says neither that they are the same nor that they differ.
     """
     match = SAME.search(sample.question)
     if match is None:
-        raise NoEvidence(f"neither that things are the same nor that they differ is said in {sample.question!r}")
+        raise NoEvidence(
+            f"the question says neither that things are the same nor that they differ: {sample.question!r}"
+        )
     same = (match["word"].lower() == "same") != bool(match["first"])
     return same, (match["what"] or "").strip().lower()
 

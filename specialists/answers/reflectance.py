@@ -1,4 +1,4 @@
-"""Which of two points is the darker surface, told from a map of reflectance."""
+"""Which of two points is the darker surface, by a map of reflectance."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ SAME = r"\b(?:same|equal)\b"
 
 @dataclass(frozen=True)
 class DarkerPoint:
-    """Answers the choice that speaks of the point with the lower reflectance, or the one that says "the same".
+    """Answers the choice that refers to the point with the lower reflectance, or the one that says "the same".
 
-    Each point of image 0 counts with the median luminance of the `window` x `window` pixels around it. The two are
+    Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The two are
     the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the margin of the WHDR
     (Bell et al., SIGGRAPH 2014, section 6). Without a choice that says so, the lower one is the answer. Confidence
     is the distance of the ratio from that margin, 0 on it. Abstains where a point is missing, where nothing is known
@@ -52,7 +52,7 @@ class DarkerPoint:
         points, same = points_by_letter(sample), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:
-            raise NoEvidence(f"two points are compared, and the choices speak of {len(points)}")
+            raise NoEvidence(f"two points are compared, and the choices name {len(points)}")
         albedo = self._luminance(sample)
         light = {letter: self._around(albedo, point) for letter, point in points.items()}
         low, high = sorted(light, key=lambda letter: light[letter])

@@ -1,4 +1,4 @@
-"""Whether one thing stands in a relation to another, told from a box of each and, where it needs depth, from that."""
+"""Whether one object is in a spatial relation to another, by a box of each and, where needed, depth."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near eac
 
 @dataclass(frozen=True)
 class SpatialRelation:
-    """Answers yes or no to "Is the cat on top of the bed?" from the surest box that the detector finds of each.
+    """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of each.
 
-    The words and the relation are read from the question (`RELATIONS` in `questions`); left and right are the
+    The words and the relation are read from the question (`RELATIONS` in `question_parsing`); left and right are the
     viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their mean size (the square root of
     the area). "In front of" and "behind" compare the median `depth` in the
-    boxes. Confidence is how far the boxes are from where the answer would turn. Abstains where the question has no
-    relation that boxes can tell (facing, part of ...), where a thing is not found, where depth is needed and not
-    there, and on the very limit.
+    boxes. Confidence is how far the boxes are from where the answer changes. Abstains where the question has no
+    relation that boxes can decide (facing, part of ...), where an object is not found, where depth is needed and not
+    set, and exactly on the limit.
     """
 
     detector: Detector
@@ -49,7 +49,7 @@ class SpatialRelation:
         if not sample.images:
             raise NoEvidence("there is no image")
         if kind in ("front", "behind") and self.depth is None:
-            raise NoEvidence(f"two boxes do not tell what is {kind}; it needs depth")
+            raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
         pixels = sample.images[0].pixels
         first, second = _pick_boxes(self.detector(pixels, list(dict.fromkeys((one, two)))), one, two)
         if kind in ("front", "behind"):
@@ -57,7 +57,7 @@ class SpatialRelation:
         else:
             margin = relation_margin(kind, first, second)
         if margin == 0:
-            raise NoEvidence(f"the {one} and the {two} are on the very limit of {kind}")
+            raise NoEvidence(f"the {one} and the {two} are exactly on the limit of {kind}")
         return true_or_false(sample, margin > 0), abs(margin)
 
     def _nearer(self, pixels: Pixels, first: Corners, second: Corners) -> float:

@@ -127,8 +127,8 @@ def test_the_centre_of_a_cell_has_its_own_vector(shape: tuple[int, int], size: t
     ("xy", "window", "known"),
     [((2, 1), 1, [12]), ((2, 1), 3, [1, 2, 3, 11, 12, 13]), ((0.4, 0.6), 1, [10]), ((3, 0), 3, [2, 3, 12, 13])],
 )
-def test_the_window_around_a_point_ends_at_the_rim(xy: Any, window: int, known: list[float]) -> None:
-    assert DepthMap(COUNTING[..., 0], True).around(*xy, window).tolist() == known
+def test_the_window_around_a_point_ends_at_the_rim(xy: tuple[float, float], window: int, known: list[float]) -> None:
+    assert DepthMap(COUNTING[..., 0], True).around(xy[0], xy[1], window).tolist() == known
 
 
 @pytest.mark.parametrize("shape", [(4,), (0, 4, 2), (2, 4)])

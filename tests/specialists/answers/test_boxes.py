@@ -124,7 +124,7 @@ YES = ("yes", "no")
         ("Is the cat left of the cat?", YES, finds(LEFT, RIGHT, labels=["cat", "cat"]), "A", ""),
         ("Is the cat left of the cat?", YES, finds(LEFT, labels=["cat"]), None, "the detector finds no second cat"),
         ("Is the cat left of the dog?", YES, finds(LEFT, LEFT, labels=["cat", "dog"]), None, "the cat and the dog are"),
-        ("Is the cat behind the dog?", YES, finds(LEFT, RIGHT, labels=["cat", "dog"]), None, "two boxes do not tell"),
+        ("Is the cat behind the dog?", YES, finds(LEFT, RIGHT, labels=["cat", "dog"]), None, "two boxes do not show"),
         ("Is the cat facing the dog?", YES, finds(LEFT, RIGHT, labels=["cat", "dog"]), None, "no relation that boxes"),
     ],
 )

@@ -54,7 +54,7 @@ def test_matches_that_fit_no_camera_do_not_turn_its_direction() -> None:
 
 
 def test_the_camera_needs_two_images_and_two_sides() -> None:
-    check(CameraMotion(flow(*[5] * 9)), asked(choices=("left", "right")), None, "motion is seen between two images")
+    check(CameraMotion(flow(*[5] * 9)), asked(choices=("left", "right")), None, "camera motion needs two images")
     check(CameraMotion(flow(*[5] * 9)), asked(choices=("up", "down"), images=2), None, "the choices are not one")
     check(CameraMotion(flow(*[5] * 9)), asked(choices=("right", "left"), images=2), "A")
 

@@ -37,7 +37,7 @@ OTHER = "The persons in these images are not the same person. Answer T or F."
         (([0], [0.3, 0.9]), SAME, (), None, "there are 2 faces in an image"),
         (([0], [0.6]), SAME, (), None, "the images are just as far apart as the threshold"),
         (([0],), SAME, (), None, "identities are compared between two images or more, found 1"),
-        (([0], [0.3]), "Who is this?", (), None, "neither that things are the same"),
+        (([0], [0.3]), "Who is this?", (), None, "the question says neither that things are the same"),
     ],
 )
 def test_the_same_person(people: Any, question: str, choices: Any, answer: str | None, reason: str) -> None:
