@@ -145,4 +145,4 @@ def test_what_is_behind_is_told_by_depth() -> None:
     blind = SpatialRelation(found, lambda *_: DepthMap(np.full((100, 100), np.nan), True))
     check(blind, asked("Is the cat behind the dog?", YES), None, "no depth is known inside")
     flat = SpatialRelation(found, lambda *_: DepthMap(np.ones((100, 100)), True))
-    check(flat, asked("Is the cat behind the dog?", YES), None, "the cat and the dog are on the very limit")
+    check(flat, asked("Is the cat behind the dog?", YES), None, "the cat and the dog are exactly on the limit")
