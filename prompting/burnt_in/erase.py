@@ -17,9 +17,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 
-Method = Literal["telea", "ns"]
 Hole = Literal["keep", "recolor"]
-FLAGS: dict[Method, int] = {"telea": cv2.INPAINT_TELEA, "ns": cv2.INPAINT_NS}
+REACH = 3.0  # pixels of the neighbourhood that a hidden pixel is made up from
 Region = NDArray[np.bool_]
 
 
@@ -31,27 +30,20 @@ class EraseMarks:
     JPEG has smeared them. Every other pixel stays as it was, the inside of a box and the hole inside a ring too. The
     colour of that hole is no guide to what was under the stroke, since JPEG stores colour at half the resolution;
     with `hole: recolor` the hole keeps its brightness alone and loses its tint as well.
-    The pixels are inpainted by `method` (Telea, J. Graphics Tools 2004; Navier-Stokes, Bertalmio et al., CVPR 2001)
-    from a neighbourhood of `reach` pixels. The sample's images and every view are treated alike; what shows no
-    marker is passed on as it is. Raises ValueError for a sample on which RecoverMarks has not run.
+    The pixels are inpainted (Telea, J. Graphics Tools 2004). The sample's images and every view are treated alike;
+    what shows no marker is passed on as it is. Raises ValueError for a sample on which RecoverMarks has not run.
     """
 
     margin: float = 2.0
     hole: Hole = "keep"
-    method: Method = "telea"
-    reach: float = 3.0
 
     asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        if self.method not in FLAGS:
-            raise ValueError(f"method is one of {', '.join(get_args(Method))}, found {self.method!r}")
         if self.hole not in get_args(Hole):
             raise ValueError(f"hole is one of {', '.join(get_args(Hole))}, found {self.hole!r}")
-        if self.margin < 0 or not self.reach > 0:
-            raise ValueError(
-                f"margin is 0 or more and reach more than 0 pixels, found margin {self.margin}, reach {self.reach}"
-            )
+        if self.margin < 0:
+            raise ValueError(f"margin is 0 or more pixels, found {self.margin}")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with clean images and views."""
@@ -91,14 +83,11 @@ class EraseMarks:
     def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
         """The pixels, the hidden ones made up from their surroundings and all others as they were."""
         split = np.asarray(cv2.cvtColor(pixels, cv2.COLOR_RGB2YCrCb), np.uint8)
-        brightness = self._inpaint_values(np.ascontiguousarray(split[..., 0]), hidden)
-        colour = self._inpaint_values(split, hidden | tinted)
+        brightness = cv2.inpaint(np.ascontiguousarray(split[..., 0]), hidden.astype(np.uint8), REACH, cv2.INPAINT_TELEA)
+        colour = cv2.inpaint(split, (hidden | tinted).astype(np.uint8), REACH, cv2.INPAINT_TELEA)
         painted = cv2.cvtColor(np.dstack([brightness, colour[..., 1:]]), cv2.COLOR_YCrCb2RGB)
         changed = hidden | tinted if self.hole == "recolor" else hidden
         return np.where(changed[..., None], painted, pixels).astype(np.uint8)
-
-    def _inpaint_values(self, values: NDArray[np.uint8], region: Region) -> NDArray[np.uint8]:
-        return np.asarray(cv2.inpaint(values, region.astype(np.uint8), self.reach, FLAGS[self.method]), np.uint8)
 
 
 def _project_regions(view: View, regions: Mapping[int, Region]) -> Region:

@@ -31,6 +31,8 @@ from looktwice.prompting.grids.base import (
     source_box,
 )
 
+OFFSET = 3  # pixels from a dot to its label
+
 
 @dataclass(frozen=True)
 class DotGrid:
@@ -38,7 +40,7 @@ class DotGrid:
 
     The defaults are those of Scaffold's released code: 6 x 6 dots at whole pixels, spaced by the width over columns
     plus one and the height over rows plus one; dots of a radius of width // 240 pixels and letters of width // 40
-    (here at least 6); labels `offset` pixels right of and below the dot; black where R + G + B is `threshold` or more
+    (here at least 6); labels 3 pixels right of the dot, level with it; black where R + G + B is `threshold` or more
     in the pixel under the dot, else white. `radius` and `font_size` set them in pixels of the view, `color` is
     "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around the letters.
 
@@ -52,7 +54,6 @@ class DotGrid:
     columns: int = 6
     radius: float | None = None
     font_size: float | None = None
-    offset: tuple[int, int] = (3, 0)
     color: str = "contrast"
     threshold: float = BRIGHT
     halo: int = 0
@@ -87,16 +88,8 @@ class DotGrid:
                 color = black_or_white(ground[y, x], self.threshold) if self.color == "contrast" else rgb(self.color)
                 fill_disc(pixels, x, y, radius, color)
                 if self.labels:
-                    left, top = x + self.offset[0], y + self.offset[1]
-                    draw_text(
-                        pixels,
-                        format_coordinates(_named(number, row, column)),
-                        left,
-                        top,
-                        size,
-                        color,
-                        self.halo,
-                    )
+                    text = format_coordinates(_prepend(number, row, column))
+                    draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
         return view.drawn(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
@@ -156,8 +149,8 @@ class DotGrid:
             )
         if not self.labels or self.crowded == "draw":
             return
-        height, width = render_text(format_coordinates(_named(number, self.rows, self.columns)), font).shape
-        if self.offset[0] + width > across - radius or self.offset[1] + height > down:
+        height, width = render_text(format_coordinates(_prepend(number, self.rows, self.columns)), font).shape
+        if OFFSET + width > across - radius or height > down:
             raise ValueError(
                 f"labels of {width} x {height} pixels have no room between dots {across:.1f} x {down:.1f} pixels "
                 f"apart in a view of {size[0]} x {size[1]}; give fewer dots, less font_size, or crowded: draw"
@@ -306,5 +299,5 @@ class RuledGrid:
             )
 
 
-def _named(number: int | None, row: int, column: int) -> tuple[int, ...]:
+def _prepend(number: int | None, row: int, column: int) -> tuple[int, ...]:
     return (row, column) if number is None else (number, row, column)

@@ -268,8 +268,8 @@ def test_recoloured_holes_lose_the_tint_that_jpeg_smears_into_them() -> None:
 def test_erasing_asks_for_recovering_first(coffee: Pixels) -> None:
     with pytest.raises(ValueError, match="RecoverMarks before EraseMarks"):
         EraseMarks()(state_of(coffee), NoModel())
-    with pytest.raises(ValueError, match="method is one of telea, ns"):
-        EraseMarks(method="blur")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="hole is one of keep, recolor"):
+        EraseMarks(hole="blur")  # type: ignore[arg-type]
 
 
 def test_real_items_are_erased_and_marked_anew(real: list[Sample]) -> None:

@@ -125,6 +125,55 @@ def test_a_grid_finer_than_the_image_says_so(stage: Stage, size: tuple[int, int]
         drawn(stage, plain(*size))
 
 
+TEXT = render_text("(1,1)", 8).shape
+NAME = render_text("A1", 8).shape
+
+
+@pytest.mark.parametrize(
+    ("stage", "size"),
+    [
+        (RuledGrid(rows=1, columns=10, names="none"), (30, 40)),  # cells of thickness + 2
+        (RuledGrid(rows=10, columns=1, names="none", thickness=2), (90, 40)),
+        (RuledGrid(rows=1, columns=1, font_size=8), (NAME[1] + 6, 99)),  # thickness, halo and a pixel on both sides
+        (RuledGrid(rows=1, columns=1, font_size=8, thickness=2, halo=0), (99, NAME[0] + 6)),
+        (DotGrid(rows=1, columns=9, radius=1, labels=False), (40, 90)),  # dots 2 * radius + 2 apart
+        (DotGrid(rows=9, columns=1, radius=1, labels=False), (90, 40)),
+        (DotGrid(rows=1, columns=1, radius=2, font_size=8), (2 * (3 + TEXT[1] + 2), 99)),
+        (DotGrid(rows=1, columns=1, radius=0, font_size=8), (199, 2 * TEXT[0])),
+    ],
+)
+def test_the_finest_grid_that_fits(stage: Stage, size: tuple[int, int]) -> None:
+    """A pixel less in its narrow direction is refused."""
+    drawn(stage, plain(*size))
+    narrow = min(range(2), key=lambda side: size[side])
+    with pytest.raises(ValueError, match=r"too fine|no room"):
+        drawn(stage, plain(*(length - (side == narrow) for side, length in enumerate(size))))
+
+
+@pytest.mark.parametrize(("thickness", "halo"), [(1, 0), (1, 1), (3, 0)])
+def test_names_keep_off_the_lines(thickness: int, halo: int) -> None:
+    grid = RuledGrid(rows=1, columns=1, font_size=8, color="red", thickness=thickness, halo=halo)
+    rows, columns = np.nonzero(changed(drawn(grid, plain(99, 80))))
+    assert (columns.min(), rows.min()) == (thickness + 2, thickness + 2)
+    assert rows.max() == thickness + 1 + 2 * halo + NAME[0]
+
+
+def test_names_in_the_middle() -> None:
+    grid = RuledGrid(rows=1, columns=1, font_size=8, color="red", halo=0, at="center")
+    rows, columns = np.nonzero(changed(drawn(grid, plain(99, 81))))
+    assert columns.min() == round((99 - NAME[1]) / 2)
+    assert rows.min() == round((81 - NAME[0]) / 2)
+
+
+@pytest.mark.parametrize(("radius", "across"), [(0, 1), (1, 3), (2.5, 7), (4, 9)])
+def test_dots_are_as_wide_as_they_say(radius: float, across: int) -> None:
+    grid = DotGrid(rows=1, columns=1, radius=radius, labels=False, color="red")
+    seen = changed(drawn(grid, plain(40, 40)))
+    assert seen[20].sum() == seen[:, 20].sum() == across
+    assert seen[20, 20 - across // 2] == seen[20, 20 + across // 2] == 1
+    assert (seen == seen.T).all()
+
+
 def test_a_crowded_grid_can_be_asked_for() -> None:
     assert changed(drawn(DotGrid(columns=16, crowded="draw"))).any()
     assert changed(drawn(RuledGrid(columns=40, crowded="draw"))).any()
