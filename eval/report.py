@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.display.contact_sheets import Images, sheets
 from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.display.templates import template
 from looktwice.eval.display.text_tables import (
     TextTable,
     benchmark_metric_table,
@@ -122,7 +122,7 @@ def write_report(
     (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
     page = folder / "report.html"
     drawn = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
-    page.write_text(_template().render(**drawn, **facts), encoding="utf-8")
+    page.write_text(template("report.html.j2").render(**drawn, **facts), encoding="utf-8")
     return page
 
 
@@ -218,12 +218,3 @@ def _markdown(facts: dict[str, Any]) -> str:
         parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]
     parts += ["## How the numbers are made", "\n".join(f"- {line}" for line in facts["method"])]
     return "\n\n".join(parts) + "\n"
-
-
-@cache
-def _template() -> Any:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
-    loader = PackageLoader("looktwice.eval", "templates")
-    env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return env.get_template("report.html.j2")

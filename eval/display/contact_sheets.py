@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass
 from typing import Any
 
 from looktwice.eval.records.records import Record, SampleRow
@@ -24,7 +23,7 @@ SIGNS = {"right": "✓", "wrong": "✗", "unreadable": "?", "failed": "!", "hidd
 
 @dataclass(frozen=True)
 class SheetAnswer:
-    """What one contestant made of a sample; `words` are its last reply or the error, cut to a readable length."""
+    """What one contestant answered to a sample; `words` are its last reply or the error, cut to a readable length."""
 
     contestant: str
     verdict: str
@@ -34,19 +33,38 @@ class SheetAnswer:
 
     @property
     def sign(self) -> str:
-        """A sign for the verdict, so that it is not told by colour alone."""
+        """A sign for the verdict, which colour alone would not show to everybody."""
         return SIGNS[self.verdict]
 
 
 @dataclass(frozen=True)
+class Overlay:
+    """A mark over a picture: its CSS class and place, and its label."""
+
+    kind: str
+    style: str
+    label: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A picture as a data URL with the marks over it, or a note that says why there is none."""
+
+    caption: str = ""
+    image: str = ""
+    overlays: tuple[Overlay, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
 class Card:
-    """One sample: `figures` are HTML of its pictures, `choices` its lettered texts."""
+    """One sample: its pictures, the texts of its `choices` with their letters, and the answers to it."""
 
     sample: str
     question: str
     key: str
     choices: tuple[str, ...]
-    figures: tuple[str, ...]
+    figures: tuple[Figure, ...]
     answers: tuple[SheetAnswer, ...]
 
 
@@ -61,20 +79,19 @@ class Sheet:
 
 
 @dataclass
-class _Room:
+class _Budget:
     """How many pictures may still go onto the page."""
 
     left: int = MOST_PICTURES
-    seen: dict[tuple[str, str], str] = field(default_factory=dict)
 
 
 def sheets(runs: Sequence[RunScores], images: Images | None = None) -> list[Sheet]:
     """A sheet for each task of each run; samples on which contestants disagree come first."""
-    room = _Room()
-    return [sheet for run in runs for sheet in _sheets(run, images, room)]
+    budget = _Budget()
+    return [sheet for run in runs for sheet in _sheets(run, images, budget)]
 
 
-def _sheets(run: RunScores, images: Images | None, room: _Room) -> Iterator[Sheet]:
+def _sheets(run: RunScores, images: Images | None, budget: _Budget) -> Iterator[Sheet]:
     tasks: dict[str, list[PointScores]] = {}
     for scores in run.points:
         tasks.setdefault(scores.point.task_id, []).append(scores)
@@ -83,12 +100,12 @@ def _sheets(run: RunScores, images: Images | None, room: _Room) -> Iterator[Shee
     records = {(r.point, r.sample): r for r in run.folder.records().values() if r.draw == 0}
     for task_id, held in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
         rows, most = held[0].samples, max(PER_VARIANT, PER_TASK // variants[held[0].point.task])
-        names = _chosen(held, rows, most)
-        pages = _Pages(run, task_id, held, records, images, room)
-        yield Sheet(run.name, held[0].task, len(rows), tuple(pages(rows[name]) for name in names))
+        names = _choose_samples(held, rows, most)
+        make_card = _CardMaker(run, task_id, held, records, images, budget)
+        yield Sheet(run.name, held[0].task, len(rows), tuple(make_card(rows[name]) for name in names))
 
 
-def _chosen(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: int) -> list[str]:
+def _choose_samples(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: int) -> list[str]:
     """The samples that split the contestants most evenly, then those that the better ones miss, in the task's order."""
     better = [sum(s.verdict is Verdict.RIGHT for s in scores.all) / max(1, len(scores.all)) for scores in held]
 
@@ -104,7 +121,7 @@ def _chosen(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: in
 
 
 @dataclass(frozen=True)
-class _Pages:
+class _CardMaker:
     """Makes the cards of one task."""
 
     run: RunScores
@@ -112,7 +129,7 @@ class _Pages:
     held: Sequence[PointScores]
     records: Mapping[tuple[str, str], Record]
     images: Images | None
-    room: _Room
+    budget: _Budget
 
     def __call__(self, row: SampleRow) -> Card:
         choices = [c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"]]
@@ -129,9 +146,9 @@ class _Pages:
         words = record.replies[-1].text if record and record.replies else ""
         failed = scored.verdict is Verdict.FAILED
         words = scored.detail if failed else words
-        return SheetAnswer(label, scored.verdict.value, scored.answer or "", _why(scored, failed), _cut(words))
+        return SheetAnswer(label, scored.verdict.value, scored.answer or "", _reason(scored, failed), _cut(words))
 
-    def _figures(self, row: SampleRow) -> Iterator[str]:
+    def _figures(self, row: SampleRow) -> Iterator[Figure]:
         """The sample's own images with its marks laid over them, then what was sent where that is another picture."""
         own = self.images(self.task_id, row.id) if self.images else ()
         marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
@@ -139,9 +156,9 @@ class _Pages:
             yield self._figure(picture, f"image {number + 1}", [mark for mark in marks if mark.image == number])
         sent = [(sha, label) for sha, label in self._sent(row.id).items() if not own or sha not in row.sample["images"]]
         for sha, label in sent[:MOST_SENT]:
-            yield self._figure(_kept(self.run, sha), f"sent to {label}", ())
+            yield self._figure(_kept_picture(self.run, sha), f"sent to {label}", ())
         if not own and not sent:
-            yield '<p class="note">no picture of this sample was kept, and its data is not at hand</p>'
+            yield Figure(note="no picture of this sample was kept, and its data is not available")
 
     def _sent(self, name: str) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -151,41 +168,35 @@ class _Pages:
                 found.setdefault(sha, scores.contestant)
         return found
 
-    def _figure(self, picture: Picture, caption: str, marks: Sequence[Mark]) -> str:
-        if self.room.left <= 0:
-            return '<p class="note">a picture is left out: the page has enough</p>'
-        self.room.left -= 1
+    def _figure(self, picture: Picture, caption: str, marks: Sequence[Mark]) -> Figure:
+        if self.budget.left <= 0:
+            return Figure(note="a picture is left out: the page has enough")
+        self.budget.left -= 1
         try:
             source, size = thumbnail(picture, LONGEST, 80), picture.size
         except (PictureError, OSError) as exc:
-            return f'<p class="note">{escape(caption)} cannot be shown: {escape(str(exc))}</p>'
-        over = "".join(_overlay(mark, size) for mark in marks)
-        return (
-            f'<figure><div class="pic"><img loading="lazy" alt="{escape(caption)}" src="{source}">{over}</div>'
-            f"<figcaption>{escape(caption)}</figcaption></figure>"
-        )
+            return Figure(note=f"{caption} cannot be shown: {exc}")
+        return Figure(caption, source, tuple(_overlay(mark, size) for mark in marks))
 
 
-def _overlay(mark: Mark, size: tuple[int, int]) -> str:
+def _overlay(mark: Mark, size: tuple[int, int]) -> Overlay:
     """A mark laid over a thumbnail by percentages; a mask shows its centre."""
     width, height = size
     if isinstance(mark, Box):
         sides = (mark.x0 / width, mark.y0 / height, (mark.x1 - mark.x0) / width, (mark.y1 - mark.y0) / height)
         left, top, across, down = (f"{100 * side:.2f}%" for side in sides)
-        style = f"left:{left};top:{top};width:{across};height:{down}"
-        return f'<i class="box" style="{style}"><b>{escape(mark.label)}</b></i>'
+        return Overlay("box", f"left:{left};top:{top};width:{across};height:{down}", mark.label)
     x, y = mark.center
-    kind = "dot area" if isinstance(mark, Mask) else "dot"
     style = f"left:{100 * (x + 0.5) / width:.2f}%;top:{100 * (y + 0.5) / height:.2f}%"
-    return f'<i class="{kind}" style="{style}"><b>{escape(mark.label)}</b></i>'
+    return Overlay("dot area" if isinstance(mark, Mask) else "dot", style, mark.label)
 
 
-def _kept(run: RunScores, sha: str) -> Picture:
+def _kept_picture(run: RunScores, sha: str) -> Picture:
     blobs: Any = run.folder.blobs
     return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
 
 
-def _why(scored: ScoredRecord, failed: bool) -> str:
+def _reason(scored: ScoredRecord, failed: bool) -> str:
     if failed:
         return (scored.detail.strip().splitlines() or [""])[0][:160]
     return scored.reason if scored.reason in ("", "unread") or not scored.detail else _cut(scored.detail, 160)

@@ -36,13 +36,7 @@ def show_sample(
     for row in rows:
         pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
         with use_recorded_findings(folder, cache):
-            labelled = [
-                (
-                    label_with_changes(p.contestant, p.changes) + (f", draw {r.draw}" if p.draws > 1 else ""),
-                    *_again(folder, p, row, r, plugins),
-                )
-                for p, r in pairs
-            ]
+            labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")

@@ -105,7 +105,7 @@ def test_pictures_of_where_the_best_of_each_differ(tmp_path: Path) -> None:
         ("t: only good of good and mllm is right", 1, ["s1"]),
         ("t: only mllm of good and mllm is right", 1, ["s3"]),
     ]
-    assert all("<img" in card.figures[0] for _, sheet in found for card in sheet.cards)
+    assert all(card.figures[0].image for _, sheet in found for card in sheet.cards)
     assert [answer.contestant for answer in found[0][1].cards[0].answers] == ["good", "mllm"]
 
 
