@@ -15,8 +15,14 @@ from .tool import (
     AgentTool as AgentTool,
     Arguments as Arguments,
     BoxArguments as BoxArguments,
+    BoxCoordinates as BoxCoordinates,
     ImageArguments as ImageArguments,
+    ImageNumber as ImageNumber,
+    PointArguments as PointArguments,
+    PointCoordinates as PointCoordinates,
     ToolResult as ToolResult,
+    run_stage as run_stage,
+    run_stage_on_image as run_stage_on_image,
 )
 from .view_tools import (
     Answer as Answer,

@@ -1,4 +1,4 @@
-"""The agent: the model looks again with tools, as often as its bounds allow, and then answers."""
+"""The agent loop: the model calls tools that show it new images, as often as its bounds allow, and then answers."""
 
 from __future__ import annotations
 
@@ -35,24 +35,26 @@ LONGEST = 300  # characters of what a note holds of a model's words
 
 @dataclass(frozen=True)
 class Agent:
-    """Shows the views, says the prompt, and runs the tools that the model asks for until it answers.
+    """Shows the views and the prompt, and runs the tools that the model calls until it answers.
 
-    `tools` are named as the model shall call them; any tool of `prompting.agent`, or a class of your
-    own. `protocol` is how they are asked for. Places are told in the frame `coordinates` of the image as it
-    was shown; `fit` is a stage that sizes every image before it is sent, and tools cut from the unsized one.
-    `history` says what of the earlier turns is sent again.
+    `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of your own
+    (`prompting.agent.tool` says how). `protocol` is the format of the calls. The model gives coordinates in the frame
+    `coordinates` of the image that it was sent. `fit` is a stage that resizes every image before it is sent; tools
+    work on the image before that, so a zoom shows detail that the resized image has lost. `history` says what of the
+    earlier turns is sent again.
 
-    A reply without a call is the final one and is read in scoring. An answer that comes through the tool
-    `prompting.agent.Answer` is read by `reader`. Where one of the `bounds` is reached the model is told `final`
-    and offered no tool: what it then says is its answer, and where it calls a tool all the same, it abstains. After
-    more than `corrections` malformed replies in a row (no such tool, arguments that do not fit, a place outside the
-    image) it abstains as well. What a tool cannot do is told to the model and counts as a step.
+    A reply without a tool call is the final answer, which is read when the run is scored. An answer given through the
+    tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is reached the model gets the text
+    `final` and no tools, and its next reply is the answer; if it still calls a tool, the sample abstains. A call is
+    malformed if there is no such tool, if its arguments do not match the tool's, or if it names a place outside the
+    image; after more than `corrections` malformed replies in a row the sample abstains too. An error of a tool is
+    reported to the model and counts as a step.
 
-    With `probe`, such as "What would you answer now?", the model is asked so before each of its turns, beside the
-    conversation: a call more for each look, that tells what the look was worth.
+    With a `probe`, such as "What would you answer now?", the model is asked this before each of its turns, outside the
+    conversation. It costs one more call per turn, and shows what each look changed.
 
-    Every call of a tool becomes a note in the record (`prompting.agent.record`), and every image shown becomes a view.
-    Raises ModelError, and WeightsError where a tool's network cannot be opened.
+    Every tool call is written into the record as a `Look` (`prompting.agent.record`), and every image becomes a view.
+    Raises ModelError, and WeightsError if the network of a tool cannot be loaded.
     """
 
     tools: Mapping[str, AgentTool]
@@ -73,192 +75,187 @@ class Agent:
         wrong = [name for name in self.tools if not NAME.fullmatch(name)]
         if wrong or not self.tools:
             raise ValueError(
-                f"tools: {wrong[0]!r} is no name for a tool; use letters, digits, '_' and '-'" if wrong
-                else "tools: there is none; without tools, ask with prompting.turns.Ask"
+                f"tools: {wrong[0]!r} cannot be the name of a tool; use letters, digits, '_' and '-'" if wrong
+                else "tools is empty; to ask without tools, use prompting.turns.Ask"
             )  # fmt: skip
         if self.reader is None and any(isinstance(tool, Answer) for tool in self.tools.values()):
             raise ValueError("the tool Answer needs a `reader:` that reads the answer, such as eval.readers.Robust")
         if self.corrections < 0 or self.options.tools is not None:
             raise ValueError(
-                f"corrections is 0 or more, found {self.corrections}; and options.tools is the agent's to set"
+                f"corrections is 0 or more, found {self.corrections}; options.tools must stay unset, the agent sets it"
             )
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation, every image shown as a view, and a note for each look."""
-        episode = self._opened(state, model)
-        while not (bound := episode.over(self.bounds)):
-            episode, reply = self._heard(episode, model)
-            calls, count = self.protocol.calls(reply, self.bounds.calls)
-            fault = "" if calls else self.protocol.fault(reply)
+        episode = self._open(state, model)
+        while not (bound := episode.reached_bound(self.bounds)):
+            episode, reply = self._next_reply(episode, model)
+            calls, count = self.protocol.read_calls(reply, self.bounds.calls)
+            fault = "" if calls else self.protocol.find_fault(reply)
             if not calls and not fault:
-                return self._done(episode.said(reply.as_message()), "reply")
-            episode = self._worked(episode, reply, calls, count) if calls else self._corrected(episode, reply, fault)
+                return self._finish(episode.add_turns(reply.as_message()), "reply")
+            episode = self._run_calls(episode, reply, calls, count) if calls else self._reject(episode, reply, fault)
             if episode.answer is not None:
-                return self._answered(episode)
+                return self._finish_with_answer(episode)
             if episode.malformed > self.corrections:
                 why = episode.looks[-1].reason
-                return self._done(episode, "malformed").abstain(f"malformed tool call: {why}")
-        return self._forced(episode, model, bound)
+                return self._finish(episode, "malformed").abstain(f"malformed tool call: {why}")
+        return self._ask_for_answer(episode, model, bound)
 
     @property
-    def offers(self) -> tuple[Tool, ...]:
-        """The tools as the model is told of them; none where no step is allowed."""
+    def tool_descriptions(self) -> tuple[Tool, ...]:
+        """The tools with their JSON schemas, as the model gets them; none if no step is allowed."""
         named = self.tools.items() if self.bounds.steps else ()
         return tuple(describe_tool(name, tool, self.coordinates) for name, tool in named)
 
-    def _opened(self, state: State, model: Model) -> Episode:
-        """The system's turn, the sample's images with their numbers, and the prompt."""
+    def _open(self, state: State, model: Model) -> Episode:
+        """Start the conversation: the system text, the sample's images with their numbers, and the prompt."""
         shown = tuple(ShownImage.through(view, self.fit, state) for view in state.views)
-        heard = [
+        earlier = [
             *(call for step in state.trace for call in step.calls),
             *(model.calls if isinstance(model, RecordingModel) else ()),
         ]
-        calls = len({id(call) for call in heard})  # those of earlier draws of a vote are at the door alone
+        calls = len({id(call) for call in earlier})  # only the recording model knows those of a vote's earlier draws
         episode = Episode(state, state.messages, shown, len(shown), calls)
         numbers = range(1, len(shown) + 1)
-        parts: Parts = tuple(part for n in numbers for part in episode.tagged(n, self.coordinates))
+        parts: Parts = tuple(part for n in numbers for part in episode.image_parts(n, self.coordinates))
         parts = (*parts, state.prompt) if state.prompt else parts
         if not parts:
             raise ValueError(f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image")
-        words = self._words()
+        texts = [fill_in(self.system, unit=UNITS[self.coordinates]), self.protocol.instructions(self.tool_descriptions)]
+        system = "\n\n".join(text for text in texts if text) if self.tool_descriptions else ""
         if any(message.role == "system" for message in state.messages):
-            return episode.said(Message("user", (words, *parts) if words else parts))
-        return episode.said(*([Message("system", (words,))] if words else []), Message("user", parts))
+            return episode.add_turns(Message("user", (system, *parts) if system else parts))
+        return episode.add_turns(*([Message("system", (system,))] if system else []), Message("user", parts))
 
-    def _words(self) -> str:
-        if not self.offers:
-            return ""
-        told = fill_in(self.system, unit=UNITS[self.coordinates]), self.protocol.words(self.offers)
-        return "\n\n".join(part for part in told if part)
-
-    def _heard(self, episode: Episode, model: Model) -> tuple[Episode, Reply]:
-        """The model's next turn, after the probe where there is one."""
+    def _next_reply(self, episode: Episode, model: Model) -> tuple[Episode, Reply]:
+        """The model's next turn, after the probe if there is one."""
         if text_of(self.probe):
-            aside, _ = self._asked(episode.told(text_of(self.probe)), model, None)
-            episode = episode.with_(
-                calls=aside.calls, tokens=aside.tokens, seconds=aside.seconds, notes=aside.notes, probe=episode.calls
-            )
-        return self._asked(episode, model, self.protocol.native_tools(self.offers))
+            probed, _ = self._ask(episode.add_user_text(text_of(self.probe)), model, None)
+            episode = probed.replace(turns=episode.turns, probe=episode.calls)
+        return self._ask(episode, model, self.protocol.native_tools(self.tool_descriptions))
 
-    def _asked(self, episode: Episode, model: Model, tools: tuple[Tool, ...] | None) -> tuple[Episode, Reply]:
+    def _ask(self, episode: Episode, model: Model, tools: tuple[Tool, ...] | None) -> tuple[Episode, Reply]:
         messages, notes = self.history(episode.turns)
         reply = model(messages, draw=episode.state.draw, options=replace(self.options, tools=tools))
-        return episode.with_(notes=(*episode.notes, *notes, *check_token_count(messages, reply))).counted(reply), reply
+        notes = (*episode.notes, *notes, *check_token_count(messages, reply))
+        return episode.replace(notes=notes).add_usage(reply), reply
 
-    def _worked(self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int) -> Episode:
-        """The calls of one reply, run in order and answered."""
+    def _run_calls(self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int) -> Episode:
+        """Run the calls of one reply in order, and add the reply and the results as turns."""
         before, answers = len(episode.looks), list[tuple[ToolCall, Parts]]()
         for call in calls:
-            episode, parts = self._look(episode, call)
+            episode, parts = self._run_call(episode, call)
             answers.append((call, parts))
             if episode.answer is not None:
-                return episode.said(self.protocol.turn(reply, [call for call, _ in answers]))
+                return episode.add_turns(self.protocol.assistant_turn(reply, [call for call, _ in answers]))
         if count > len(calls):
             more = f"{count - len(calls)} more calls of this reply were not run; at most {len(calls)} are"
             answers[-1] = calls[-1], (*answers[-1][1], more)
-            episode = episode.with_(notes=(*episode.notes, f"step {episode.steps + 1}: {more}"))
+            episode = episode.replace(notes=(*episode.notes, f"step {episode.steps + 1}: {more}"))
         ran = any(look.outcome != "refused" for look in episode.looks[before:])
-        episode = episode.with_(steps=episode.steps + 1, malformed=0 if ran else episode.malformed + 1)
-        return episode.said(self.protocol.turn(reply, calls), *self.protocol.results(answers))
+        episode = episode.replace(steps=episode.steps + 1, malformed=0 if ran else episode.malformed + 1)
+        return episode.add_turns(self.protocol.assistant_turn(reply, calls), *self.protocol.result_turns(answers))
 
-    def _corrected(self, episode: Episode, reply: Reply, fault: str) -> Episode:
-        """A reply that neither calls nor answers, and what is wrong with it."""
-        look = self._noted(episode, "", reply.text, reason=fault)
-        episode = episode.looked(look).with_(steps=episode.steps + 1, malformed=episode.malformed + 1)
-        return episode.said(reply.as_message()).told(f"error: {fault}")
+    def _reject(self, episode: Episode, reply: Reply, fault: str) -> Episode:
+        """Add a reply that neither calls a tool nor answers, and tell the model what is wrong with it."""
+        look = self._new_look(episode, "", reply.text, reason=fault)
+        episode = episode.add_look(look).replace(steps=episode.steps + 1, malformed=episode.malformed + 1)
+        return episode.add_turns(reply.as_message()).add_user_text(f"error: {fault}")
 
-    def _look(self, episode: Episode, call: ToolCall) -> tuple[Episode, Parts]:
-        """One call: refused, or run with what it brought. Nothing that a model writes raises here."""
-        look = self._noted(episode, call.name, call.arguments)
+    def _run_call(self, episode: Episode, call: ToolCall) -> tuple[Episode, Parts]:
+        """Run one call, or refuse it. Errors in what a model writes are reported to the model and raise nothing."""
+        look = self._new_look(episode, call.name, call.arguments)
         try:
             data = decode_arguments(call)
             if call.name not in self.tools:
                 raise ToolError(f"there is no tool {call.name[:64]!r}; there are {', '.join(self.tools)}")
             tool = self.tools[call.name]
-            arguments, given = parse_arguments(tool, data, episode.shown, episode.gone, self.coordinates)
+            arguments, given = parse_arguments(tool, data, episode.shown, episode.withdrawn, self.coordinates)
         except ToolError as exc:
-            return episode.looked(replace(look, reason=str(exc))), (f"error: {exc}",)
+            return episode.add_look(replace(look, reason=str(exc))), (f"error: {exc}",)
         look = replace(look, arguments=_shorten(given))
         key = canonical([call.name, arguments.model_dump(mode="json")])
-        if key in episode.done and not episode.gone.intersection(episode.done[key]):
+        if key in episode.done and not episode.withdrawn.intersection(episode.done[key]):
             images = ", ".join(f"image {number}" for number in episode.done[key])
             words = f"you called this before{f'; it brought {images}' if images else ', with the same result'}"
-            return episode.looked(replace(look, outcome="repeated", reason=words)), (words,)
+            return episode.add_look(replace(look, outcome="repeated", reason=words)), (words,)
         try:
-            result = tool(episode.views, arguments)
+            result = tool(episode.full_size_state, arguments)
             shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
-        except WeightsError:  # the machinery's fault: looks that cannot be made would pass for looks that do not help
+        except WeightsError:  # our fault, not the model's: a look that failed would count as one that did not help
             raise
         except (ValueError, LookupError, NoEvidence) as exc:
-            return episode.looked(replace(look, outcome="failed", reason=str(exc)[:LONGEST])), (f"error: {exc}",)
-        return self._brought(episode, look, key, result, shown)
+            return episode.add_look(replace(look, outcome="failed", reason=str(exc)[:LONGEST])), (f"error: {exc}",)
+        return self._add_result(episode, look, key, result, shown)
 
-    def _brought(
+    def _add_result(
         self, episode: Episode, look: Look, key: str, result: ToolResult, shown: Sequence[ShownImage]
     ) -> tuple[Episode, Parts]:
-        """A tool's words and the images that a bound leaves room for; or its answer, or an image taken back."""
+        """Add what a tool returned: its text with as many images as the bounds allow, its answer, or an undo."""
         if result.answer is not None:
-            return episode.looked(replace(look, outcome="answered")).with_(answer=result.answer), ()
+            return episode.add_look(replace(look, outcome="answered")).replace(answer=result.answer), ()
         if result.undo:
-            return self._undone(episode, look)
+            return self._withdraw(episode, look)
         parts: Parts = (result.text,) if result.text else ()
         number = len(episode.shown)
         for each in shown:
-            if full := episode.held_by(each.sent, self.bounds):
-                episode = episode.with_(full=full)
+            if full := episode.bound_for(each.sent, self.bounds):
+                episode = episode.replace(full=full)
                 break
-            episode = episode.with_(shown=(*episode.shown, each))
-            parts = (*parts, *episode.tagged(len(episode.shown), self.coordinates))
+            episode = episode.replace(shown=(*episode.shown, each))
+            parts = (*parts, *episode.image_parts(len(episode.shown), self.coordinates))
         images = tuple(range(number + 1, len(episode.shown) + 1))
-        areas = find_new_regions([each.view for each in episode.shown], number)
-        held = len(shown) - len(images)
-        reason = f"{held} images are not shown: no more are allowed" if held else ""
-        outcome: Outcome = "shown" if images else "bound" if held else "said"
-        look = replace(look, outcome=outcome, images=images, regions=areas, reason=reason)
+        regions = find_new_regions([each.view for each in episode.shown], number)
+        omitted = len(shown) - len(images)
+        reason = f"{omitted} images are not shown: no more are allowed" if omitted else ""
+        outcome: Outcome = "shown" if images else "bound" if omitted else "said"
+        look = replace(look, outcome=outcome, images=images, regions=regions, reason=reason)
         parts = (*parts, reason) if reason else parts or ("done",)
-        return episode.looked(look).with_(done={**episode.done, key: images}), parts
+        return episode.add_look(look).replace(done={**episode.done, key: images}), parts
 
-    def _undone(self, episode: Episode, look: Look) -> tuple[Episode, Parts]:
-        there = [n for n in range(episode.first + 1, len(episode.shown) + 1) if n not in episode.gone]
-        if not there:
+    def _withdraw(self, episode: Episode, look: Look) -> tuple[Episode, Parts]:
+        """Take back the last image that a tool showed."""
+        left = [n for n in range(episode.first + 1, len(episode.shown) + 1) if n not in episode.withdrawn]
+        if not left:
             reason = "no tool has shown an image that could be taken back"
-            return episode.looked(replace(look, outcome="failed", reason=reason)), (f"error: {reason}",)
-        words = f"image {there[-1]} is taken back"
-        episode = episode.looked(replace(look, outcome="said", reason=words))
-        return episode.with_(gone=episode.gone | {there[-1]}), (words,)
+            return episode.add_look(replace(look, outcome="failed", reason=reason)), (f"error: {reason}",)
+        words = f"image {left[-1]} is taken back"
+        episode = episode.add_look(replace(look, outcome="said", reason=words))
+        return episode.replace(withdrawn=episode.withdrawn | {left[-1]}), (words,)
 
-    def _noted(self, episode: Episode, tool: str, arguments: Any, reason: str = "") -> Look:
+    def _new_look(self, episode: Episode, tool: str, arguments: Any, reason: str = "") -> Look:
         number, asked = len(episode.looks) + 1, episode.calls - 1
         return Look(number, asked, tool[:64], "refused", _shorten(arguments), reason=reason, probe=episode.probe)
 
-    def _forced(self, episode: Episode, model: Model, bound: str) -> State:
-        """The last turn: no tool is offered, and what is said is the answer."""
-        episode, reply = self._asked(episode.told(text_of(self.final)), model, None)
-        calls, _ = self.protocol.calls(reply, 1)
+    def _ask_for_answer(self, episode: Episode, model: Model, bound: str) -> State:
+        """The last turn at a bound: the model gets no tools, and its reply is the answer."""
+        episode, reply = self._ask(episode.add_user_text(text_of(self.final)), model, None)
+        calls, _ = self.protocol.read_calls(reply, 1)
         if calls and isinstance(self.tools.get(calls[0].name), Answer):
-            episode, _ = self._look(episode.with_(probe=None), calls[0])
+            episode, _ = self._run_call(episode.replace(probe=None), calls[0])
             if episode.answer is not None:
-                return self._answered(episode.said(self.protocol.turn(reply, calls)), bound)
+                return self._finish_with_answer(episode.add_turns(self.protocol.assistant_turn(reply, calls)), bound)
         if calls:
             why = f"it called {calls[0].name or 'a tool'} where it had to answer ({bound} used up)"
-            look = replace(self._noted(episode, calls[0].name, calls[0].arguments, why), outcome="bound", probe=None)
-            return self._done(episode.said(reply.as_message()).looked(look), bound).abstain(why)
-        return self._done(episode.said(reply.as_message()), bound)
+            look = replace(self._new_look(episode, calls[0].name, calls[0].arguments, why), outcome="bound", probe=None)
+            return self._finish(episode.add_turns(reply.as_message()).add_look(look), bound).abstain(why)
+        return self._finish(episode.add_turns(reply.as_message()), bound)
 
-    def _answered(self, episode: Episode, by: str = "answer") -> State:
-        """The answer that came through a tool, as the reader reads it."""
-        done = self._done(episode, by)
+    def _finish_with_answer(self, episode: Episode, by: str = "answer") -> State:
+        """Finish with the answer that a tool gave, as `reader` reads it."""
+        done = self._finish(episode, by)
         turn = Message("assistant", (episode.answer or "",))
         read = self.reader(done.replace(messages=(*done.messages, turn)), NO_MODEL) if self.reader else done
         return done.replace(answer=read.answer, reason=read.reason, confidence=read.confidence)
 
-    def _done(self, episode: Episode, by: str) -> State:
+    def _finish(self, episode: Episode, by: str) -> State:
         views: tuple[View, ...] = tuple(shown.sent for shown in episode.shown)
-        notes = (*episode.notes, *(look.note for look in episode.looks), episode.used(by).note)
+        notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
         return episode.state.replace(messages=episode.turns, views=views).noted(*notes)
 
 
 def _shorten(arguments: Any) -> Any:
-    """Arguments as a note holds them: values as they are, or the beginning of a long text."""
+    """Arguments as a note holds them: unchanged, or the beginning of their text if it is long."""
     text = arguments if isinstance(arguments, str) else canonical(arguments)
     return arguments if len(text) <= LONGEST else text[:LONGEST] + "..."

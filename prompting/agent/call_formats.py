@@ -1,7 +1,7 @@
-"""How a model asks for tools and is answered: by function calls of the server, in tags of its own, or in plain lines.
+"""Formats of tool calls: native function calls of the server, <tool_call> tags in the text, or plain CALL lines.
 
-What a reply asks for is read as JSON and never evaluated; only the reply itself is read, neither its thoughts nor what
-users, tools or images say.
+Arguments are parsed as JSON and never evaluated. Calls are read from the reply alone, not from its <think> parts and
+not from anything that users, tools or images say.
 """
 
 from __future__ import annotations
@@ -25,81 +25,80 @@ _ANSWER = re.compile(r"^[ \t]*ANSWER[ \t]*:[ \t]*\S", re.M)
 
 
 class CallFormat(Protocol):
-    """One way of asking for tools. `calls` gives at most so many, and how many there were; a call that cannot be read
-    has no name and the text as its arguments."""
+    """One format of tool calls and their results."""
 
-    def words(self, tools: Sequence[Tool]) -> str:
-        """What the model must be told in words."""
+    def instructions(self, tools: Sequence[Tool]) -> str:
+        """What the system text says about the tools and the format."""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """What is given to the server."""
+        """The tools that are passed to the server; None if calls are made in the text."""
 
-    def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """What a reply asks for."""
+    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+        """The first `most` calls of a reply, and how many it has. A malformed one has no name, only arguments."""
 
-    def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The reply as a turn of the conversation, with the calls that are answered and no others."""
+    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+        """The reply as a turn of the conversation, with only those calls that are answered."""
 
-    def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """The turns that answer the calls."""
+    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+        """The turns that hold the results of the calls."""
 
-    def fault(self, reply: Reply) -> str:
-        """What is wrong with a reply without any call as a last one; empty where nothing is."""
+    def find_fault(self, reply: Reply) -> str:
+        """Why a reply without a call cannot be the final answer; empty if it can."""
 
 
 @dataclass(frozen=True)
 class NativeCalls:
-    """Function calls with JSON schemas, where the server has them.
+    """Function calls with JSON schemas, for servers that support them.
 
-    Servers of chat completions take images in a user's turn alone. `images_as` "user" puts all of a reply's results
-    into one such turn, each behind its name; "tool" leaves them in the tools' turns, as servers take them that allow
-    it (`pipelines.models.wire` sends them in a user's turn of their own, without names).
+    Most servers accept images in user turns only. `images_as` "user" puts the images of all results of a reply into
+    one user turn, each after its label; "tool" leaves them in the tool turns for servers that accept images there
+    (`pipelines.models.wire` moves them into a user turn, without labels, for those that do not).
     """
 
     images_as: Literal["user", "tool"] = "user"
 
-    def words(self, tools: Sequence[Tool]) -> str:
-        """Nothing: the server says it."""
+    def instructions(self, tools: Sequence[Tool]) -> str:
+        """Nothing: the server describes the tools."""
         return ""
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
         """The tools."""
         return tuple(tools) or None
 
-    def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls as the server read them, each with an id of its own."""
+    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+        """The calls as the server parsed them, with ids that are unique within the reply."""
         kept = list(reply.tool_calls[:most])
         twice = len({call.id for call in kept}) < len(kept) or not all(call.id for call in kept)
         named = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)] if twice else kept
         return named, len(reply.tool_calls)
 
-    def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The reply's words and the calls."""
+    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+        """The text of the reply and its calls."""
         return Message("assistant", (reply.text,), tuple(calls))
 
-    def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """A tool's turn for each call, and, by `images_as`, a user's turn with the images."""
+    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+        """A tool turn for each call and, with `images_as` "user", one user turn with the images."""
         if self.images_as == "tool":
             return tuple(Message("tool", parts, call_id=call.id) for call, parts in answers)
         words = [Message("tool", tuple(p for p in parts if isinstance(p, str)), call_id=c.id) for c, parts in answers]
         shown = tuple(part for _, parts in answers for part in _named_images(parts))
         return (*words, Message("user", shown)) if shown else tuple(words)
 
-    def fault(self, reply: Reply) -> str:
-        """Nothing: words without a call are an answer."""
+    def find_fault(self, reply: Reply) -> str:
+        """Nothing: a reply without a call is an answer."""
         return ""
 
 
 @dataclass(frozen=True)
 class TaggedCalls:
-    """Calls in the reply's own text, as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
+    """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
-    The form of Qwen's chat templates, Hermes and many models tuned to use tools, for servers without function calls.
-    Results come back in a user's turn, in <tool_response>.
+    This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it with servers that
+    do not support function calls. Results are sent in a user turn, in <tool_response> tags.
     """
 
-    def words(self, tools: Sequence[Tool]) -> str:
-        """The tools and the form."""
+    def instructions(self, tools: Sequence[Tool]) -> str:
+        """The tools, and how to call them."""
         return (
             f"<tools>\n{_list_tools(tools)}\n</tools>\n"
             'To call a tool, write <tool_call>{"name": "NAME", "arguments": {...}}</tool_call>, the arguments as JSON '
@@ -108,39 +107,39 @@ class TaggedCalls:
         )
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """Nothing."""
+        """None: the server is not told of the tools."""
         return None
 
-    def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The calls in the text, thoughts left out."""
+    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+        """The calls in the text outside <think> parts."""
         text = strip_thoughts(reply.text)
         found = islice(_TAGGED.finditer(text), most)
         return [_parse_tagged(number, match[1].strip()) for number, match in enumerate(found)], text.count(
             "<tool_call>"
         )
 
-    def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text up to the last of the calls."""
+    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+        """The text up to the last answered call."""
         return Message("assistant", (_cut_after_calls(reply.text, _TAGGED, calls),))
 
-    def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """One user's turn with everything."""
+    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+        """One user turn with all results."""
         return (Message("user", tuple(part for _, parts in answers for part in _wrap_response(parts))),)
 
-    def fault(self, reply: Reply) -> str:
-        """Nothing: words without a call are an answer."""
+    def find_fault(self, reply: Reply) -> str:
+        """Nothing: a reply without a call is an answer."""
         return ""
 
 
 @dataclass(frozen=True)
 class PlainCalls:
-    """The strict form for models that know no other: a line `CALL name {...}` asks, a line `ANSWER: ...` answers.
+    """Plain lines for models that know no other format: `CALL name {...}` calls a tool, `ANSWER: ...` answers.
 
-    A reply with neither is malformed.
+    A reply with neither line is malformed.
     """
 
-    def words(self, tools: Sequence[Tool]) -> str:
-        """The tools and the form."""
+    def instructions(self, tools: Sequence[Tool]) -> str:
+        """The tools, and how to call them."""
         return (
             f"The tools, one a line, with their parameters as JSON schemas:\n{_list_tools(tools)}\n"
             "Every reply must end in one of two forms. To call a tool, write a line of its own:\nCALL NAME {...}\n"
@@ -149,33 +148,33 @@ class PlainCalls:
         )
 
     def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """Nothing."""
+        """None: the server is not told of the tools."""
         return None
 
-    def calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
-        """The lines that call, thoughts left out."""
+    def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
+        """The CALL lines outside <think> parts."""
         found = list(_CALL.finditer(strip_thoughts(reply.text)))
         calls = [ToolCall(f"call_{n}", match[1], match[2].strip() or "{}") for n, match in enumerate(found[:most])]
         return calls, len(found)
 
-    def turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text up to the last of the calls."""
+    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+        """The text up to the last answered call."""
         return Message("assistant", (_cut_after_calls(reply.text, _CALL, calls),))
 
-    def results(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
-        """One user's turn with everything."""
+    def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
+        """One user turn with all results."""
         named = ((f"RESULT of {call.name}:", *parts) for call, parts in answers)
         return (Message("user", tuple(part for parts in named for part in parts)),)
 
-    def fault(self, reply: Reply) -> str:
-        """That neither line is there."""
+    def find_fault(self, reply: Reply) -> str:
+        """That neither line was found."""
         if _ANSWER.search(strip_thoughts(reply.text)):
             return ""
         return 'the reply has neither a line "CALL NAME {...}" nor a line "ANSWER: ..."'
 
 
 def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
-    """The arguments of a call as JSON values. Raises ToolError for anything but one object of finite numbers."""
+    """The arguments of a call, parsed as JSON. Raises ToolError unless they are one object with finite numbers."""
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {call.arguments[:120]!r}')
     try:
@@ -189,7 +188,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
 
 
 def _parse_tagged(number: int, text: str) -> ToolCall:
-    """The call between two tags; without a name where that is no object with name and arguments."""
+    """The call between two tags; without a name if that is not an object with name and arguments."""
     try:
         data = json.loads(text)
     except (ValueError, RecursionError):
@@ -202,7 +201,7 @@ def _parse_tagged(number: int, text: str) -> ToolCall:
 
 
 def _cut_after_calls(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:
-    """A reply without what follows the last call that is answered, where more calls follow."""
+    """A reply cut off after its last answered call if unanswered calls follow."""
     said = strip_thoughts(text)
     found = list(islice(pattern.finditer(said), len(calls) + 1))
     return said[: found[len(calls) - 1].end()] if calls and len(found) > len(calls) else text
@@ -214,7 +213,7 @@ def _list_tools(tools: Sequence[Tool]) -> str:
 
 
 def _named_images(parts: Parts) -> Iterable[str | View]:
-    """The images of a result, each behind the words before it."""
+    """The images of a result, each after the text that precedes it."""
     for before, part in zip(("", *parts), parts, strict=False):
         if isinstance(part, View):
             yield from (before, part) if isinstance(before, str) and before else (part,)

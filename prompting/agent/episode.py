@@ -1,4 +1,4 @@
-"""One sample on its way through an agent: what was said, shown and used up so far, and which bound that reaches."""
+"""The state of one agent run on one sample: its conversation, the images shown, what it has used up, and its bounds."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ IMAGE_WITHDRAWN = "[this image was taken back]"
 
 @dataclass(frozen=True)
 class Bounds:
-    """What an agent may use up for one sample; the first bound that is reached ends the looking.
+    """What an agent may use up for one sample; the first bound that is reached ends the tool calls.
 
-    `steps` counts the replies that ask for tools; of one reply the first `calls` are run. `images` and `megapixels`
-    are those that looks bring, as they are sent. `tokens` are all that the server counted for the sample, what was
-    sent and what came back; a server that counts none is held by the other bounds. `seconds` are those that the
-    model's replies took, in a run from the cache as in the one that asked, so that both stop at the same place; a
-    bound that a reply oversteps is noticed after it.
+    `steps` limits the replies that call tools, and `calls` the tool calls that are run of one reply. `images` and
+    `megapixels` limit the images that tools add, at the size at which they are sent. `tokens` limits all input and
+    output tokens that the server reports for the sample; a server that reports none is limited by the other bounds.
+    `seconds` limits the time that the model took for its replies; replies from the cache count with their original
+    time, so a repeated run stops at the same place. Tokens and seconds are checked after each reply.
     """
 
     steps: int = 6
@@ -49,12 +49,13 @@ class Bounds:
 
 @dataclass(frozen=True, eq=False)
 class Episode:
-    """The conversation of one sample; every change gives a new one.
+    """One agent run on one sample; every change returns a new one.
 
-    `first` is the number of the sample's own images, `gone` the numbers of images taken back, `calls` how many calls
-    the record holds so far, `done` the images that each call of a tool brought, and `malformed` how many replies in a
-    row asked for nothing that could be run. `answer` is what a tool gave as the final one, and `full` the bound for
-    which an image was not shown.
+    `turns` is the conversation, `shown` all images in the order of their numbers, of which the first `first` are the
+    sample's own; `withdrawn` are the numbers of images that were taken back. `calls` counts the model calls in the
+    record so far, and `probe` is the number of the last one that only asked for a preliminary answer. `done` holds the
+    images that each tool call brought. `malformed` counts the replies in a row without a valid call. `answer` is the
+    final answer if a tool gave it, and `full` the bound because of which an image was not shown.
     """
 
     state: State
@@ -62,7 +63,7 @@ class Episode:
     shown: tuple[ShownImage, ...]
     first: int
     calls: int
-    gone: frozenset[int] = frozenset()
+    withdrawn: frozenset[int] = frozenset()
     looks: tuple[Look, ...] = ()
     steps: int = 0
     tokens: int = 0
@@ -74,62 +75,62 @@ class Episode:
     answer: str | None = None
     full: str = ""
 
-    def with_(self, **changes: Any) -> Episode:
+    def replace(self, **changes: Any) -> Episode:
         """A copy with other fields."""
         return replace(self, **changes)
 
     @property
-    def views(self) -> State:
-        """The state as a tool finds it: every image so far, at its full size."""
+    def full_size_state(self) -> State:
+        """The state that a tool gets: its views are all images so far, at full size."""
         return self.state.replace(views=tuple(shown.view for shown in self.shown))
 
     @property
     def megapixels(self) -> float:
-        """Of the images that looks brought, as they were sent."""
+        """The megapixels of the images that tools added, as they were sent."""
         return sum(_megapixels(shown.sent) for shown in self.shown[self.first :])
 
-    def over(self, bounds: Bounds) -> str:
-        """The bound that is reached, empty where none is."""
-        used = self.used("")
+    def reached_bound(self, bounds: Bounds) -> str:
+        """The name of the bound that is reached; empty while there is none."""
+        used = self.summarize("")
         names = ("steps", "images", "megapixels", "tokens", "seconds")
         return next((name for name in names if getattr(used, name) >= getattr(bounds, name)), self.full)
 
-    def held_by(self, sent: View, bounds: Bounds) -> str:
-        """The bound that keeps one more image from being shown, empty where none does."""
+    def bound_for(self, sent: View, bounds: Bounds) -> str:
+        """The name of the bound that does not allow this image too; empty if it may be shown."""
         if len(self.shown) - self.first >= bounds.images:
             return "images"
         return "megapixels" if self.megapixels + _megapixels(sent) > bounds.megapixels else ""
 
-    def used(self, by: str) -> EpisodeEnd:
+    def summarize(self, by: str) -> EpisodeEnd:
         """What was used up, for the record."""
         images = len(self.shown) - self.first
         return EpisodeEnd(by, self.steps, images, round(self.megapixels, 4), self.tokens, round(self.seconds, 3))
 
-    def counted(self, reply: Reply) -> Episode:
-        """With what one more reply cost."""
+    def add_usage(self, reply: Reply) -> Episode:
+        """Count one more reply with its tokens and time."""
         tokens = reply.usage.tokens_in + reply.usage.tokens_out
-        return self.with_(calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds)
+        return self.replace(calls=self.calls + 1, tokens=self.tokens + tokens, seconds=self.seconds + reply.seconds)
 
-    def looked(self, look: Look) -> Episode:
-        """With one more look, which is remarked at once: the record keeps it where the sample fails after it."""
+    def add_look(self, look: Look) -> Episode:
+        """Add a look, and remark it at once, so that the record has it even if the sample fails later."""
         remark(look.note)
-        return self.with_(looks=(*self.looks, look))
+        return self.replace(looks=(*self.looks, look))
 
-    def told(self, text: str) -> Episode:
-        """With these words as the user's, in the user's last turn where that is the last one."""
+    def add_user_text(self, text: str) -> Episode:
+        """Add words of the user: to the last turn if that is the user's, else as a new turn."""
         last = self.turns[-1]
         if last.role == "user":
-            return self.with_(turns=(*self.turns[:-1], replace(last, parts=(*last.parts, text))))
-        return self.with_(turns=(*self.turns, Message("user", (text,))))
+            return self.replace(turns=(*self.turns[:-1], replace(last, parts=(*last.parts, text))))
+        return self.replace(turns=(*self.turns, Message("user", (text,))))
 
-    def said(self, *turns: Message) -> Episode:
-        """With more turns; images that were taken back are named in them and no longer shown."""
-        hidden = {id(self.shown[number - 1].sent) for number in self.gone}
+    def add_turns(self, *turns: Message) -> Episode:
+        """Add turns, and put a text in place of every image that was taken back."""
+        hidden = {id(self.shown[number - 1].sent) for number in self.withdrawn}
         whole = (*self.turns, *turns)
-        return self.with_(turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole)
+        return self.replace(turns=tuple(_hide_images(turn, hidden) for turn in whole) if hidden else whole)
 
-    def tagged(self, number: int, frame: str) -> Parts:
-        """An image behind its number and, where places are told in pixels, its size."""
+    def image_parts(self, number: int, frame: str) -> Parts:
+        """An image after a line with its number and, if coordinates are in pixels, its size."""
         sent = self.shown[number - 1].sent
         size = f" ({sent.size[0]} x {sent.size[1]} pixels)" if frame == "pixels" else ""
         return f"Image {number}{size}:", sent

@@ -1,4 +1,4 @@
-"""The looks of an agent as lines of the record: what was asked for, what it showed, and why the looking ended."""
+"""What an agent did, as notes of the record: one `Look` per tool call, and an `EpisodeEnd` that says why it stopped."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ from typing import Any, Literal, TypeVar
 from looktwice.pipelines.model import canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
-"""What became of a call. It brought images, or words alone, or the answer; it was made before; the tool could not do
-it; it was refused as malformed and never run; or a bound kept it from being run or shown."""
+"""What became of a tool call: it "shown" new images; "said" something without one; gave the final answer ("answered");
+was "repeated", as it had been made before; "failed" in the tool; was "refused" as malformed and not run; or reached a
+"bound" before it was run or its images were shown."""
 
 Note = TypeVar("Note", "Look", "EpisodeEnd")
 
 
 @dataclass(frozen=True)
 class Look:
-    """One call of a tool, as a note of the record keeps it.
+    """One tool call of an agent, as a note in the record.
 
-    `number` counts the calls of the sample from 1; `call` is the place, from 0, of the reply that asked for it among
-    the record's calls, and `probe` that of the call just before in which the model was asked what it would answer
-    now. `arguments` are in the frame that the model speaks. `images` are the numbers of the images that the look
-    brought, and `regions` what each of them shows: (number of the source image, left, top, right, bottom) in its
-    pixels, edge coordinates; empty for one that shows the same region as an image before, as a turned one does.
+    `number` counts the tool calls of the sample from 1. `call` is the index, from 0, of the model call whose reply
+    contained this tool call, and `probe` that of the model call before it that asked for a preliminary answer.
+    `arguments` are in the coordinate frame of the model. `images` are the numbers of the images that the call added,
+    and `regions` what each of them shows of a source image: (number of the source, left, top, right, bottom) in its
+    pixels, edge coordinates; empty for an image that shows the same region as an earlier one, such as a rotated copy.
     `reason` says why there is no image.
     """
 
@@ -46,10 +47,10 @@ class Look:
 
 @dataclass(frozen=True)
 class EpisodeEnd:
-    """Why an agent stopped looking.
+    """Why an agent stopped, and what it had used up by then.
 
-    `by` is "reply" (an answer in words), "answer" (the tool), "malformed", or the bound that was reached: "steps",
-    "images", "megapixels", "tokens" or "seconds". The other fields are what was used up to the last call.
+    `by` is "reply" (an answer in words), "answer" (the tool of that name), "malformed" (too many malformed calls), or
+    the bound that was reached: "steps", "images", "megapixels", "tokens" or "seconds".
     """
 
     by: str
@@ -71,19 +72,19 @@ def read_looks(notes: Iterable[str]) -> list[Look]:
 
 
 def read_end(notes: Iterable[str]) -> EpisodeEnd | None:
-    """Why the looking ended, by the last note that says so."""
+    """The last EpisodeEnd among the notes of a record or state."""
     found = [ended for note in notes if (ended := _read_note("ended", EpisodeEnd, note)) is not None]
     return found[-1] if found else None
 
 
 def _write_note(word: str, thing: Look | EpisodeEnd) -> str:
-    """The word and the fields that say something, as JSON."""
+    """The word and the fields that are not empty, as JSON."""
     plain = {name: value for name, value in asdict(thing).items() if value not in (None, "", (), {})}
     return f"{word} {canonical(plain)}"
 
 
 def _read_note(word: str, kind: type[Note], note: str) -> Note | None:
-    """The thing behind a note, or None where the note is another sentence."""
+    """The object that a note holds, or None for any other note."""
     if not note.startswith(f"{word} {{"):
         return None
     try:
@@ -93,7 +94,7 @@ def _read_note(word: str, kind: type[Note], note: str) -> Note | None:
     known = {f.name for f in fields(kind)}
     try:
         return kind(**{name: _as_tuples(value) for name, value in data.items() if name in known})
-    except TypeError:  # a sentence of somebody else that begins like one of ours
+    except TypeError:  # another stage wrote a note that begins like ours
         return None
 
 

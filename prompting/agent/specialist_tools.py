@@ -1,4 +1,4 @@
-"""Tools that bring in a specialist or any other stage, and the placebo and oracle versions of the zoom."""
+"""Tools that use a specialist or any other stage, and the placebo and oracle controls of the zoom."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ ZOOM_CONTROL = Zoom()
 
 @dataclass(frozen=True)
 class RandomZoom:
-    """The placebo: a crop as large as the one asked for, as far off it as the best of 64 random places.
+    """Placebo of `Zoom`: a crop of the requested size elsewhere, with the least overlap of 64 random places.
 
-    `prompting.controls.RandomCrop` on the box that the model names. Places are the same for every run of one seed,
-    sample and draw; `seed` gives others.
+    It is `prompting.controls.RandomCrop` on the box that the model names. The places are the same in every run with
+    the same seed, sample and draw; another `seed` gives others.
     """
 
     description: str = ZOOM_CONTROL.description
@@ -46,7 +46,7 @@ class RandomZoom:
     arguments: ClassVar[type[Arguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, which says nothing of where it lies. Raises ToolError."""
+        """The crop, without a note that says where it is. Raises ToolError."""
         asked = OracleCrop(ASKED, crop=self.crop)
         elsewhere = RandomCrop(asked, seed=self.seed + len(state.views))
         found = run_stage_on_image(elsewhere, state, state.views[arguments.image - 1], Box(ASKED, *arguments.box))
@@ -55,10 +55,10 @@ class RandomZoom:
 
 @dataclass(frozen=True)
 class OracleZoom:
-    """The oracle: the region that matters, wherever the model asked for.
+    """Oracle of `Zoom`: always the region that matters, whatever box the model names.
 
-    `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names, or on the first one that
-    shows the region where that one does not.
+    It is `prompting.controls.OracleCrop` by `label` or `hint`, on the image that the model names or, if that does not
+    show the region, on the first one that does.
     """
 
     description: str = ZOOM_CONTROL.description
@@ -69,7 +69,7 @@ class OracleZoom:
     arguments: ClassVar[type[Arguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, which says nothing of where it lies. Raises ValueError where no image shows the region."""
+        """The crop, without a note that says where it is. Raises ValueError if no image shows the region."""
         oracle = OracleCrop(self.label, self.hint, self.crop)
         asked = state.views[arguments.image - 1]
         places = oracle.places(state.replace(views=(asked, *state.views)))
@@ -95,9 +95,9 @@ class PairArguments(Arguments):
 
 @dataclass(frozen=True)
 class ApplyStage:
-    """Any stage as a tool, applied to the image that the model names; `description` is what the model is told of it.
+    """Any stage as a tool, applied to the image that the model names; `description` describes it to the model.
 
-    Specialists in the stage look at the sample's own image behind it.
+    Specialists in the stage see the sample's own image from which that one was made.
     """
 
     stage: Stage
@@ -106,7 +106,7 @@ class ApplyStage:
     arguments: ClassVar[type[Arguments]] = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """What the stage makes of the image. Raises ToolError, and what the stage raises."""
+        """The result of the stage. Raises ToolError, and what the stage raises."""
         return run_stage(self.stage, state, state.views[arguments.image - 1])
 
 
@@ -122,7 +122,7 @@ class CropByWord:
     arguments: ClassVar[type[Arguments]] = SearchArguments
 
     def __call__(self, state: State, arguments: SearchArguments) -> ToolResult:
-        """The crops. Raises ToolError where nothing is found."""
+        """The crops. Raises ToolError if nothing is found."""
         zoom = ZoomOnDetections(
             self.detector, (arguments.word.strip() or "?",), min_score=self.min_score, crop=self.crop
         )
@@ -131,7 +131,7 @@ class CropByWord:
 
 @dataclass(frozen=True)
 class ZoomOnFaces:
-    """`prompting.views.ZoomOnDetections` with a detector that needs no word, such as `FaceCascade`."""
+    """`prompting.views.ZoomOnDetections` with a detector that needs no words, such as `FaceCascade`."""
 
     detector: Detector
     description: str = "Looks for faces and shows each one larger, as an image of its own."
@@ -140,7 +140,7 @@ class ZoomOnFaces:
     arguments: ClassVar[type[Arguments]] = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The crops. Raises ToolError where there is no face."""
+        """The crops. Raises ToolError if there is no face."""
         return run_stage(ZoomOnDetections(self.detector, crop=self.crop), state, state.views[arguments.image - 1])
 
 
@@ -154,7 +154,7 @@ class ShowDepth:
     arguments: ClassVar[type[Arguments]] = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The map of depth. Raises ValueError where there is none."""
+        """The depth map. Raises ValueError if there is none."""
         view = state.views[arguments.image - 1]
         sources = tuple(sorted({part.source for part in view.parts}))
         return run_stage(DepthOverlay(depth=self.depth, layout="only", images=sources), state, view)
@@ -171,7 +171,7 @@ class ShowSegments:
     arguments: ClassVar[type[Arguments]] = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The image with its regions. Raises ValueError where there is none."""
+        """The image with its regions. Raises ValueError if there are none."""
         return run_stage(SetOfMark(self.segmenter, most=self.most), state, state.views[arguments.image - 1])
 
 
@@ -185,7 +185,7 @@ class ShowMatches:
     arguments: ClassVar[type[Arguments]] = PairArguments
 
     def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
-        """The two images with the lines. Raises ToolError, and ValueError where no place matches."""
+        """The two images, with lines between matching points. Raises ToolError, and ValueError if nothing matches."""
         views = state.views[arguments.first - 1], state.views[arguments.second - 1]
         shown = [{part.source for part in view.parts} for view in views]
         if any(len(sources) != 1 for sources in shown) or shown[0] == shown[1]:

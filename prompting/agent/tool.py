@@ -1,18 +1,26 @@
-"""What a tool of an agent is: a small frozen dataclass that says what it does, what it takes, and does it.
+"""How to write a tool for an agent: a frozen dataclass with a description, its arguments, and `__call__`.
 
-A tool of your own is such a class in a file of your own:
+A complete tool, in a file `my_tools.py` of your own:
 
-    class Where(ImageArguments):
-        spot: Place = Field(description="x and y of the spot, in {unit}")
+    class DarkenArguments(ImageArguments):  # which image; BoxArguments and PointArguments add a box or a point on it
+        factor: float = Field(2.0, gt=1, le=10, description="how many times darker")
 
     @dataclass(frozen=True)
     class Darken:
-        description: str = "Shows an image darker."
-        arguments: ClassVar[type[Arguments]] = Where
+        description: str = "Shows an image darker."  # what the model is told
+        arguments: ClassVar[type[Arguments]] = DarkenArguments
 
-        def __call__(self, state: State, arguments: Where) -> ToolResult:
+        def __call__(self, state: State, arguments: DarkenArguments) -> ToolResult:
             view = state.views[arguments.image - 1]
-            return ToolResult("darker", (view.drawn(view.pixels // 2),))
+            darker = np.asarray(view.pixels / arguments.factor, np.uint8)
+            return ToolResult("darker", (view.drawn(darker),))
+
+`tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the command line put it
+into use. The model calls it by the name in that mapping. Arguments are checked before the tool runs: fields of the
+types `ImageNumber`, `PointCoordinates` and `BoxCoordinates` arrive as a valid image number and as pixels of its view.
+
+A tool that applies an existing stage to an image is one call of `run_stage_on_image` (the image as if it were the
+sample's only one, as for markers and zooms) or `run_stage` (the sample's own images behind it, as for specialists).
 """
 
 from __future__ import annotations
@@ -29,31 +37,38 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, map_to_sources, state_of_view
 
-MOST_FAULTS = 3  # faults that are told at once
+MOST_FAULTS = 3  # that are reported to the model at once
 COORDINATES, IMAGE = "coordinates", "image"
 
 ImageNumber = Annotated[
     int, Field(ge=0, description="number of the image, from 1; 0 or left out is the last one"), IMAGE
 ]
 PointCoordinates = Annotated[tuple[float, float], COORDINATES]
-"""A point (x, y) in the frame that the model speaks; the tool finds it in pixel centres of the view."""
+"""A point (x, y) in the model's coordinate frame; the tool gets it in pixel centres of the view."""
 BoxCoordinates = Annotated[tuple[float, float, float, float], COORDINATES]
-"""A box (left, top, right, bottom) in the frame that the model speaks; the tool finds it in edges of the view."""
+"""A box (left, top, right, bottom) in the model's coordinate frame; the tool gets it in edges of the view's pixels."""
 
 
 class Arguments(BaseModel):
-    """What a tool takes, as pydantic checks it; `{unit}` in a description becomes the agent's frame.
+    """The arguments of a tool, checked by pydantic; `{unit}` in a description becomes the agent's coordinate frame.
 
-    Fields of the types `Place`, `Box4` and `Image` reach the tool in pixels of the view and as a number that is there.
+    Fields of the type `ImageNumber` reach the tool as the number of an image that is there, those of the types
+    `PointCoordinates` and `BoxCoordinates` in pixels of its view.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ImageArguments(Arguments):
-    """One of the images that were shown."""
+    """One of the images shown so far."""
 
     image: ImageNumber = 0
+
+
+class PointArguments(ImageArguments):
+    """A point on one of the images."""
+
+    point: PointCoordinates = Field(description="x and y of the point, in {unit}")
 
 
 class BoxArguments(ImageArguments):
@@ -67,9 +82,10 @@ class BoxArguments(ImageArguments):
 
 @dataclass(frozen=True, eq=False)
 class ToolResult:
-    """What a tool gives back: words, new images, or what ends or takes back a look.
+    """What a tool returns: a text for the model, new images, or a request to the agent.
 
-    `answer` is the final answer to the sample's question; `undo` takes the last image that a look brought back.
+    `answer` ends the run with this final answer to the sample's question; `undo` takes back the last image that a tool
+    has shown.
     """
 
     text: str = ""
@@ -79,9 +95,9 @@ class ToolResult:
 
 
 class AgentTool(Protocol):
-    """A frozen dataclass. `state.views` are all images shown so far, in their order and at their full size.
+    """A tool: a frozen dataclass. `state.views` are all images shown so far, in order and at full size.
 
-    Raises ToolError (or ValueError) with words for the model where it cannot do what it was asked for.
+    `__call__` raises ToolError (or ValueError) with a message for the model if it cannot do what was asked.
     """
 
     @property
@@ -97,7 +113,7 @@ AnyArguments = TypeVar("AnyArguments", bound=Arguments)
 
 
 def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
-    """The tool as a server or a prompt is told of it, its parameters as a JSON schema."""
+    """The tool as it is described to the model, its parameters as a JSON schema."""
     schema = _simplify_schema(tool.arguments.model_json_schema(), UNITS[frame])
     schema.pop("description", None)
     return Tool(name, tool.description.replace("{unit}", UNITS[frame]), schema)
@@ -106,7 +122,7 @@ def describe_tool(name: str, tool: AgentTool, frame: Frame) -> Tool:
 def parse_arguments(
     tool: AgentTool, data: Mapping[str, Any], shown: Sequence[ShownImage], gone: frozenset[int], frame: Frame
 ) -> tuple[Arguments, dict[str, Any]]:
-    """The arguments for the tool, in pixels of its views, and as the model gave them. Raises ToolError."""
+    """The checked arguments in pixels of the views, and the same as the model gave them. Raises ToolError."""
     try:
         given = tool.arguments.model_validate(dict(data))
     except ValidationError as exc:
@@ -117,9 +133,9 @@ def parse_arguments(
 
 
 def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
-    """What a stage makes of some of the views: those that are new, and what it says. Raises ToolError for nothing.
+    """Run a stage on some of the views; the new views and notes are the result. Raises ToolError if nothing is new.
 
-    Specialists look at the sample's own images, and what they find rides the map into the views.
+    Specialists in the stage see the sample's own images, and what they find is mapped into the views.
     """
     before = state.replace(views=views)
     after = stage(before, NO_MODEL)
@@ -131,7 +147,10 @@ def run_stage(stage: Stage, state: State, *views: View) -> ToolResult:
 
 
 def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> ToolResult:
-    """What a stage makes of one view as if it were the only image, with these marks in its pixels. Raises ToolError."""
+    """Run a stage on one view as if it were the sample's only image, with these marks.
+
+    Raises ToolError if nothing is new.
+    """
     before = state_of_view(state, view, *marks)
     after = stage(before, NO_MODEL)
     words = stage_messages(before, after)
@@ -142,7 +161,7 @@ def run_stage_on_image(stage: Stage, state: State, view: View, *marks: Mark) -> 
 
 
 def stage_messages(before: State, after: State) -> str:
-    """What a stage said: its notes, why it abstained, and the lines that it added to the prompt."""
+    """The text of a stage: its notes, its reason for abstaining, and the lines that it added to the prompt."""
     lines = [note for note in after.notes if note not in before.notes]
     lines += [after.reason] if after.ended else []
     return "\n".join([*lines, after.prompt.removeprefix(before.prompt).strip()]).strip()
@@ -173,7 +192,7 @@ def _image_number(asked: int, count: int, gone: frozenset[int]) -> int:
 
 
 def _simplify_schema(value: Any, unit: str) -> Any:
-    """A schema without made-up titles, with the unit filled in, and with arrays as every server knows them."""
+    """A schema without titles, with the unit filled in, and with arrays in the form that all servers accept."""
     if isinstance(value, dict):
         kept = {key: v for key, v in value.items() if not (key == "title" and isinstance(v, str))}
         if "prefixItems" in kept:

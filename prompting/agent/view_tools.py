@@ -17,6 +17,7 @@ from looktwice.prompting.agent.tool import (
     Arguments,
     BoxArguments,
     ImageArguments,
+    PointArguments,
     PointCoordinates,
     ToolResult,
     run_stage_on_image,
@@ -30,19 +31,13 @@ from looktwice.prompting.views.zoom import ZoomOnMarks
 
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
-CLAHE_TILES = 8  # of CLAHE: so many fields along each side
-LARGEST = 32.0  # megapixels of a turned image: turned over and over, one grows with every turn
+CLAHE_TILES = 8  # of CLAHE along each side
+LARGEST = 32.0  # megapixels of a rotated image, which grows with every rotation
 LONGEST_TEXT = 4000  # characters of an answer, and of a label 40
 
 
-class PointArguments(ImageArguments):
-    """A point on one of the images."""
-
-    point: PointCoordinates = Field(description="x and y of the point, in {unit}")
-
-
 class MagnifyArguments(PointArguments):
-    """A point, and how many times larger its surroundings are shown."""
+    """A point, and the factor by which its surroundings are enlarged."""
 
     factor: float = Field(2.0, gt=1, le=16, description="how many times larger, more than 1 and at most 16")
 
@@ -66,7 +61,7 @@ class RotateArguments(ImageArguments):
 
 
 class ContrastArguments(ImageArguments):
-    """An image and how far its contrast is raised."""
+    """An image and how much its contrast is raised."""
 
     strength: float = Field(3.0, gt=0, le=40, description="1 is hardly any, 3 is clear, 10 is strong")
 
@@ -86,7 +81,7 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cut and shown."""
+    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped."""
 
     description: str = "Shows a part of an image larger, as an image of its own."
     crop: Crop = CROP
@@ -101,7 +96,7 @@ class Zoom:
 
 @dataclass(frozen=True)
 class Magnify:
-    """A zoom around a point by a factor: a part of the view's own proportions, as large as the view."""
+    """A zoom around a point by a factor: a crop with the view's proportions, enlarged to the size of the view."""
 
     description: str = "Shows what lies around a point several times larger, as an image of its own."
 
@@ -120,7 +115,7 @@ class Magnify:
 
 @dataclass(frozen=True)
 class DrawBox:
-    """A marker for boxes, `prompting.markers.Rectangles` unless another is named, on the box that the model names."""
+    """Draws the box that the model names with `marker`, by default `prompting.markers.Rectangles`."""
 
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
@@ -128,7 +123,7 @@ class DrawBox:
     arguments: ClassVar[type[Arguments]] = DrawBoxArguments
 
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
-        """The image with the box. Raises ToolError, and ValueError where the label has no room."""
+        """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
         return run_stage_on_image(
             self.marker, state, state.views[arguments.image - 1], Box(arguments.label, *arguments.box)
         )
@@ -136,7 +131,7 @@ class DrawBox:
 
 @dataclass(frozen=True)
 class DrawPoint:
-    """A marker for points, `prompting.markers.Circles` unless another is named, on the point that the model names."""
+    """Draws the point that the model names with `marker`, by default `prompting.markers.Circles`."""
 
     description: str = "Draws a mark around a point on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Circles)
@@ -144,7 +139,7 @@ class DrawPoint:
     arguments: ClassVar[type[Arguments]] = DrawPointArguments
 
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
-        """The image with the mark. Raises ToolError, and ValueError where the label has no room."""
+        """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
         return run_stage_on_image(
             self.marker, state, state.views[arguments.image - 1], Point(arguments.label, *arguments.point)
         )
@@ -152,7 +147,7 @@ class DrawPoint:
 
 @dataclass(frozen=True)
 class ShowGrid:
-    """A grid over an image: any stage of prompting.grids.grids or prompting.grids.axes."""
+    """A grid over an image: any stage of `prompting.grids`."""
 
     description: str = "Shows an image with a grid of named cells over it, to tell places apart."
     grid: Stage = field(default_factory=RuledGrid)
@@ -160,20 +155,20 @@ class ShowGrid:
     arguments: ClassVar[type[Arguments]] = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
-        """The image with the grid. Raises ValueError where it has no room."""
+        """The image with the grid. Raises ValueError if it does not fit."""
         return run_stage_on_image(self.grid, state, state.views[arguments.image - 1])
 
 
 @dataclass(frozen=True)
 class Rotate:
-    """An image turned about its centre; it grows so that nothing is cut off."""
+    """Rotates an image about its centre; it grows so that nothing is cut off."""
 
     description: str = "Shows an image turned counter-clockwise."
 
     arguments: ClassVar[type[Arguments]] = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The turned image. Raises ToolError for a full turn, and for more than `LARGEST` megapixels."""
+        """The rotated image. Raises ToolError for full turns, and for results over `LARGEST` megapixels."""
         if arguments.degrees % 360 == 0:
             raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
         view = state.views[arguments.image - 1]
@@ -189,14 +184,14 @@ class Rotate:
 
 @dataclass(frozen=True)
 class Contrast:
-    """Local contrast raised by adaptive histogram equalisation of the lightness (CLAHE, Zuiderveld 1994)."""
+    """Raises local contrast by adaptive histogram equalisation of the lightness (CLAHE, Zuiderveld 1994)."""
 
     description: str = "Shows an image with more contrast, for what is too dark, too bright or too faint."
 
     arguments: ClassVar[type[Arguments]] = ContrastArguments
 
     def __call__(self, state: State, arguments: ContrastArguments) -> ToolResult:
-        """The image with more contrast; hue and saturation stay."""
+        """The image with more contrast; hue and saturation are unchanged."""
         view = state.views[arguments.image - 1]
         lab = cv2.cvtColor(view.pixels, cv2.COLOR_RGB2LAB)
         lab[..., 0] = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES)).apply(
@@ -207,10 +202,9 @@ class Contrast:
 
 @dataclass(frozen=True)
 class Measure:
-    """How far two points of an image are apart, and in which direction; words alone.
+    """Tells the distance between two points of an image and the direction from one to the other, in words.
 
-    Lengths are in pixels of the image at its full size, and as shares of its width, so that they can be compared
-    between images.
+    Distances are in pixels of the image at full size and in percent of its width, which can be compared between images.
     """
 
     description: str = "Measures the distance between two points of an image and the direction from one to the other."
@@ -218,7 +212,7 @@ class Measure:
     arguments: ClassVar[type[Arguments]] = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
-        """The measures in words."""
+        """Distance and direction in words."""
         (x0, y0), (x1, y1) = arguments.start, arguments.end
         length, angle = math.hypot(x1 - x0, y1 - y0), math.degrees(math.atan2(y0 - y1, x1 - x0))
         width = state.views[arguments.image - 1].size[0]
@@ -230,20 +224,20 @@ class Measure:
 
 @dataclass(frozen=True)
 class Undo:
-    """Takes the last image of a look back: it is not shown again, and no tool can work on it."""
+    """Takes back the last image that a tool showed: it is not sent again, and no tool can use it."""
 
     description: str = "Takes back the last image that a tool showed."
 
     arguments: ClassVar[type[Arguments]] = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
-        """What the agent then does."""
+        """A request to the agent, which does it."""
         return ToolResult(undo=True)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """Ends the looking with the answer, which the agent's reader reads."""
+    """Ends the run with an answer, which the agent's `reader` reads."""
 
     description: str = "Gives the final answer to the question and ends the looking."
 
@@ -255,7 +249,7 @@ class Answer:
 
 
 def _move_inside(box: Box, size: tuple[int, int]) -> Box:
-    """The box moved into a picture of this size (width, height), which is larger."""
+    """The box moved into a larger picture of this size (width, height)."""
     dx = max(0.0, -box.x0) - max(0.0, box.x1 - size[0])
     dy = max(0.0, -box.y0) - max(0.0, box.y1 - size[1])
     return Box(box.label, box.x0 + dx, box.y0 + dy, box.x1 + dx, box.y1 + dy, box.image)

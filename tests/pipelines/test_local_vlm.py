@@ -151,7 +151,7 @@ def test_calls_in_tags_are_words_where_the_tools_were_told_in_words(folder: Call
     said = '<tool_call>{"name":"zoom","arguments":{"x":1}}</tool_call>'
     tokens = network.tokenizer(said, add_special_tokens=False)["input_ids"]
     plain = _reply(network, tokens, 0, CallOptions(), ())
-    assert (plain.text, plain.tool_calls) == (said, ()) and TaggedCalls().calls(plain, 8)[0][0].name == "zoom"
+    assert (plain.text, plain.tool_calls) == (said, ()) and TaggedCalls().read_calls(plain, 8)[0][0].name == "zoom"
     native = _reply(network, tokens, 0, CallOptions(tools=(Tool("zoom", "look closer"),)), ())
     assert (native.text, native.finish, native.tool_calls[0].name) == ("", "tool", "zoom")
 

@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,6 +52,7 @@ from looktwice.prompting.agent import (
     Undo,
     Zoom,
     ZoomOnFaces,
+    tool as tool_file,
 )
 from looktwice.prompting.agent.agent import FINAL
 from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
@@ -398,23 +401,22 @@ def test_an_oracle_finds_the_region_in_whichever_image_shows_it() -> None:
     assert read_looks(state.notes)[0].regions == ((1, 0, 0, 10, 10),)
 
 
-def test_a_tool_of_ones_own_is_one_class_in_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "my_tools.py"
-    file.write_text(
+def test_the_tool_that_the_documentation_shows_works_from_a_file_of_ones_own(tmp_path: Path) -> None:
+    example = re.findall(r"(?:^(?: {4}.*)?\n)+", tool_file.__doc__ or "", re.M)
+    code = textwrap.dedent(max(example, key=len))
+    imports = (
         "from dataclasses import dataclass\nfrom typing import ClassVar\n"
-        "from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult\n\n"
-        "@dataclass(frozen=True)\nclass Darken:\n    description: str = 'Darker.'\n"
-        "    arguments: ClassVar[type[Arguments]] = ImageArguments\n\n"
-        "    def __call__(self, state, arguments):\n        view = state.views[arguments.image - 1]\n"
-        "        return ToolResult('darker', (view.drawn(view.pixels // 2),))\n",
-        encoding="utf-8",
+        "import numpy as np\nfrom pydantic import Field\n"
+        "from looktwice.pipelines.state import State\n"
+        "from looktwice.prompting.agent import Arguments, ImageArguments, ToolResult\n"
     )
-    plugin = load_plugin(str(file))
+    (tmp_path / "my_tools.py").write_text(imports + code, encoding="utf-8")
+    plugin = load_plugin(str(tmp_path / "my_tools.py"))
     agent = build(
         {"use": "prompting.agent.Agent", "tools": {"dark": {"use": "my_tools.Darken"}}}, Scope(plugins=(plugin,))
     )
-    state, _ = scripted(agent, call("dark"), "x")
-    assert state.views[1].pixels.max() == 100
+    state, _ = scripted(agent, call("dark", factor=4), "x")
+    assert state.views[1].pixels.max() == 50
 
 
 # Bounds
@@ -669,7 +671,7 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"tools": {"a b": {"use": "prompting.agent.Zoom"}}}, "is no name for a tool"),
+        ({"tools": {"a b": {"use": "prompting.agent.Zoom"}}}, "cannot be the name of a tool"),
         ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"steps": -1}}, "0 or more"),
         ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "bounds": {"tokens": 0}}, "more than 0"),
         ({"tools": {"z": {"use": "prompting.agent.Zoom"}}, "coordinates": "percent"}, "coordinates"),
@@ -679,7 +681,7 @@ def test_over_http_bounds_stop_a_model_that_never_stops(tmp_path: Path) -> None:
 def test_wrong_settings_are_said_before_anything_runs(settings: Mapping[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         build({"use": "prompting.agent.Agent", **settings})
-    with pytest.raises(ValueError, match="there is none"):
+    with pytest.raises(ValueError, match="tools is empty"):
         Agent({})
 
 
