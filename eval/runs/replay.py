@@ -21,8 +21,7 @@ from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, message_json
-from looktwice.pipelines.models.offline import request_digest
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
@@ -31,6 +30,12 @@ from looktwice.pipelines.state import Stage, State
 
 SHOWN = 5  # differences that are told
 GONE = "the task's data is gone or has changed"
+
+
+def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any]) -> str:
+    """The sha256 of a request without its model: as `message_json` and `CallOptions.given` write it."""
+    whole = {"messages": list(messages), "draw": draw, "options": dict(options)}
+    return hashlib.sha256(canonical(whole).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from looktwice.pipelines.models.wire import (
     wire_messages,
     wire_options,
 )
-from looktwice.pipelines.models.wrappers import PRICES
 
 OPENAI = "https://api.openai.com/v1"
 KEYS: Mapping[str, str] = {
@@ -60,8 +59,9 @@ class ChatAPI:
 
     `url` defaults to OPENAI_BASE_URL, else OpenAI's. Draw number d sends `seed` + d, so that draws differ.
     `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added to the
-    body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight`,
-    `per_minute` and `prices` (money per million tokens: in, out, cached) are for the wrappers around it.
+    body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight`
+    and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million tokens: in,
+    out and, where it differs, cached for input that the server had in its own cache) give the report's cost.
     Keys come from the environment and go only to the host that they belong to.
     """
 
@@ -92,7 +92,7 @@ class ChatAPI:
         if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
             found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
             raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
-        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= PRICES:
+        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= {"in", "out", "cached"}:
             raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
         for name in ("temperature", "top_p"):
             value = getattr(self, name)

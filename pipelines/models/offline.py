@@ -1,4 +1,4 @@
-"""Models without a network: answers from a function, a list, recorded replies, or the records of a run."""
+"""Models without a network: replies from a file of recorded ones, from a list, or from a function."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.spec import function_name
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, message_json
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 
 
 @dataclass(frozen=True)
@@ -126,40 +126,6 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(row, dict):
             raise ModelError(f"{path} line {number} is no object with fields: {str(row)[:80]}")
         yield number, row
-
-
-@dataclass(frozen=True)
-class ReplayCalls:
-    """Answers each request with what was recorded for it, in the recorded order; asks nobody.
-
-    `replies` go by `request_digest`, which leaves out the model; `identity` is that of the model that once answered.
-    """
-
-    replies: Mapping[str, Sequence[Reply]]
-    identity: str = "recorded calls"
-    given: dict[str, int] = field(default_factory=dict, init=False, repr=False, compare=False)
-    lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
-
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The next recorded reply. Raises ModelError for a request that was never recorded, or less often."""
-        digest = request_digest([message_json(message) for message in messages], draw, options.given())
-        recorded = self.replies.get(digest, ())
-        with self.lock:
-            number = self.given.get(digest, 0)
-            if number < len(recorded):
-                self.given[digest] = number + 1
-                return recorded[number]
-        said = " ".join(messages[-1].text.split())[:80] if messages else ""
-        raise ModelError(
-            f"the records hold {len(recorded)} replies to this request and it was asked {number + 1} times "
-            f"(draw {draw}, {said!r}); the stages ask something else than the recorded run did"
-        )
-
-
-def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any]) -> str:
-    """The sha256 of a request without its model: as `message_json` and `CallOptions.given` write it."""
-    whole = {"messages": list(messages), "draw": draw, "options": dict(options)}
-    return hashlib.sha256(canonical(whole).encode()).hexdigest()
 
 
 @dataclass(frozen=True)

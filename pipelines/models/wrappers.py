@@ -1,13 +1,13 @@
-"""Models around a model: asking again, holding back, counting; and the order in which they are put."""
+"""Models around a model: retries, rate limits and usage, and the order in which they are put together."""
 
 from __future__ import annotations
 
 import random
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -18,7 +18,6 @@ from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, 
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 
 POLL_SECONDS = 0.2
-PRICES = {"in", "out", "cached"}
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,14 @@ class Gate:
             self._opens = max(self._opens, time.monotonic() + seconds)
 
     @contextmanager
-    def passed(self, stop: threading.Event) -> Iterator[None]:
+    def enter(self, stop: threading.Event) -> Iterator[None]:
         """Inside, a place is taken. Raises Stopped where `stop` is set before there is one."""
         while not self._slots.acquire(timeout=POLL_SECONDS):
-            _unless(stop.is_set())
+            _stop_if(stop.is_set())
         try:
             while (wait := self._left()) > 0:
-                _unless(stop.wait(wait))
-            _unless(stop.is_set())
+                _stop_if(stop.wait(wait))
+            _stop_if(stop.is_set())
             yield
         finally:
             self._slots.release()
@@ -124,7 +123,7 @@ class Gate:
             return left
 
 
-def _unless(stopped: bool) -> None:
+def _stop_if(stopped: bool) -> None:
     if stopped:
         raise Stopped("stopped while waiting for the endpoint")
 
@@ -167,7 +166,7 @@ class Limited:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Wait for a place, then ask. Raises what the model raises; Stopped."""
-        with self.gate.passed(self.stop):
+        with self.gate.enter(self.stop):
             return self.model(messages, draw, options)
 
     def pause(self, seconds: float) -> None:
@@ -200,32 +199,22 @@ class UsageCount:
 
 @dataclass(frozen=True)
 class UsageSummary:
-    """What was paid for, what came from the cache, how many calls failed; `cost` is None without prices."""
+    """What was paid for, what came from the cache, and how many calls failed."""
 
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
-    cost: float | None = None
 
 
 @dataclass(frozen=True)
 class Metered:
-    """Counts calls, tokens and seconds, paid and cached apart.
-
-    `prices` are money per million tokens: `in`, `out` and, where it differs, `cached` for input that the server
-    had in its own cache. Reasoning tokens are part of `out`.
-    """
+    """Counts calls, tokens and seconds, those that were paid for and those that came from the cache apart."""
 
     model: Model
-    prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
     summaries: list[UsageSummary] = field(
         default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= PRICES:
-            raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
 
     @property
     def identity(self) -> str:
@@ -245,8 +234,7 @@ class Metered:
     def snapshot(self) -> UsageSummary:
         """The counts up to now, as one consistent value."""
         with self.lock:
-            counted = self.summaries[0]
-        return UsageSummary(counted.paid, counted.cached, counted.failed, self._cost(counted.paid))
+            return self.summaries[0]
 
     def close(self) -> None:
         """Close the model inside."""
@@ -255,21 +243,12 @@ class Metered:
     def _add(self, reply: Reply | None) -> None:
         with self.lock:
             old = self.summaries[0]
-            paid, cached, failed = old.paid, old.cached, old.failed
             if reply is None:
-                failed += 1
+                self.summaries[0] = replace(old, failed=old.failed + 1)
             elif reply.cached:
-                cached = cached.plus(reply)
+                self.summaries[0] = replace(old, cached=old.cached.plus(reply))
             else:
-                paid = paid.plus(reply)
-            self.summaries[0] = UsageSummary(paid, cached, failed)
-
-    def _cost(self, paid: UsageCount) -> float | None:
-        if self.prices is None:
-            return None
-        fresh = paid.tokens_in - paid.cached_tokens
-        reused = paid.cached_tokens * self.prices.get("cached", self.prices["in"])
-        return (fresh * self.prices["in"] + reused + paid.tokens_out * self.prices["out"]) / 1e6
+                self.summaries[0] = replace(old, paid=old.paid.plus(reply))
 
 
 def wrap(
@@ -282,7 +261,7 @@ def wrap(
 ) -> Metered:
     """`Metered(Cached(Retried(Limited(model))))`; without a store nothing is cached.
 
-    `in_flight`, `per_minute` and `prices` are read from the model where it has them. Raises ValueError.
+    `in_flight` and `per_minute` are read from the model where it has them. Raises ValueError.
     """
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
@@ -291,4 +270,4 @@ def wrap(
     inner: Model = Retried(limited, attempts, stop=stop)
     if store is not None:
         inner = Cached(inner, store, only_cached)
-    return Metered(inner, getattr(model, "prices", None))
+    return Metered(inner)
