@@ -1,10 +1,9 @@
-"""Anti-aliased shapes: the share of each pixel that a disc, ring, cross, arrow or the rim of a region covers."""
+"""Smooth edges: the share of each pixel that a shape, or the outline of a box or mask, covers, and painting by it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
@@ -35,103 +34,9 @@ class Shape(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Ring:
-    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the four sides."""
-
-    radius: float
-    thickness: float
-    gap: float = 0
-
-    @property
-    def box(self) -> Rect:
-        """See `Shape`."""
-        return _square(self.radius + self.thickness / 2)
-
-    def distance(self, x: Floats, y: Floats) -> Floats:
-        """See `Shape`."""
-        rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
-        return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
-
-
-@dataclass(frozen=True)
-class Disc:
-    """A filled circle."""
-
-    radius: float
-
-    @property
-    def box(self) -> Rect:
-        """See `Shape`."""
-        return _square(self.radius)
-
-    def distance(self, x: Floats, y: Floats) -> Floats:
-        """See `Shape`."""
-        return np.hypot(x, y) - np.float32(self.radius)
-
-
-@dataclass(frozen=True)
-class Cross:
-    """Two upright bars from `gap` to `radius` pixels off the middle, on all four sides."""
-
-    radius: float
-    thickness: float
-    gap: float
-
-    @property
-    def box(self) -> Rect:
-        """See `Shape`."""
-        return _square(self.radius)
-
-    def distance(self, x: Floats, y: Floats) -> Floats:
-        """See `Shape`."""
-        across, down, half = np.abs(x), np.abs(y), self.thickness / 2
-        level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
-        upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
-        return np.minimum(level, upright)
-
-
-@dataclass(frozen=True)
-class Arrow:
-    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0 right, 90 above.
-
-    `length` runs from tip to tail, `head` is the head's length and width.
-    """
-
-    length: float
-    thickness: float
-    head: float
-    gap: float
-    angle: float
-
-    @property
-    def box(self) -> Rect:
-        """See `Shape`."""
-        (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
-        shoulder, wing = self.gap + self.head, self.head / 2
-        outline = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
-        xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in outline), strict=True)
-        return min(xs), min(ys), max(xs), max(ys)
-
-    def distance(self, x: Floats, y: Floats) -> Floats:
-        """See `Shape`."""
-        dx, dy = self._way
-        along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
-        shaft = np.maximum(aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length))
-        steep = math.hypot(0.5, 1)
-        before = along + aside / 2 < 0  # where the tip is what lies nearest
-        sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
-        return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
-
-    @property
-    def tail(self) -> tuple[float, float]:
-        """Where the arrow begins, in the middle of its shaft."""
-        (dx, dy), tail = self._way, self.gap + self.length
-        return tail * dx, tail * dy
-
-    @property
-    def _way(self) -> tuple[float, float]:
-        return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
+def square(reach: float) -> Rect:
+    """The box around (0, 0) that goes `reach` pixels to each side."""
+    return -reach, -reach, reach, reach
 
 
 def paint_shape(
@@ -199,10 +104,6 @@ def _crop_patch(
     x1 = max(x0, min(pixels.shape[1], frame[2], left + shape[1]))
     y1 = max(y0, min(pixels.shape[0], frame[3], top + shape[0]))
     return pixels[y0:y1, x0:x1], (slice(y0 - top, y1 - top), slice(x0 - left, x1 - left))
-
-
-def _square(reach: float) -> Rect:
-    return -reach, -reach, reach, reach
 
 
 def region_edges(place: Mark) -> Rect:

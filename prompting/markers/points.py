@@ -1,4 +1,9 @@
-"""Marks on points, where the model can see them: circles, dots, crosshairs and arrows."""
+"""Marks on points, where the model can see them: circles, dots, crosshairs and arrows.
+
+A marker is two small classes, see `Disc` and `Dots`: a shape, which says how far a pixel is from its outline, and the
+stage, whose fields are the settings and whose `shape` gives the shape at a scale. Colour, halo, scaling and labels
+come with `PointMarking`. To add a marker, write both here and name the stage in `__init__.pyi`.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
+from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
-from looktwice.prompting.drawing.shapes import Arrow, Cross, Disc, Ring, Shape, paint_shape
+from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
 from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
 
 Kind = Literal["points", "boxes", "masks", "all"]
@@ -84,6 +92,25 @@ class PointMarking(Marking):
 
 
 @dataclass(frozen=True)
+class Ring:
+    """A circle line; `radius` runs to the middle of the stroke. `gap` pixels are left open at the four sides."""
+
+    radius: float
+    thickness: float
+    gap: float = 0
+
+    @property
+    def box(self) -> Rect:
+        """As `Shape` says."""
+        return square(self.radius + self.thickness / 2)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """As `Shape` says."""
+        rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
+        return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
+
+
+@dataclass(frozen=True)
 class Circles(PointMarking):
     """A ring around every point mark, on every view and every part of a view that shows it.
 
@@ -136,6 +163,22 @@ class Circles(PointMarking):
 
 
 @dataclass(frozen=True)
+class Disc:
+    """A filled circle."""
+
+    radius: float
+
+    @property
+    def box(self) -> Rect:
+        """As `Shape` says."""
+        return square(self.radius)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """As `Shape` says."""
+        return np.hypot(x, y) - np.float32(self.radius)
+
+
+@dataclass(frozen=True)
 class Dots(PointMarking):
     """A filled dot on every point mark; it hides what lies under the point, and may hold the label inside."""
 
@@ -153,6 +196,27 @@ class Dots(PointMarking):
     def shape(self, scale: float, spot: Spot) -> Disc:
         """A disc at least a pixel wide."""
         return Disc(max(0.5, self.radius * scale))
+
+
+@dataclass(frozen=True)
+class Cross:
+    """Two upright bars from `gap` to `radius` pixels off the middle, on all four sides."""
+
+    radius: float
+    thickness: float
+    gap: float
+
+    @property
+    def box(self) -> Rect:
+        """As `Shape` says."""
+        return square(self.radius)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """As `Shape` says."""
+        across, down, half = np.abs(x), np.abs(y), self.thickness / 2
+        level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
+        upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
+        return np.minimum(level, upright)
 
 
 @dataclass(frozen=True)
@@ -178,6 +242,49 @@ class Crosshairs(PointMarking):
         """A cross of bars at least a pixel thick, around at least a pixel."""
         gap = max(self.gap * scale, self.halo.width * scale + 1)
         return Cross(max(self.radius * scale, gap + 1), max(1.0, self.thickness * scale), gap)
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """An arrow whose tip stops `gap` pixels before the middle; it comes from `angle` degrees, 0 right, 90 above.
+
+    `length` runs from tip to tail, `head` is the head's length and width.
+    """
+
+    length: float
+    thickness: float
+    head: float
+    gap: float
+    angle: float
+
+    @property
+    def box(self) -> Rect:
+        """As `Shape` says."""
+        (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
+        shoulder, wing = self.gap + self.head, self.head / 2
+        outline = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
+        xs, ys = zip(*((a * dx - b * dy, a * dy + b * dx) for a, b in outline), strict=True)
+        return min(xs), min(ys), max(xs), max(ys)
+
+    def distance(self, x: Floats, y: Floats) -> Floats:
+        """As `Shape` says."""
+        dx, dy = self._way
+        along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
+        shaft = np.maximum(aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length))
+        steep = math.hypot(0.5, 1)
+        before = along + aside / 2 < 0  # where the tip is what lies nearest
+        sides = np.where(before, np.hypot(along, aside), (aside - along / 2) / steep)
+        return np.asarray(np.minimum(shaft, np.maximum(sides, along - self.head)), np.float32)
+
+    @property
+    def tail(self) -> tuple[float, float]:
+        """Where the arrow begins, in the middle of its shaft."""
+        (dx, dy), tail = self._way, self.gap + self.length
+        return tail * dx, tail * dy
+
+    @property
+    def _way(self) -> tuple[float, float]:
+        return math.cos(math.radians(self.angle)), -math.sin(math.radians(self.angle))
 
 
 @dataclass(frozen=True)
