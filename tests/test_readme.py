@@ -102,3 +102,9 @@ def test_every_room_stands_in_the_readme_and_is_there() -> None:
             path.name for path in (ROOT / folder).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
         }
         assert named[folder] == there - {"__init__.py"}
+
+
+def test_contributing_names_files_that_are_there() -> None:
+    named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert len(named) > 12
+    assert [name for name in named if not (ROOT / name).exists()] == []
