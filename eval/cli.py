@@ -16,15 +16,15 @@ from looktwice.eval.cli_options import (
     Plugins,
     Reader,
     Runs,
-    faults,
-    finish,
-    left_out,
-    pair,
-    plugins_of,
-    reader_of,
+    build_reader,
+    input_errors,
+    load_plugins,
+    parse_column,
+    parse_shard,
+    print_results,
+    print_table,
     say,
-    share,
-    shown,
+    say_left_out,
 )
 
 __all__ = ["app", "main"]
@@ -43,18 +43,20 @@ def check(
     config: ConfigPath,
     overrides: Overrides = None,
     plugin: Plugins = None,
-    out: Annotated[Path | None, typer.Option(help="Write the views after each stage into this folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write a page per task, with the views after each stage, into this folder.")
+    ] = None,
 ) -> None:
-    """Print all faults, then try one sample of each task.
+    """Print all errors, then try one sample of each task.
 
-    It goes through the stages with a scripted model: nothing is asked.
+    The stages run with a scripted model: no model is called.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.runs.check import check
         from looktwice.pipelines.config.plan import load_plan
 
-        found = load_plan(config, overrides or (), plugins_of(plugin))
-        left_out(found.left_out)
+        found = load_plan(config, overrides or (), load_plugins(plugin))
+        say_left_out(found.left_out)
         for line in check(found, out):
             say(line)
 
@@ -63,45 +65,45 @@ def check(
 def run(
     config: ConfigPath,
     overrides: Overrides = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first samples of each task.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many samples of each task.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
-    out: Annotated[Path, typer.Option(help="The folder of all runs.")] = Path("runs"),
+    out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
     plugin: Plugins = None,
-    shard: Annotated[str, typer.Option(help="i/n: this machine's share of the samples.")] = "1/1",
-    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew; an earlier run is moved aside.")] = False,
-    only_cached: Annotated[bool, typer.Option("--only-cached", help="Ask no server.")] = False,
-    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not ask FAILED samples again.")] = False,
+    shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts of the samples.")] = "1/1",
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start again; an earlier run is renamed and kept.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
+    keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")] = False,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
 ) -> None:
     """Run a configuration and write its report.
 
-    A run that was stopped goes on where it was.
+    A run that was stopped is continued.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import load_plan
 
-        found = load_plan(config, overrides or (), plugins_of(plugin))
-        left_out(found.left_out)
-        options = RunOptions(workers, limit, share(shard), keep_failed)
+        found = load_plan(config, overrides or (), load_plugins(plugin))
+        say_left_out(found.left_out)
+        options = RunOptions(workers, limit, parse_shard(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
-        finish([outcome.folder], found)
+        print_results([outcome.folder], found)
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
         if outcome.stopped:
             raise typer.Exit(130)
         if outcome.failed:
-            say(f"{outcome.failed} samples FAILED; the report says why, and the same command asks them again")
+            say(f"{outcome.failed} samples FAILED; the report says why, and the same command repeats them")
             raise typer.Exit(1)
 
 
 @app.command()
 def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
     """Read and score runs again; no model is called."""
-    with faults():
+    with input_errors():
         from looktwice.eval.display.table import score_table
 
-        shown(score_table(runs, reader_of(reader), by or (), judge))
+        print_table(score_table(runs, build_reader(reader), by or (), judge))
 
 
 @app.command()
@@ -109,33 +111,33 @@ def judge(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     overrides: Overrides = None,
     model: Annotated[str, typer.Option("--model", help="The judge: a name under `models:`.")] = "",
-    config: Annotated[Path | None, typer.Option(help="Where `models:` is looked up (default: the run's own).")] = None,
+    config: Annotated[Path | None, typer.Option(help="The configuration with `models:` (default: the run's).")] = None,
     only: Annotated[list[str] | None, typer.Option("--pass", help="vid, cot or unreadable (default: all).")] = None,
     column: Annotated[list[str] | None, typer.Option(help="cot: clues=COLUMN or truth=COLUMN of the data.")] = None,
     reader: Reader = None,
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")] = None,
-    only_cached: Annotated[bool, typer.Option("--only-cached", help="Ask no server.")] = False,
+    only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     plugin: Plugins = None,
 ) -> None:
-    """Ask a model to grade what no rule can read.
+    """Let a model grade replies that no rule can read.
 
-    Scores and reports then use what it said.
+    Scores and reports then use its verdicts.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.judging.command import RunJudge
         from looktwice.eval.judging.model import build_judge_model
 
-        found = build_judge_model(run, model, config, overrides or (), plugins_of(plugin))
-        columns = dict(pair(text) for text in column or ())
-        judging = RunJudge(run, model, found, only or (), reader_of(reader), columns, workers, cache, only_cached)
+        found = build_judge_model(run, model, config, overrides or (), load_plugins(plugin))
+        columns = dict(parse_column(text) for text in column or ())
+        judging = RunJudge(run, model, found, only or (), build_reader(reader), columns, workers, cache, only_cached)
         try:
             failed = judging(say)
         except KeyboardInterrupt:
-            say("stopped; what was judged is kept, and the same command goes on")
+            say("stopped; the judgements so far are kept, and the same command continues")
             raise typer.Exit(130) from None
         if failed:
-            say(f"{failed} replies could not be judged; the same command asks for them again")
+            say(f"{failed} replies could not be judged; the same command repeats them")
             raise typer.Exit(1)
 
 
@@ -147,12 +149,12 @@ def report(
     by: By = None,
     judge: Judged = "",
 ) -> None:
-    """Write report.html, .md and .csv of some runs."""
-    with faults():
+    """Write report.html, report.md and report.csv."""
+    with input_errors():
         from looktwice.eval.report import write_report
 
         where = out or runs[0]
-        say(f"report: {write_report(runs, where, reader_of(reader), by or (), judge=judge)}")
+        say(f"report: {write_report(runs, where, build_reader(reader), by or (), judge=judge)}")
 
 
 @app.command()
@@ -163,14 +165,14 @@ def show(
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Show one sample: views, words, reply.
+    """Show one sample: views, prompt, replies.
 
     For every contestant, with the views after each stage.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.runs.show import show_sample
 
-        for line in show_sample(run, sample, out, plugins_of(plugin), cache):
+        for line in show_sample(run, sample, out, load_plugins(plugin), cache):
             say(line)
 
 
@@ -182,11 +184,13 @@ def replies(
     ],
     reader: Reader = None,
     key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
-    disagreements: Annotated[Path | None, typer.Option(help="List here where reader and label differ.")] = None,
+    disagreements: Annotated[
+        Path | None, typer.Option(help="Write the replies where reader and label differ into this file.")
+    ] = None,
     export: Exports = None,
 ) -> None:
     """Score recorded replies by their labels or a reader."""
-    with faults():
+    with input_errors():
         from looktwice.eval.replies.command import replies_lines
 
         for line in replies_lines(files, reader, key, disagreements, export or ()):
@@ -195,25 +199,27 @@ def replies(
 
 @app.command()
 def make(
-    config: ConfigPath, overrides: Overrides = None,
-    out: Annotated[Path, typer.Option(help="The folder of the made sets.")] = Path("made"),
-    split: Annotated[str, typer.Option(help="The first word of the questions' names.")] = "val", plugin: Plugins = None,
-) -> None:  # fmt: skip
-    """Make questions of your own files.
+    config: ConfigPath,
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="The folder of the new question sets.")] = Path("made"),
+    split: Annotated[str, typer.Option(help="The split, which begins the questions' names.")] = "val",
+    plugin: Plugins = None,
+) -> None:
+    """Make questions from your own files.
 
-    Each task is saved as a folder task and as BLINK's parquet.
+    Each task is saved as a folder and as a parquet file like BLINK's.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.make.command import make_questions
 
-        for line in make_questions(config, overrides or (), plugins_of(plugin), out, split):
+        for line in make_questions(config, overrides or (), load_plugins(plugin), out, split):
             say(line)
 
 
 @app.command()
 def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
-    """Put the shards of one run together."""
-    with faults():
+    """Merge the shards of one run."""
+    with input_errors():
         from looktwice.eval.runs.merge import merge
 
         say(merge(runs, out))
@@ -225,14 +231,14 @@ def replay(
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
 ) -> None:
-    """Go through a run again and compare it bit for bit.
+    """Repeat a run with its recorded replies and compare.
 
-    The replies are the recorded ones; no model is asked.
+    Everything must be the same bit for bit; no model is called.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.runs.replay import describe_replay, replay
 
-        found = replay(run, plugins_of(plugin), cache)
+        found = replay(run, load_plugins(plugin), cache)
         for line in describe_replay(found):
             say(line)
         if not found.done:
@@ -242,7 +248,7 @@ def replay(
 @app.command()
 def trajectories(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The JSONL file; images are put beside it.")],
+    out: Annotated[Path, typer.Option(help="The JSONL file; images are written beside it.")],
     only: Annotated[list[str] | None, typer.Option(help="Keep these verdicts, such as right.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
     reader: Reader = None,
@@ -251,10 +257,10 @@ def trajectories(
 
     Tools and images are included.
     """
-    with faults():
+    with input_errors():
         from looktwice.eval.runs.trajectories import write_trajectories
 
-        for line in write_trajectories(run, out, only or (), reader_of(reader), whole):
+        for line in write_trajectories(run, out, only or (), build_reader(reader), whole):
             say(line)
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: their options, what they print, and how a fault of the input ends them."""
+"""What the commands share: their options, what they print, and how an error in the input ends them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,38 @@ import typer
 
 __all__: list[str] = []
 
-ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML file.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted place.")]
-Plugins = Annotated[list[str] | None, typer.Option("--plugin", help="A package or .py file that `use:` may reach.")]
+ConfigPath = Annotated[Path, typer.Argument(metavar="CONFIG", help="A YAML configuration.")]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings by dotted path, such as task.n=8.")
+]
+Plugins = Annotated[
+    list[str] | None, typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
+]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
-Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader instead.")]
+Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[
     list[Path] | None,
-    typer.Option(help="Write what was read: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name} per file."),
+    typer.Option(help="Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}: a file each."),
 ]
-Judged = Annotated[
-    str, typer.Option("--judge", help="Whose verdicts count: a judge's name, or none (default: the first).")
-]
-By = Annotated[list[str] | None, typer.Option("--by", help="Also slice by this meta field.")]
+Judged = Annotated[str, typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first).")]
+By = Annotated[list[str] | None, typer.Option("--by", help="Also report each value of this meta field.")]
 
 
-def finish(runs: list[Path], plan: Any) -> None:
-    """The table on the terminal, and where the report lies."""
+def print_results(runs: list[Path], plan: Any) -> None:
+    """Print the table of a run, and write its report."""
     from looktwice.eval.display.table import score_table
     from looktwice.eval.records.records import RunFolder
     from looktwice.eval.report import write_report
     from looktwice.eval.runs.show import sample_images
 
-    shown(score_table(runs))
+    print_table(score_table(runs))
     for line in (line for path in runs for line in RunFolder(path).unasked):
         say(line)
     say(f"report: {write_report(runs, runs[0], images=sample_images(plan))}")
 
 
-def shown(scored: Any) -> None:
-    """The table on the terminal, and what each factor is worth where the configuration asks for it."""
+def print_table(scored: Any) -> None:
+    """Print the table, and the effect of each factor where the configuration asks for it."""
     from rich.console import Console
 
     from looktwice.eval.analysis.factors import factor_table
@@ -52,21 +54,21 @@ def shown(scored: Any) -> None:
         console.print(gap.console("why the numbers differ", blocks=2))
 
 
-def share(text: str) -> tuple[int, int]:
+def parse_shard(text: str) -> tuple[int, int]:
     number, _, shards = text.partition("/")
     if not (number.isdecimal() and shards.isdecimal() and 1 <= int(number) <= int(shards)):
         raise typer.BadParameter(f"--shard {text}: expected i/n with 1 <= i <= n, such as 2/8")
     return int(number), int(shards)
 
 
-def pair(text: str) -> tuple[str, str]:
+def parse_column(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not (name and equals and value):
         raise typer.BadParameter(f"--column {text}: expected clues=COLUMN or truth=COLUMN")
     return name, value
 
 
-def left_out(contestants: Any) -> None:
+def say_left_out(contestants: Any) -> None:
     for name, why in contestants.items():
         say(f"left out: {name} ({why})")
 
@@ -75,32 +77,32 @@ def say(text: object) -> None:
     typer.echo(str(text))
 
 
-def plugins_of(names: list[str] | None) -> list[str]:
+def load_plugins(names: list[str] | None) -> list[str]:
     from looktwice.pipelines.config.build import load_plugin
 
     return [load_plugin(name) for name in names or ()]
 
 
-def reader_of(name: str | None) -> Any:
+def build_reader(name: str | None) -> Any:
     from looktwice.eval.readers.reader import build_reader
 
     return build_reader(name) if name else None
 
 
 @contextmanager
-def faults() -> Iterator[None]:
-    """A fault of the input is its message and exit code 2; a fault of ours keeps its traceback."""
+def input_errors() -> Iterator[None]:
+    """Print the message of an error in the input and exit with code 2; other errors keep their traceback."""
     try:
         yield
     except (ValueError, OSError) as exc:
-        if not isinstance(exc, _input_faults()):
+        if not isinstance(exc, _input_error_types()):
             raise
         typer.echo(str(exc), err=True)
         raise typer.Exit(2) from None
 
 
-def _input_faults() -> tuple[type[Exception], ...]:
-    """The exceptions whose message is all that a user needs; imported late, because `--help` must not pay for them."""
+def _input_error_types() -> tuple[type[Exception], ...]:
+    """The exceptions whose message is all that a user needs; imported late, to keep `--help` fast."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
     from looktwice.pipelines.config.build import ConfigError

@@ -50,6 +50,8 @@ METHOD = (
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
     "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
+    "Specialists and MLLMs: on the samples that neither failed. Either is an oracle that always asks the one that "
+    "knows; by chance is the share that either would have right if their hits were independent.",
     "Mistakes in common: what is not right for both, and its share of the line's own mistakes; unreadable counts as a "
     "mistake, failed as not asked.",
     "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe. Not "
@@ -65,21 +67,6 @@ METHOD = (
     "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
     "what each metric counts (pairs, images, groups) and are not corrected. kruskal_* asks whether accuracy depends on "
     "a control parameter (Kruskal-Wallis over its levels): the value is the effect size H/(n - 1), p is the test's.",
-)
-TABLES = (
-    ("Why the numbers differ", "gap"),
-    ("The benchmark's own metrics", "own"),
-    ("What looks were worth", "looks"),
-    ("Accuracy by turns that looked", "lengths"),
-    ("Spread over variants", "spread"),
-    ("Mistakes in common", "overlap"),
-    ("Slices", "slices"),
-    ("Why answers are unreadable", "reasons"),
-    ("What failed", "failures"),
-    ("Guesses", "guesses"),
-    ("What judges read", "judges"),
-    ("Specialists and MLLMs", "pairs"),
-    ("Published, not run here", "published"),
 )
 FACTS = (
     ("split", "split", "not named"),
@@ -102,6 +89,15 @@ class Section:
     curves: tuple[Curve, ...] = ()
 
 
+@dataclass(frozen=True)
+class ReportTable:
+    """A table under its own heading; long words in it are wrapped where `wrap` says so."""
+
+    title: str
+    table: TextTable
+    wrap: bool = False
+
+
 def write_report(
     runs: Sequence[str | Path],
     out: str | Path,
@@ -121,14 +117,12 @@ def write_report(
     (folder / "report.csv").write_text(scored.csv, encoding="utf-8")
     (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
     page = folder / "report.html"
-    drawn = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
-    page.write_text(template("report.html.j2").render(**drawn, **facts), encoding="utf-8")
+    cards = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
+    page.write_text(template("report.html.j2").render(**cards, **facts), encoding="utf-8")
     return page
 
 
 def _context(scored: Table) -> dict[str, Any]:
-    drawn = curves(scored.scores, scored.rows)
-    looked = [point for run in scored.scores for point in summarize_looks(run)]
     tasks = {row.task for row in scored.rows if row.task_name and row.metric == "accuracy"}
     several = len(tasks) > 1  # of one task, the overview has them
     means = [row for row in scored.rows if several and not row.task_name and not row.slice]
@@ -136,28 +130,37 @@ def _context(scored: Table) -> dict[str, Any]:
         "title": ", ".join(run.name for run in scored.scores),
         "overview": overview_table(scored.rows),
         "means": task_table(sort_rows(means), full=True),
-        "sections": _sections(scored, drawn),
-        "gap": factor_table(scored),
-        "own": benchmark_metric_table(scored.rows),
-        "looks": look_table(looked),
-        "lengths": turn_count_table(looked),
-        "spread": spread_table(scored),
-        "overlap": shared_error_table(scored.scores),
-        "slices": task_table([row for row in scored.rows if row.slice], full=True),
-        "reasons": reason_table(scored.scores),
-        "failures": failure_table(scored.scores),
-        "judges": judge_table(scored.scores),
+        "sections": _sections(scored, curves(scored.scores, scored.rows)),
+        "tables": [table for table in _tables(scored) if table.table.rows],
         "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
-        "pairs": complementarity_table(scored.scores),
-        "published": published_table(scored.scores),
-        "guesses": guess_table(scored.scores),
-        "tokens": token_table(scored.rows),
         "unasked": [line for run in scored.scores for line in run.folder.unasked],
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
         or "none needed",
         "method": METHOD,
     }
+
+
+def _tables(scored: Table) -> list[ReportTable]:
+    """The tables behind the tasks in their order; those without rows are left out of the report."""
+    rows, runs = scored.rows, scored.scores
+    looks = [point for run in runs for point in summarize_looks(run)]
+    return [
+        ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
+        ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
+        ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
+        ReportTable("Accuracy by turns that looked", turn_count_table(looks)),
+        ReportTable("Spread over variants", spread_table(scored), wrap=True),
+        ReportTable("Mistakes in common", shared_error_table(runs)),
+        ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
+        ReportTable("Why answers are unreadable", reason_table(runs)),
+        ReportTable("What failed", failure_table(runs), wrap=True),
+        ReportTable("Guesses", guess_table(runs)),
+        ReportTable("Verdicts of judges", judge_table(runs), wrap=True),
+        ReportTable("Specialists and MLLMs", complementarity_table(runs)),
+        ReportTable("Published, not run here", published_table(runs)),
+        ReportTable("Tokens and cost", token_table(rows)),
+    ]
 
 
 def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
@@ -210,10 +213,9 @@ def _markdown(facts: dict[str, Any]) -> str:
     for section in facts["sections"]:
         parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
         parts.append(section.grid.markdown)
-    for title, name in TABLES:
-        parts += [f"## {title}", facts[name].markdown] if facts[name].rows else []
+    for table in facts["tables"]:
+        parts += [f"## {table.title}", table.table.markdown]
     parts += ["\n".join(f"- {line}" for line in facts["agreement"])] if facts["agreement"] else []
-    parts += ["## Tokens", facts["tokens"].markdown] if facts["tokens"].rows else []
     if facts["left_out"]:
         parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]
     parts += ["## How the numbers are made", "\n".join(f"- {line}" for line in facts["method"])]

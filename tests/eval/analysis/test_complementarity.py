@@ -14,6 +14,7 @@ import yaml
 from looktwice.eval.analysis.baselines import guess_table, published_table
 from looktwice.eval.analysis.complementarity import complementarity_table, disagreements, specialist_pairs
 from looktwice.eval.records import RunFolder
+from looktwice.eval.report import write_report
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
@@ -110,15 +111,11 @@ def test_pictures_of_where_the_best_of_each_differ(tmp_path: Path) -> None:
 
 
 def test_the_part_of_the_report(tmp_path: Path) -> None:
-    from jinja2 import Environment, PackageLoader, StrictUndefined
-
     run = made(tmp_path, **{"<sift>": (SIFT, "AABAB")}, mllm=(MLLM, "ABBBB"))
-    env = Environment(loader=PackageLoader("looktwice.eval", "templates"), autoescape=True, undefined=StrictUndefined)
-    facts = {"pairs": complementarity_table([run]), "disagreements": disagreements([run])}
-    page = env.get_template("agreement.html.j2").render(facts)
+    page = write_report([run.folder.path], tmp_path / "out").read_text()
     assert "only &lt;sift&gt; of &lt;sift&gt; and mllm is right" in page
     assert "<sift>" not in page
-    assert page.count('class="card"') == 2
+    assert page.count('class="card"') == 2 + 5  # those of the samples
     assert "80.0 <small>37.6–96.4</small>" in page
 
 

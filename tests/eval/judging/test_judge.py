@@ -382,7 +382,7 @@ def test_the_report_says_who_judged_what(made: MadeRun, tmp_path: Path) -> None:
     assert "| daniel | unreadable | two | pick | 2 | 2 | 0 | 0 | 2 | 0 | 0 | 0 |" in text
     assert "- agreement on unreadable, solomon and daniel: 0 of 4 the same" in text
     assert "Read with: robust + judge solomon" in text
-    assert "What judges read" in page
+    assert "Verdicts of judges" in page
 
 
 # ---- from the command line, over a real server
