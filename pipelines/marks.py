@@ -41,7 +41,7 @@ class Point:
         """(x, y) in pixel-centre coordinates."""
         return self.x, self.y
 
-    def moved(self, affine: Affine, clip: Polygon) -> Point | None:
+    def transform(self, affine: Affine, clip: Polygon) -> Point | None:
         """The point behind the map, or None where that is outside the area `clip`."""
         x = affine.a * self.x + affine.b * self.y + affine.c
         y = affine.d * self.x + affine.e * self.y + affine.f
@@ -80,7 +80,7 @@ class Box:
         """Left, top, right and bottom edge."""
         return self.x0, self.y0, self.x1, self.y1
 
-    def moved(self, affine: Affine, clip: Polygon) -> Box | None:
+    def transform(self, affine: Affine, clip: Polygon) -> Box | None:
         """The smallest upright box around what can be seen of this one behind the map, or None."""
         seen = intersect(affine.polygon(rectangle(*self.xyxy)), clip)
         return Box(self.label, *bounds(seen), self.image) if seen else None
@@ -111,7 +111,7 @@ class Mask:
         ys, xs = np.nonzero(self.pixels)
         return float(xs.mean()), float(ys.mean())
 
-    def moved(self, affine: Affine, clip: Polygon) -> Mask | None:
+    def transform(self, affine: Affine, clip: Polygon) -> Mask | None:
         """What can be seen of the region behind the map (nearest pixel), in a frame that ends with `clip`."""
         width, height = (max(1, round(edge)) for edge in bounds(clip)[2:])
         seen = cv2.warpAffine(self.pixels.astype(np.uint8), affine.matrix, (width, height), flags=cv2.INTER_NEAREST)

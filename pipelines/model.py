@@ -234,12 +234,12 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def endless(value: Any) -> tuple[str, float] | None:
+def first_non_finite(value: Any) -> tuple[str, float] | None:
     """The first number that is infinite or none at all, which `canonical` refuses, with its dotted place."""
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for name, held in inner:
         if isinstance(held, float) and not math.isfinite(held):
             return str(name), held
-        if found := endless(held):
+        if found := first_non_finite(held):
             return f"{name}.{found[0]}", found[1]
     return None

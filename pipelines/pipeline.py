@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
-from looktwice.pipelines.state import Call, Stage, State, Step, listening
+from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks
 
 __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
 
@@ -138,17 +138,17 @@ def step(slot: str, stage: Stage, state: State, door: RecordingModel) -> State:
     """Run one stage and write into the trace what it did. Raises StageFailed from the stage's own exception."""
     door.check()
     heard, start = len(door.calls), time.perf_counter()
-    with listening() as said:
+    with collect_remarks() as said:
         try:
             after = with_models(stage, door.beside)(state, door)
         except Exception as exc:
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
-            known = state.noted(*inner, *said)
+            known = state.with_notes(*inner, *said)
             raise StageFailed(slot, _traced(slot, known, known, door.calls[heard:], start)) from exc
     if not isinstance(after, State):
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
         raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from wrong
-    return _traced(slot, state, after.noted(*said), door.calls[heard:], start)
+    return _traced(slot, state, after.with_notes(*said), door.calls[heard:], start)
 
 
 def _traced(slot: str, before: State, after: State, heard: list[Call], start: float) -> State:

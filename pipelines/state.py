@@ -15,20 +15,20 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Rep
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step", "listening", "remark"]
+__all__ = ["Call", "Stage", "State", "Step", "collect_remarks", "remark"]
 
 _HEARD: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
 
 
 def remark(sentence: str) -> None:
-    """Say that something was done otherwise than usual; heard by the innermost `listening` of this thread."""
+    """Say that something was done otherwise than usual; heard by the innermost `collect_remarks` of this thread."""
     heard = _HEARD.get()
     if heard is not None:
         heard.append(sentence)
 
 
 @contextmanager
-def listening() -> Iterator[list[str]]:
+def collect_remarks() -> Iterator[list[str]]:
     """Gather in a list what is remarked inside."""
     heard: list[str] = []
     token = _HEARD.set(heard)
@@ -69,7 +69,7 @@ class State:
     set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
     lies in 0..1. `seed` and `draw` number the run's randomness and the repetition. `letters` is empty, or says for
     each letter as it is now asked which letter of the task's own sample it stands for; scoring maps answers back.
-    `notes` are sentences that stages leave for the record (`state.noted`) where they did otherwise than usual.
+    `notes` are sentences that stages leave for the record (`state.with_notes`) where they did otherwise than usual.
     """
 
     sample: Sample
@@ -102,7 +102,7 @@ class State:
         """
         return replace(self, answer=None, reason=f"abstained: {reason}")
 
-    def noted(self, *notes: str) -> State:
+    def with_notes(self, *notes: str) -> State:
         """A copy with more sentences for the record; one that is there already is not said twice."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 

@@ -37,7 +37,7 @@ def resize(view: View, width: int, height: int, filter: Filter | None = None) ->
     if filter is None:
         filter = "area" if width * height < old_width * old_height else "cubic"
     pixels = cv2.resize(view.pixels, (width, height), interpolation=FILTERS[filter])
-    return view.moved(Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height))
+    return view.transform(Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height))
 
 
 def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
@@ -47,7 +47,7 @@ def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:
     right, bottom = min(width, math.ceil(x1)), min(height, math.ceil(y1))
     if right <= left or bottom <= top:
         raise ValueError(f"the crop ({x0}, {y0}, {x1}, {y1}) misses the picture of {width} x {height} pixels")
-    return view.moved(Picture(view.pixels[top:bottom, left:right]), Affine.shift(-left, -top))
+    return view.transform(Picture(view.pixels[top:bottom, left:right]), Affine.shift(-left, -top))
 
 
 def pad(view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0, color: RGB = BLACK) -> View:
@@ -57,12 +57,12 @@ def pad(view: View, left: int = 0, top: int = 0, right: int = 0, bottom: int = 0
             f"padding is 0 or more pixels on each side, found {(left, top, right, bottom)}; use crop to cut"
         )
     pixels = cv2.copyMakeBorder(view.pixels, top, bottom, left, right, cv2.BORDER_CONSTANT, value=color)
-    return view.moved(Picture(_rgb(pixels)), Affine.shift(left, top))
+    return view.transform(Picture(_rgb(pixels)), Affine.shift(left, top))
 
 
 def flip(view: View) -> View:
     """Mirror left and right: x' = width - 1 - x."""
-    return view.moved(Picture(view.pixels[:, ::-1]), Affine(a=-1.0, c=view.size[0] - 1))
+    return view.transform(Picture(view.pixels[:, ::-1]), Affine(a=-1.0, c=view.size[0] - 1))
 
 
 def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
@@ -74,11 +74,11 @@ def rotate(view: View, degrees: float, color: RGB = BLACK) -> View:
     if degrees % 90 == 0:
         upright = np.rot90(view.pixels, int(degrees // 90) % 4)
         turned = (upright.shape[1], upright.shape[0])
-        return view.moved(Picture(_rgb(upright)), _about_center((width, height), degrees, turned))
+        return view.transform(Picture(_rgb(upright)), _about_center((width, height), degrees, turned))
     new = turned_size((width, height), degrees)
     affine = _about_center((width, height), degrees, new)
     pixels = cv2.warpAffine(view.pixels, affine.matrix, new, flags=cv2.INTER_LINEAR, borderValue=color)
-    return view.moved(Picture(_rgb(pixels)), affine)
+    return view.transform(Picture(_rgb(pixels)), affine)
 
 
 def turned_size(size: tuple[int, int], degrees: float) -> tuple[int, int]:

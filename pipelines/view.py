@@ -48,7 +48,7 @@ class View:
         """(width, height) in pixels."""
         return self.picture.size
 
-    def drawn(self, pixels: Pixels) -> View:
+    def with_pixels(self, pixels: Pixels) -> View:
         """The same view with other pixels of the same size: what a marker gives back."""
         if pixels.shape[1::-1] != self.size:
             raise ValueError(
@@ -57,7 +57,7 @@ class View:
             )
         return replace(self, picture=Picture(pixels))
 
-    def moved(self, picture: Picture, affine: Affine) -> View:
+    def transform(self, picture: Picture, affine: Affine) -> View:
         """The view behind an affine change of frame: `affine` maps points of this view to points of `picture`."""
         frame = rectangle(0, 0, *picture.size)
         moved = (
@@ -74,7 +74,7 @@ class View:
         for number, part in enumerate(self.parts):
             if part.source != mark.image:
                 continue
-            place = mark.moved(part.affine, part.clip)
+            place = mark.transform(part.affine, part.clip)
             if place is not None and not self._covered(place, number):
                 places.append(place)
         return tuple(places)

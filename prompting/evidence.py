@@ -54,7 +54,7 @@ def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> St
         )
     if missing == "abstain":
         return state.abstain("; ".join(reasons))
-    return state.noted(*(f"{reason}; kept as it is" for reason in reasons))
+    return state.with_notes(*(f"{reason}; kept as it is" for reason in reasons))
 
 
 def with_views(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:

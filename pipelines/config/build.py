@@ -23,7 +23,7 @@ from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.schema import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
 from looktwice.pipelines.config.suggest import did_you_mean
-from looktwice.pipelines.model import canonical, endless
+from looktwice.pipelines.model import canonical, first_non_finite
 
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 REPLIES = "_replies"
@@ -133,7 +133,7 @@ class Binder:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
         if not isinstance(node, Mapping) or not isinstance(node.get("use"), str):
             return self.fault(place, f"expected a node with `use: folder.room.Class`, found {node!r}")
-        if no_number := endless(node):
+        if no_number := first_non_finite(node):
             return self.fault(f"{place}.{no_number[0]}", f"a number must be finite, found {no_number[1]}")
         try:
             key = canonical(self._with_refs(node))

@@ -40,7 +40,7 @@ def chat_of(messages: Messages, system: str = "", tools: Sequence[Tool] | None =
     return Chat(turns, images, offered)
 
 
-def drawn(processor: Any, chat: Chat) -> str:
+def render_template(processor: Any, chat: Chat) -> str:
     """The text that the processor's chat template makes of a chat. Raises ModelError."""
     template = getattr(processor, "chat_template", None) or getattr(processor.tokenizer, "chat_template", None)
     if not template:

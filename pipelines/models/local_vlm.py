@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Usage, canonical, request_key
-from looktwice.pipelines.models.chat_template import Chat, chat_of, drawn, open_processor, reply_text
+from looktwice.pipelines.models.chat_template import Chat, chat_of, open_processor, render_template, reply_text
 from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
 from looktwice.pipelines.runtime.networks import Device, Dtype, Place, WeightsError, from_hub, import_torch, open_shared
 
@@ -136,7 +136,7 @@ class LocalVLM:
         return [replace(each, seconds=seconds, served_by=self._served(network)) for each in replies]
 
     def _inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
-        texts = [drawn(network.processor, chat) for chat in chats]
+        texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
         inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)
         return inputs.to(network.model.device, network.model.dtype)

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from looktwice.pipelines.state import listening, remark
+from looktwice.pipelines.state import collect_remarks, remark
 
 Item = TypeVar("Item")
 Found = TypeVar("Found")
@@ -99,7 +99,7 @@ class Batcher(Generic[Item, Found]):
     def _serve(self, batch: list[_Waiting[Item, Found]]) -> None:
         """Run a batch and hand out its results; whatever happens, every item gets a result or an exception."""
         try:
-            with listening() as heard:
+            with collect_remarks() as heard:
                 found = self.forward([each.item for each in batch])
             if len(found) != len(batch):
                 raise RuntimeError(f"{self.name} gave {len(found)} results for {len(batch)} items")

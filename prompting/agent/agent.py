@@ -252,7 +252,7 @@ class Agent:
     def _finish(self, episode: Episode, by: str) -> State:
         views: tuple[View, ...] = tuple(shown.sent for shown in episode.shown)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
-        return episode.state.replace(messages=episode.turns, views=views).noted(*notes)
+        return episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
 
 
 def _shorten(arguments: Any) -> Any:

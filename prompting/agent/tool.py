@@ -13,7 +13,7 @@ A complete tool, in a file `my_tools.py` of your own:
         def __call__(self, state: State, arguments: DarkenArguments) -> ToolResult:
             view = state.views[arguments.image - 1]
             darker = np.asarray(view.pixels / arguments.factor, np.uint8)
-            return ToolResult("darker", (view.drawn(darker),))
+            return ToolResult("darker", (view.with_pixels(darker),))
 
 `tools: {darken: {use: my_tools.Darken}}` in an agent's settings and `--plugin my_tools.py` on the command line put it
 into use. The model calls it by the name in that mapping. Arguments are checked before the tool runs: fields of the

@@ -197,7 +197,7 @@ class Contrast:
         lab[..., 0] = cv2.createCLAHE(arguments.strength, (CLAHE_TILES, CLAHE_TILES)).apply(
             np.ascontiguousarray(lab[..., 0])
         )
-        return ToolResult("", (view.drawn(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),))
+        return ToolResult("", (view.with_pixels(np.asarray(cv2.cvtColor(lab, cv2.COLOR_LAB2RGB), np.uint8)),))
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ class EraseMarks:
             return replace(view, picture=clean[id(view.picture)])
         hidden = _project_regions(view, {number: region for number, (region, _) in found.items()})
         tinted = _project_regions(view, {number: hole for number, (_, hole) in found.items()})
-        return view.drawn(self._inpaint(view.pixels, hidden, tinted)) if hidden.any() else view
+        return view.with_pixels(self._inpaint(view.pixels, hidden, tinted)) if hidden.any() else view
 
     def _inpaint(self, pixels: Pixels, hidden: Region, tinted: Region) -> Pixels:
         """The pixels, the hidden ones made up from their surroundings and all others as they were."""

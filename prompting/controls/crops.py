@@ -123,7 +123,7 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         views += shown
         notes += [f"view {number + 1} cropped to {areas[0]}", *said]
-    return state.replace(views=tuple(views)).noted(*notes)
+    return state.replace(views=tuple(views)).with_notes(*notes)
 
 
 def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:

@@ -63,7 +63,7 @@ class BlankImage:
     def _blank(self, view: View) -> View:
         width, height = view.size
         ground = np.rint(view.pixels.mean((0, 1))) if self.color == "mean" else rgb(self.color)
-        return view.drawn(np.full((height, width, 3), ground, np.uint8))
+        return view.with_pixels(np.full((height, width, 3), ground, np.uint8))
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class OtherImage:
         chosen, pictures = self._other(state)
         pairs = ((view, pictures[number % len(pictures)], number) for number, view in enumerate(state.views))
         views = tuple(self._fitted(*pair) for pair in pairs)
-        return state.replace(views=views).noted(f"shown with the images of sample {chosen}")
+        return state.replace(views=views).with_notes(f"shown with the images of sample {chosen}")
 
     def _other(self, state: State) -> tuple[str, list[Picture]]:
         """Id and images of the first other sample, in seeded order, that has none of this one's images."""
@@ -187,7 +187,7 @@ class RandomMarks:
             dx, dy = np.rint(shift) if isinstance(mark, Mask) else shift
             away = (math.hypot(x + dx - a, y + dy - b) for a, b in others)
             if all(distance >= self.apart * shorter for distance in away):
-                moved = mark.moved(Affine.shift(float(dx), float(dy)), frame)
+                moved = mark.transform(Affine.shift(float(dx), float(dy)), frame)
                 if moved is not None:
                     return moved
         raise ValueError(f"no room for mark {mark.label!r} in {size[0]} x {size[1]} pixels; make `apart` smaller")

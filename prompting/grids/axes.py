@@ -77,7 +77,7 @@ class Axes:
             pixels = np.array(view.pixels)
             for part in view.parts:
                 self._on(pixels, part, size)
-            return view.drawn(pixels)
+            return view.with_pixels(pixels)
         if len(view.parts) != 1:
             raise ValueError(
                 f"axes in the margin are for views of one image, this one shows {len(view.parts)}; set place: inside, "
@@ -87,7 +87,7 @@ class Axes:
         grown = pad(view, left=left, top=top, color=rgb(self.ground))
         pixels = np.array(grown.pixels)
         self._on(pixels, grown.parts[0], size)
-        return grown.drawn(pixels)
+        return grown.with_pixels(pixels)
 
     def gridded_views(self, views: tuple[View, ...]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have axes, in their order."""

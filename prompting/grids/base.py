@@ -52,7 +52,7 @@ def source_box(view: View, box: Box) -> Box | None:
     best, most = None, 0.0
     for part in view.parts:
         back = part.affine.inverse
-        seen = box.moved(back, back.polygon(part.clip))
+        seen = box.transform(back, back.polygon(part.clip))
         area = (seen.x1 - seen.x0) * (seen.y1 - seen.y0) * part.affine.scale**2 if seen is not None else 0.0
         if seen is not None and area >= most:
             best, most = Box(box.label, *seen.xyxy, part.source), area

@@ -90,7 +90,7 @@ class DotGrid:
                 if self.labels:
                     text = format_coordinates(_prepend(number, row, column))
                     draw_text(pixels, text, x + OFFSET, y, size, color, self.halo)
-        return view.drawn(pixels)
+        return view.with_pixels(pixels)
 
     def dot(self, size: Size, row: int, column: int) -> tuple[int, int]:
         """The pixel (x, y) of a dot in a view of this size (width, height). Raises ValueError beyond the grid."""
@@ -205,7 +205,7 @@ class RuledGrid:
                 self._rule(pixels, view, row, column)
                 if self.names != "none":
                     self._write(pixels, view, row, column, size)
-        return view.drawn(pixels)
+        return view.with_pixels(pixels)
 
     def name(self, row: int, column: int) -> str:
         """The name of a cell; row and column count from 0 here."""

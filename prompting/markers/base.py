@@ -100,7 +100,7 @@ class Marking:
             others = [mark for mark in marks if isinstance(mark, Point) and not self.selects(mark)]
             draw_labels(pixels, [*anchors, *_unlabelled_anchors(view, others)], self.label, scale)
         pixels.flags.writeable = False  # so that the picture takes this array and not a copy
-        return view.drawn(pixels)
+        return view.with_pixels(pixels)
 
     def selects(self, mark: Mark) -> bool:
         """Whether this marker draws a mark."""

@@ -99,7 +99,7 @@ class MatchOverlay:
             for line in line_ends(view, matches.xy0[row], matches.xy1[row], self.images):
                 draw_link(pixels, line, color, self.thickness, self.radius)
                 drawn = True
-        return view.drawn(pixels) if drawn else view
+        return view.with_pixels(pixels) if drawn else view
 
     def _color(self, share: float, confidence: float) -> tuple[int, int, int]:
         if self.color == "position":

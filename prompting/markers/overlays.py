@@ -101,8 +101,8 @@ class _Map:
         colored = _color_table(self.colormap)[np.rint(np.where(known, field, 0) * 255).astype(np.uint8)]
         if self.layout == "blend":
             mixed = np.rint(view.pixels * (1 - self.alpha) + colored * self.alpha).astype(np.uint8)
-            return (view.drawn(np.where(known[..., None], mixed, view.pixels)),)
-        shown = view.drawn(np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8)))
+            return (view.with_pixels(np.where(known[..., None], mixed, view.pixels)),)
+        shown = view.with_pixels(np.where(known[..., None], colored, np.asarray(rgb(self.unknown), np.uint8)))
         if self.layout == "beside":
             return (beside([view, shown], self.margin),)
         return (shown,) if self.layout == "only" else (view, shown)
@@ -192,7 +192,7 @@ class SegmentTint:
                         region.tint(pixels, color, self.alpha)
                         region.contour(pixels, color, self.contour)
                         drawn = True
-        return view.drawn(pixels) if drawn else view
+        return view.with_pixels(pixels) if drawn else view
 
     def _segments(self, sample: Sample, number: int) -> Masks:
         masks = self.segmenter(sample.images[number].pixels)

@@ -153,7 +153,7 @@ class SetOfMark:
         for label, region in sorted(regions, key=lambda entry: -entry[1].area):
             region.contour(pixels, colors[label], self.contour)
         self._number(pixels, view, regions, colors)
-        return view.drawn(pixels)
+        return view.with_pixels(pixels)
 
     def _number(
         self, pixels: Pixels, view: View, regions: Sequence[tuple[str, Region]], colors: Mapping[str, RGB]

@@ -59,7 +59,9 @@ class Ask:
             self.options if self.output is None else replace(self.options, schema=self.output.schema(state.sample))
         )
         reply = model(sent, draw=state.draw, options=options)
-        return state.replace(messages=(*messages, reply.as_message())).noted(*notes, *check_token_count(sent, reply))
+        return state.replace(messages=(*messages, reply.as_message())).with_notes(
+            *notes, *check_token_count(sent, reply)
+        )
 
     def parts(self, state: State) -> Parts:
         """What is sent of a state: texts and views in their order."""

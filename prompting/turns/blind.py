@@ -65,7 +65,7 @@ class CaptionThenAnswer:
             raise ValueError(f"sample {state.sample.id} has no image that could be described")
         captions, notes = self._captions(state, self.captioner or model)
         empty = [f"the description of {name} is empty" for name, text in captions.items() if not text]
-        state = state.noted(*notes)
+        state = state.with_notes(*notes)
         if empty:
             state = handle_missing(state, self.missing, empty)
             if state.ended:
@@ -155,7 +155,7 @@ class RedrawThenAnswer:
                 picture, note = compare_drawing(code, view)
                 notes.append(f"image {number}: {note}")
                 drawn += [View(picture)] if picture else []
-            state = state.noted(*notes)
+            state = state.with_notes(*notes)
         if drawn:
             state = state.replace(trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt)))
         if lacking:

@@ -65,7 +65,7 @@ class Reperceive:
             state = ask(state.replace(prompt=self._words(number, begun.prompt)), model)
             if self.read is not None:
                 answers.append(read_answer(state, self.read)[0])
-        return state.replace(prompt=begun.prompt).noted(*([describe_changes(answers)] if answers else []))
+        return state.replace(prompt=begun.prompt).with_notes(*([describe_changes(answers)] if answers else []))
 
     def _words(self, number: int, prompt: str) -> str:
         if self.turns == 1:
@@ -120,8 +120,8 @@ class ZoomOnClaim:
             regions.setdefault(region.image, []).append(region)
         found = ZoomTargets("place that the reply names", regions)
         if not regions:
-            return zoom_views(state, found, self.crop, self.missing, shown_sources(state, None)).noted(*notes)
-        return zoom_views(state, found, self.crop, self.missing, sorted(regions)).noted(*notes)
+            return zoom_views(state, found, self.crop, self.missing, shown_sources(state, None)).with_notes(*notes)
+        return zoom_views(state, found, self.crop, self.missing, sorted(regions)).with_notes(*notes)
 
     def _region(self, state: State, image: int, numbers: Sequence[float]) -> Box:
         if not 1 <= image <= len(state.views):
@@ -189,4 +189,4 @@ class Verify:
             words = fill_in(self.check, prompt=begun, unit=unit)
             state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
             answers.append(read_answer(state, self.read)[0] if self.read else None)
-        return state.replace(prompt=begun).noted(*([describe_changes(answers)] if self.read else []))
+        return state.replace(prompt=begun).with_notes(*([describe_changes(answers)] if self.read else []))

@@ -111,7 +111,7 @@ def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
 
 def _state_of_draw(state: State, ballot: Ballot, trace: tuple[Step, ...], notes: Sequence[str]) -> State:
     """The state of one draw as that of the whole vote."""
-    return ballot.state.replace(draw=state.draw, trace=trace, notes=state.notes).noted(*notes)
+    return ballot.state.replace(draw=state.draw, trace=trace, notes=state.notes).with_notes(*notes)
 
 
 def _most_common_reason(ballots: Sequence[Ballot]) -> str:

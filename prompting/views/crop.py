@@ -136,7 +136,7 @@ class Crop:
             pixels[outer[1] : outer[3], outer[0] : outer[2]][frame] = self._color(
                 view, (left, top, right, bottom), number
             )
-        return view.drawn(pixels) if self.thickness else view
+        return view.with_pixels(pixels) if self.thickness else view
 
     def _insets(
         self,

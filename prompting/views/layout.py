@@ -127,7 +127,9 @@ class Reorder:
             _refuse_ordinals(state)
         numbers = self._numbers(state)
         said = ", ".join(str(number + 1) for number in numbers)
-        return state.replace(views=tuple(state.views[number] for number in numbers)).noted(f"order of images: {said}")
+        return state.replace(views=tuple(state.views[number] for number in numbers)).with_notes(
+            f"order of images: {said}"
+        )
 
     def _numbers(self, state: State) -> list[int]:
         count = len(state.views)
@@ -182,7 +184,7 @@ class IndexTags:
         wider = transforms.pad(view, top=height, color=rgb(self.ground))
         pixels = np.array(wider.pixels)
         pixels[:height, :width] = strip
-        return wider.drawn(pixels)
+        return wider.with_pixels(pixels)
 
 
 def write_tag(text: str, number: int, view: View, sample: str) -> str:

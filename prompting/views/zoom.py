@@ -56,7 +56,7 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
             lacking += [f"view {number}: {found.reason(sources)}"] if sources else []
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
-    return state.replace(views=tuple(views)).noted(*notes, *(f"{reason}; kept as it is" for reason in lacking))
+    return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}; kept as it is" for reason in lacking))
 
 
 def _crop_view(

@@ -59,4 +59,4 @@ class Guess:
             return after
         why = after.reason.removeprefix("abstained: ")
         drawn = answers[int(state.rng(self.slot).integers(len(answers)))]
-        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).noted(f"{self.NOTE}{why}")
+        return after.replace(answer=drawn, reason="", confidence=1 / len(answers)).with_notes(f"{self.NOTE}{why}")

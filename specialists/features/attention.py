@@ -118,7 +118,7 @@ class AttentionShare:
             if marks := state.sample.on(number):
                 share, area = measure_shares(self.attention(image.pixels), marks, self.radius)
                 notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
-        return state.noted(*notes)
+        return state.with_notes(*notes)
 
 
 def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:

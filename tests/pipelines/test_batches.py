@@ -30,7 +30,7 @@ from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, clos
 from looktwice.pipelines.runtime.networks import Place, from_hub, open_shared, weights_file, weights_hash
 from looktwice.pipelines.runtime.stores import load_result, result_key, save_result, use_result_store
 from looktwice.pipelines.sample import Item, Sample
-from looktwice.pipelines.state import Stage, State, listening
+from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.specialists.answers import Count
 from looktwice.specialists.networks import Network
 from looktwice.specialists.results import DepthMap
@@ -113,7 +113,7 @@ def test_out_of_memory_halves_the_batch_for_good_and_says_so(trouble: Exception)
         return [-item for item in items]
 
     batcher = Batcher(forward, 16, name="Tiny")
-    with listening() as heard:
+    with collect_remarks() as heard:
         assert batcher.many(list(range(16))) == [-item for item in range(16)]
     assert sizes == [16, 8, 4, 4, 8, 4, 4] or sizes == [16, 8, 4, 4, 4, 4]
     assert set(heard) == {"out of memory with 8 at once: Tiny goes on with 4"}

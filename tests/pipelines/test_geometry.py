@@ -233,7 +233,10 @@ def test_marks_go_through_json_and_back(mark: Point | Box | Mask) -> None:
         (lambda: mark_from_dict({"x": 3}), "no mark"),
         (lambda: transforms.crop(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 20, 0, 30, 9), "misses"),
         (lambda: transforms.resize(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 0, 5), "1 or more"),
-        (lambda: View.of(Picture(np.zeros((9, 9, 3), np.uint8))).drawn(np.zeros((8, 9, 3), np.uint8)), "keep the size"),
+        (
+            lambda: View.of(Picture(np.zeros((9, 9, 3), np.uint8))).with_pixels(np.zeros((8, 9, 3), np.uint8)),
+            "keep the size",
+        ),
         (lambda: transforms.beside([]), "no view"),
     ],
 )

@@ -635,7 +635,7 @@ class Numbered:
 
     def __call__(self, state: State, arguments: Any) -> ToolResult:
         view = state.views[0]
-        return ToolResult("column", (view.drawn(view.pixels // 2),) if self.picture else ())
+        return ToolResult("column", (view.with_pixels(view.pixels // 2),) if self.picture else ())
 
 
 def test_over_http_the_whole_conversation_is_on_the_wire(tmp_path: Path) -> None:

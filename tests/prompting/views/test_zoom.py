@@ -310,7 +310,7 @@ def test_the_test_of_the_map_looks_at_marks(show: Any) -> None:
     mark, crop = Point("p", 70, 60), Crop(upscale=300, show=show, thickness=0)
     views = zoomed(start(mark), crop).views
     assert sum(len(off_the_map(view, mark)) for view in views) == (1 if show == "crop" else 2)
-    moved = views[-1].moved(views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0))
+    moved = views[-1].transform(views[-1].picture, Affine.shift(3 * views[-1].parts[-1].affine.scale, 0))
     with pytest.raises(AssertionError):
         off_the_map(moved, mark)
 
@@ -351,7 +351,7 @@ def test_what_a_detector_looks_for_and_what_counts(settings: dict[str, Any], exp
 
 def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
     state = start()
-    drawn = state.views[0].drawn(np.full((HEIGHT, WIDTH, 3), 7, np.uint8))
+    drawn = state.views[0].with_pixels(np.full((HEIGHT, WIDTH, 3), 7, np.uint8))
     turned = transforms.rotate(transforms.resize(drawn, 480, 360), 90)
     seen: list[Pixels] = []
 
