@@ -24,7 +24,7 @@ from looktwice.pipelines.geometry import (
 
 __all__ = ["Box", "Mark", "Mask", "Point", "bounding_box", "mark_from_dict", "mask_bounds"]
 
-LARGEST = 2**28  # pixels of a mask; a larger one is a slip of the file
+LARGEST = 2**28  # pixels of a mask; a larger size is an error in the file
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Finds markers whose label is cut off by the picture's rim: the ring first, then what can be seen of the letter."""
+"""Finds markers whose label is cut off by the picture's edge: the ring first, then what can be seen of the letter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pairs rings with their labels: the markers burnt into a picture, told by both and by their common style."""
+"""Pairs rings with their labels: markers in a picture are recognised by both and by their common style."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes with ticks along the views, so that a place can be said in numbers and a number be found again."""
+"""Axes with ticks along the views, so that places can be named by numbers."""
 
 from __future__ import annotations
 

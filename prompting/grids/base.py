@@ -1,4 +1,4 @@
-"""What grids share: where they may stand, coordinates in replies, and the way back from a cell to the source."""
+"""What grids share: checks, names of cells, coordinates in replies, and the map from a cell back to the source."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.markers.labels import Label, draw_labels
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
-LONGEST = 10_000  # pixels; a longer stroke is a slip of the pen
+LONGEST = 10_000  # pixels; a longer length is a typing error
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Spot:
 
 @dataclass(frozen=True)
 class Marking:
-    """A stage that draws marks; `takes` and `paint` make a marker of it.
+    """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
     Lengths are in pixels of the view. With `reference_height` they are meant for a view of that height and scale with
     the real one; with `relative_to` they are thousandths of that side of the view. `only` picks marks by label; empty
@@ -76,7 +76,7 @@ class Marking:
             raise ValueError('label.font "blink" does not scale, but reference_height or relative_to does')
 
     def __call__(self, state: State, model: Model) -> State:
-        """Draw on every view; a view that shows none of the marks is kept as it is, with its own bytes."""
+        """Draw on every view; a view that shows none of the marks is returned unchanged, with its own bytes."""
         check_marks(state.sample)
         self._check_picked(state.sample)
         try:
@@ -115,7 +115,7 @@ class Marking:
         raise NotImplementedError
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
-        """Draw on the picture itself; gives what the labels belong to."""
+        """Draw on the picture itself; returns what each label belongs to."""
         raise NotImplementedError
 
     def label_text(self, spot: Spot) -> str:
@@ -142,7 +142,7 @@ def length_scale(size: tuple[int, int], reference_height: int | None = None, rel
 
 
 def frame_of(view: View, place: Mark) -> PixelRect:
-    """The part of the view that shows a place: neither drawing nor label may stray into the image beside it."""
+    """The part of the view that shows a place: no drawing or label may reach into the image beside it."""
     parts = view.parts
     if len(parts) > 1:
         x, y = place.center
@@ -166,7 +166,7 @@ def clip_pixels(clip: Polygon, size: tuple[int, int]) -> PixelRect:
 
 
 def _unlabelled_anchors(view: View, points: Iterable[Point]) -> list[Anchor]:
-    """Points that this marker does not draw, but that its labels must not hide either."""
+    """Anchors of points that this marker does not draw and that its labels must not hide."""
     places = [place for point in points for place in view.to_view(point)]
     return [
         Anchor("", x, y, (x, y, x + 1, y + 1), frame_of(view, place)) for place in places for x, y in (place.center,)

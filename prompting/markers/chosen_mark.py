@@ -1,4 +1,4 @@
-"""From the number in a reply back to the region that has it, and from there to an answer."""
+"""Maps the number in a reply to its region, and the region to an answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Labels of marks: what they say, how they look, and where they stand."""
+"""Labels of marks: their text, look and place."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class MatchOverlay:
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with the links; other views are passed on as they are. Raises ValueError that names the sample."""
+        """The views with the lines; other views are returned unchanged. Raises ValueError that names the sample."""
         sample, count = state.sample, len(state.sample.images)
         if not all(0 <= number < count for number in self.images):
             raise ValueError(f"sample {sample.id}: images names {self.images}, but there are {count}, counted from 0")
@@ -90,7 +90,7 @@ class MatchOverlay:
         return kept[np.argsort(kept.confidence, kind="stable")]
 
     def draw_matches(self, view: View, matches: Matches, sample: Sample) -> View:
-        """One view with the links of which it shows both ends."""
+        """One view with the matches of which it shows both ends."""
         pixels, drawn = np.array(view.pixels), False
         height = sample.images[self.images[0]].size[1]
         for row in range(len(matches)):
@@ -122,7 +122,7 @@ def join_views(views: Sequence[View], images: tuple[int, int], margin: int) -> l
 
 
 def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matches:
-    """At most so many of the matches: the most certain of each cell of the first picture, then the next of each.
+    """At most `most` of the matches: the most certain of each cell of the first picture, then the next of each.
 
     There are about as many square cells as matches are wanted; `size` is the first picture's (width, height).
     """
@@ -138,7 +138,7 @@ def spread_matches(matches: Matches, size: tuple[int, int], most: int) -> Matche
 
 
 def line_ends(view: View, xy0: Floats, xy1: Floats, images: tuple[int, int]) -> list[Floats]:
-    """The two ends (2, 2) of each link between a place (2,) of one and one of another source picture in a view."""
+    """The two ends (2, 2) of each line between a place (2,) of one and one of another source picture in a view."""
     here, there = (
         view.to_view(Point("", float(xy[0]), float(xy[1]), image)) for xy, image in zip((xy0, xy1), images, strict=True)
     )

@@ -1,8 +1,8 @@
-"""What specialists see, shown to the model: maps of numbers in colour, segments as tints (matches: `matches.py`).
+"""Results of specialists shown to the model: maps of numbers in colour, segments as tints (matches: `matches.py`).
 
-Every specialist looks at the sample's own pictures, whole and in their own pixels, and what it finds rides the map
-of each part into the view. A crop is therefore coloured as the whole picture is, and a view that was resized,
-turned or laid beside another needs no second look.
+Every specialist is given the sample's whole source pictures, and its results are mapped into each view. A crop is
+therefore coloured as the whole picture is, and a view that was resized, rotated or joined to another needs no second
+call.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class _Map:
         raise NotImplementedError
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their maps; a view that shows no mapped picture is kept as it is, with its own bytes.
+        """The views with their maps; a view that shows no mapped picture is returned unchanged, with its own bytes.
 
         Raises ValueError that names the sample where there is no map and `missing` is "fail".
         """
@@ -172,7 +172,7 @@ class SegmentTint:
             )
 
     def __call__(self, state: State, model: Model) -> State:
-        """The views with their segments; a view that shows none is kept as it is, with its own bytes."""
+        """The views with their segments; a view that shows none is returned unchanged, with its own bytes."""
         found, lacking = collect(state, self.images, lambda number: self._segments(state.sample, number))
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)

@@ -28,7 +28,7 @@ KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "mas
 
 @dataclass(frozen=True)
 class PointMarking(Marking):
-    """A shape around points; `shape` makes a marker of it.
+    """Draws a shape around points; a subclass gives its `shape`.
 
     `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
     "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is the opacity, 0..1.

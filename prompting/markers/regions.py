@@ -1,4 +1,4 @@
-"""Marks on regions: the outline of boxes and masks, a tint, a cover, and light on them alone."""
+"""Marks on regions: outlines of boxes and masks, tints, covers and spotlights."""
 
 from __future__ import annotations
 
@@ -127,9 +127,9 @@ class Rectangles(Contours):
 
 @dataclass(frozen=True)
 class Tint(RegionMarking):
-    """A see-through colour over every box and mask, as a highlighter's.
+    """A translucent colour over every box and mask, as from a highlighter.
 
-    With `thickness` the rim is drawn in the same colour, not see-through.
+    With `thickness` the rim is drawn in the same colour, opaque.
     """
 
     color: str = "yellow"

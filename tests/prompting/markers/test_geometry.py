@@ -1,0 +1,88 @@
+"""Marker geometry to the pixel: where labels begin beside a shape, and the least size of scaled shapes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Box, Mask, Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.markers import Arrows, Circles, Contours, Crosshairs, Dots, Label, Spotlight, Tint
+from looktwice.prompting.markers.base import Marking
+
+GREY = (90, 90, 90)
+NONE = Label(placement="none")
+
+
+def drawn(stage: Marking, *marks: Point | Box | Mask) -> Pixels:
+    picture = Picture(np.full((100, 120, 3), GREY, np.uint8))
+    return stage(State.start(Sample("s", "Which?", (picture,), marks=marks)), NoModel()).views[0].pixels
+
+
+def plate(pixels: Pixels) -> tuple[int, int, int, int]:
+    """Left, top, right and bottom of the blue plate, half-open."""
+    rows, columns = np.nonzero((pixels == (0, 0, 255)).all(-1))
+    return int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1
+
+
+@pytest.mark.parametrize("half", [0, 0.5])
+def test_labels_begin_after_the_gap(half: float) -> None:
+    """A ring of radius 10 and stroke 2 with a gap of 3 keeps 14 pixels from the point's middle free."""
+    x, y, edges = 60 + half, 50 + half, {}
+    for side in ("left", "right", "above", "below"):
+        label = Label(placement=side, plate="blue", font_size=9)
+        edges[side] = plate(drawn(Circles(radius=10, thickness=2, label=label), Point("A", x, y)))
+    assert edges["left"][2] == np.floor(x + 0.5 - 14)
+    assert edges["right"][0] == np.ceil(x + 0.5 + 14)
+    assert edges["above"][3] == np.floor(y + 0.5 - 14)
+    assert edges["below"][1] == np.ceil(y + 0.5 + 14)
+    for side in ("above", "below"):
+        left, _, right, _ = edges[side]
+        assert left == np.floor(x + 1 - (right - left) / 2)
+
+
+def test_labels_begin_after_a_region() -> None:
+    label = Label(placement="right", plate="blue", font_size=9, gap=2)
+    assert plate(drawn(Tint(label=label), Box("A", 30, 20, 50, 60)))[0] == 52
+    assert plate(drawn(Contours(thickness=4, label=label), Box("A", 30, 20, 50, 60)))[0] == 54
+    assert plate(drawn(Spotlight(padding=5, label=label), Box("A", 30, 20, 50, 60)))[0] == 57
+
+
+def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
+    """At a hundredth of their size: a dot of one pixel, a ring around its pixel, bars that begin a pixel away."""
+    dot = drawn(Dots(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50)) != GREY
+    assert np.argwhere(dot.any(-1)).tolist() == [[50, 60]]
+    ring = drawn(Circles(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50))
+    assert tuple(ring[50, 60]) == GREY
+    assert ring[50, 61, 0] > 90
+    cross = drawn(Crosshairs(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50))
+    assert tuple(cross[50, 60]) == GREY
+    assert cross[50, 62, 0] > 90
+
+
+def test_a_spotlight_begins_to_fade_at_the_edge() -> None:
+    """The outermost pixel of a box keeps its own value, and the next ones darken over `feather` pixels."""
+    row = drawn(Spotlight(dim=1, feather=4), Box("A", 40, 40, 60, 60))[50, :, 0]
+    assert row[40] == row[59] == 90
+    assert row[60:65].tolist() == [68, 45, 22, 0, 0]
+    assert row[39:34:-1].tolist() == [68, 45, 22, 0, 0]
+
+
+def test_light_around_a_point_is_centred_on_its_pixel() -> None:
+    lit = drawn(Spotlight(dim=1, radius=10, feather=0), Point("A", 60, 50))[..., 0] == 90
+    assert lit[50].sum() == lit[:, 60].sum()
+    assert np.flatnonzero(lit[50]).tolist()[0] + np.flatnonzero(lit[50]).tolist()[-1] == 120
+    assert np.flatnonzero(lit[:, 60]).tolist()[0] + np.flatnonzero(lit[:, 60]).tolist()[-1] == 100
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "right", "down"),
+    [(60, 50, True, False), (110, 50, False, False), (60, 10, True, True), (110, 10, False, True)],
+)
+def test_an_arrow_without_room_turns_by_the_fewest_quarters(x: int, y: int, right: bool, down: bool) -> None:
+    """From above right if it can, else from above left, from below right, from below left."""
+    rows, columns = np.nonzero((drawn(Arrows(label=NONE), Point("A", x, y)) != GREY).any(-1))
+    assert (columns.mean() > x, rows.mean() > y) == (right, down)
