@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 from itertools import chain
 
 from looktwice.eval.readers import phrases
 from looktwice.eval.readers.mentions import TAG, tagged_letters
 from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, NOT
-from looktwice.eval.readers.subtask_words import AnswerWords
+from looktwice.eval.readers.subtask_words import AnswerWords, answer_words
 
 _OPEN_COLON = re.compile(
     r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\u27e6]*(?:option |choice )?\u27e6)", re.I
@@ -50,16 +51,24 @@ class Claim:
     against: bool = False
 
 
-def split_sentences(text: str) -> list[str]:
+@lru_cache(maxsize=16)  # several rules ask for the sentences of one reply
+def split_sentences(text: str) -> tuple[str, ...]:
     """The sentences of a text; a line that ends with a colon goes with the next one, unless that begins a list.
 
     Of one that never ends, as models that repeat themselves produce, only the last characters are kept.
     """
-    return [part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(_OPEN_COLON.sub(r"\1 ", text)) if part.strip()]
+    if "\n" in text:
+        text = _OPEN_COLON.sub(r"\1 ", text)
+    return tuple(part.strip()[-_LONGEST:] for part in _SENTENCE_END.split(text) if part.strip())
 
 
-def find_claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
+@lru_cache(maxsize=16384)  # many replies share their sentences, once the choices in them are tagged
+def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
     """The claims of one sentence in which choices are tagged (see `mentions`)."""
+    return tuple(_claims(sentence, letters, answer_words(subtask)))
+
+
+def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     forced = bool(phrases.FORCED.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
     if phrases.NOBODY.search(text) and not forced:

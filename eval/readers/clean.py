@@ -20,6 +20,7 @@ _BOXED = re.compile(r"\\f?boxed\s*\{([^{}]*)\}")
 _MARKS = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
 )
+_ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
 _PUNCTUATION = str.maketrans(
     {
@@ -39,9 +40,15 @@ def clean_text(reply: str) -> str:
     r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as "Answer: B"."""
     text = _TOKENS.sub(" ", strip_thoughts(reply)).translate(_PUNCTUATION)
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
-    text = _HTML.sub(" ", _LINK.sub(" ", _TAGGED.sub(r"\nAnswer: \2\n", text)))
-    text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
-    return re.sub(r"[ \t]+", " ", _MARKS.sub("", text)).strip()
+    text = _TAGGED.sub(r"\nAnswer: \2\n", text)
+    if "http" in text:
+        text = _LINK.sub(" ", text)
+    text = _HTML.sub(" ", text)
+    if "\\" in text:
+        text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
+    if _ANY_MARK.search(text):
+        text = _MARKS.sub("", text)
+    return re.sub(r"[ \t]+", " ", text).strip()
 
 
 _QUESTION = re.compile(r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I)

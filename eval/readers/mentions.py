@@ -130,7 +130,9 @@ class MentionTagger:
             text = pattern.sub(tag(letter.lower()), text)
         for pattern in _BY_LETTER:
             text = pattern.sub(self._tag_letter, text)
-        text = _REPEATED.sub(_drop_repeated, _TWO_KINDS.sub(self._prefer_letter, _REPEATED.sub(_drop_repeated, text)))
+        if text.count("\u27e6") > 1:
+            text = _TWO_KINDS.sub(self._prefer_letter, _REPEATED.sub(_drop_repeated, text))
+            text = _REPEATED.sub(_drop_repeated, text)
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
     def _tag_letter(self, match: re.Match[str]) -> str:

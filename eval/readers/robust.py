@@ -25,7 +25,6 @@ from looktwice.eval.readers.mentions import TAG, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.readers.phrases import NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.subtask_words import answer_words
 from looktwice.eval.readers.vocabulary import REFUSED
 from looktwice.pipelines.state import State
 
@@ -134,9 +133,8 @@ def _read_choice(reply: str, choices: tuple[str, ...], subtask: str, question: s
 
 
 def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Iterator[Claim]:
-    words = answer_words(subtask)
     for sentence in split_sentences(tagged):
-        yield from find_claims(sentence, letters, words)
+        yield from find_claims(sentence, letters, subtask)
     yield from _claim_of_opening(text, tagged)
     yield from _claim_of_own_line(text, tagged)
     ticked = set(_TICKED.findall(tagged))
@@ -176,18 +174,19 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
 
 def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
     """The last of the weightiest claims; weak ones must agree, and count for nothing where the reply cannot tell."""
-    undecided = bool(UNDECIDED.search(tagged))
     claims = [claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters]
     against = {claim.letter for claim in claims if claim.against}
     for weight in sorted(Weight, reverse=True):
         weak = weight <= Weight.DESCRIBED
         held = [claim.letter for claim in claims if claim.weight is weight and not claim.against]
-        if not held or (weak and (undecided or len(set(held)) > 1)) or (weight is Weight.NAMED and held[-1] in against):
+        if not held or (weight is Weight.NAMED and held[-1] in against):
+            continue
+        if weak and (len(set(held)) > 1 or UNDECIDED.search(tagged)):
             continue
         if len(set(held)) > 2 and held.count(held[-1]) < 2:
             return _reading_of("", letters)
         return _reading_of(held[-1], letters)
-    if undecided:
+    if UNDECIDED.search(tagged):
         return Reading(None, "refused: it says that it cannot tell")
     left = set(letters) - against
     if len(left) == 1:

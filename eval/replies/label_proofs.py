@@ -7,7 +7,6 @@ from string import ascii_uppercase
 from looktwice.eval.readers.claims import Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text
 from looktwice.eval.readers.mentions import tagged_letters, tagger_of
-from looktwice.eval.readers.subtask_words import answer_words
 from looktwice.eval.replies.files import RecordedReply
 
 
@@ -33,8 +32,9 @@ def disprove_label(recorded: RecordedReply, label: str | None, answer: str | Non
         return ""
     if mentioned == {answer}:
         return f"the reply names {answer} alone"
-    words = answer_words(recorded.subtask)
-    claims = [claim for sentence in split_sentences(tagged) for claim in find_claims(sentence, letters, words)]
+    claims = [
+        claim for sentence in split_sentences(tagged) for claim in find_claims(sentence, letters, recorded.subtask)
+    ]
     supporting = [claim for claim in claims if not claim.against]
     plainly = {claim.letter for claim in supporting if claim.weight >= Weight.PREFERRED}
     proved = plainly == {answer} and label not in {claim.letter for claim in supporting}
