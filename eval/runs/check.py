@@ -1,4 +1,4 @@
-"""What `looktwice check` does behind the faults: one sample of each task through the stages, with a scripted model."""
+"""`looktwice check`: one sample of each task through the stages of every arm, with a scripted model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from looktwice.pipelines.state import State
 
 
 def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
-    """Lines that say, point by point, what the stages did to a first sample, and what looks unintended.
+    """Lines that say, arm by arm, what the stages did to a first sample, and what looks unintended.
 
     With `out`, a page with the views after each stage is written there for each task.
     """
@@ -42,20 +42,20 @@ def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
 
 
 def _run_stages(point: Arm, item: Item) -> tuple[State, str]:
-    recording = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
+    model = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
     state = State.start(item.sample, point.seed)
     for slot, stage in point.stages.items():
         if state.ended:
             break
         try:
-            state = step(slot, stage, state, recording)
+            state = step(slot, stage, state, model)
         except StageFailed as exc:
             return exc.state, describe_failure(cause_of(exc))
     return state, ""
 
 
 def _late_stages(state: State) -> list[str]:
-    """Stages behind the last call whose change of views or prompt no model will ever see."""
+    """A warning for every stage after the last call that changes views or prompt, which no model will see."""
     asked = [number for number, entry in enumerate(state.trace) if entry.calls]
     if not asked:
         return []

@@ -1,8 +1,7 @@
-"""What `looktwice replay` does: a run gone through again from its records, with no model, and compared bit for bit.
+"""`looktwice replay`: run the stages of a run again with its recorded replies, and compare the records bit for bit.
 
-Every stage runs again on the task's own data; the only thing that is not done again is asking. What must come out the
-same is the record: every message and picture that was sent (by its sha256), every reply, note, mark and answer. Times
-are not compared.
+Every stage runs again on the task's own data; only the models are not asked again. A record must come out the same:
+every message and picture that was sent (by its sha256), every reply, note, mark and answer. Times are not compared.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.from_state import describe_failure, make_record
-from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.records.records import PointRow, Record, RunFolder
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
@@ -28,7 +27,7 @@ from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 
-SHOWN = 5  # differences that are told
+SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
 
 
@@ -80,7 +79,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How many records came out the same bit for bit, which did not, and how many were not gone through, by reason."""
+    """How many records came out the same bit for bit, which did not, and how many were not replayed, by reason."""
 
     same: int
     different: tuple[ReplayDifference, ...]
@@ -101,7 +100,7 @@ class HashOnlyBlobs(Blobs):
 
 
 def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> ReplayResult:
-    """Go through every record of a run again; `cache` is the folder that the run kept (None: `.cache` beside it).
+    """Replay every record of a run; `cache` is the folder that the run kept (None: `.cache` beside it).
 
     Raises RunError, and ConfigError where its stages cannot be built.
     """
@@ -114,33 +113,26 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
         else:
             held[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
-    stages = {point.id: _stages(run, point, binder) for point in folder.points.values()}
+    stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
+    same, different = 0, list[ReplayDifference]()
     with use_recorded_findings(folder, cache):
-        return _all_again(folder, stages, held, binder, left_out)
+        for sample, records in _samples(folder, held, binder, left_out):
+            for record in records:
+                found = _compare(folder, folder.points[record.point], stages[record.point], sample, record)
+                same += found is None
+                different += [found] if found is not None else []
+    return ReplayResult(same, tuple(different), left_out)
 
 
 @contextmanager
 def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[None]:
-    """Inside, specialists give what they found in the run: in a batch of another size a network's last digits differ.
+    """Inside, specialists give the results that the run kept: networks differ in their last digits by batch size.
 
     `cache` is the folder that the run kept (None: `.cache` beside it).
     """
     kept = (cache or folder.path.parent / ".cache") / "findings"
     with use_result_store(kept if kept.is_dir() else None):
         yield
-
-
-def _all_again(
-    folder: RunFolder, stages: Mapping[str, Mapping[str, Stage]], held: Any, binder: Binder, left_out: Counter[str]
-) -> ReplayResult:
-    same, different = 0, list[ReplayDifference]()
-    for sample, records in _samples(folder, held, binder, left_out):
-        for record in records:
-            point = folder.points[record.point]
-            found = _compare(folder, point, stages[point.id], sample, record)
-            same += found is None
-            different += [found] if found is not None else []
-    return ReplayResult(same, tuple(different), left_out)
 
 
 def describe_replay(found: ReplayResult) -> Iterator[str]:
@@ -155,6 +147,36 @@ def describe_replay(found: ReplayResult) -> Iterator[str]:
     yield f"replayed without a model: {found.same} records {verdict}"
 
 
+def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str, Stage]:
+    """The stages of a point as points.yaml describes them. Raises ConfigError."""
+    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
+    if None in stages.values():
+        raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
+    return stages
+
+
+def rerun(
+    folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
+) -> tuple[State, str]:
+    """The state after all stages, called with the record's own replies, and the error where one failed."""
+    models = recorded_models(folder, record)
+
+    def recorded(model: Model) -> Model:
+        return models.get(model.identity) or RecordedReplies({}, model.identity)
+
+    state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
+    model = RecordingModel(models[""], sample.id, around=recorded)
+    try:
+        state = State.start(sample, point.seed, record.draw)
+        for slot, stage in stages.items():
+            state = state if state.ended else step(slot, stage, state, model)
+    except StageFailed as exc:
+        return exc.state, describe_failure(cause_of(exc))
+    except PictureError as exc:  # one of its images cannot be read
+        return state, describe_failure(exc)
+    return state, ""
+
+
 def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedReplies]:
     """The models of a record by name, that of the point under ""; they give the recorded replies, seconds included."""
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
@@ -164,17 +186,10 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
         digest = request_digest(sent, call["draw"], call.get("options", {}))
         answer: Reply | str = call.get("error", "")
         if call.get("reply"):
-            took = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
-            answer = replace(Reply.from_dict(call["reply"]), seconds=took)
+            seconds = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0
+            answer = replace(Reply.from_dict(call["reply"]), seconds=seconds)
         answers.setdefault(call.get("model", ""), defaultdict(list))[digest].append(answer)
     return {name: RecordedReplies(by_digest, name or "as recorded") for name, by_digest in answers.items()}
-
-
-def _stages(run: Path, point: PointRow, binder: Binder) -> dict[str, Stage]:
-    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
-    if None in stages.values():
-        raise ConfigError([f"{run}: its stages cannot be built again", *binder.faults])
-    return stages
 
 
 def _samples(
@@ -188,7 +203,8 @@ def _samples(
         try:
             for item in task or ():
                 records = waiting.get((task_id, item.sample.id))
-                if records is not None and _unchanged(rows.get((task_id, item.sample.id)), item.sample):
+                row = rows.get((task_id, item.sample.id))
+                if records is not None and row is not None and row.sha == item.sample.sha:
                     del waiting[task_id, item.sample.id]
                     yield item.sample, records
         except (TaskError, OSError):
@@ -197,39 +213,16 @@ def _samples(
         left_out[GONE] += len(records)
 
 
-def _unchanged(row: SampleRow | None, sample: Sample) -> bool:
-    return row is not None and row.sha == sample.sha
-
-
 def _compare(
     folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
 ) -> ReplayDifference | None:
     """The first field of the record that comes out otherwise, or None."""
-    again = _again(folder, point, stages, sample, record)
+    state, error = rerun(folder, point, stages, sample, record)
+    arm: Any = point  # of an arm, only its id goes into the record
+    again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
     if json.dumps(old) == json.dumps(new):
         return None
     what = next((name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields")
-    why = f" ({again.error.splitlines()[0]})" if again.error else ""
+    why = f" ({error.splitlines()[0]})" if error else ""
     return ReplayDifference(point.id, record.sample, record.draw, f"{what} differ{why}")
-
-
-def _again(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record) -> Record:
-    """The record that the stages make now, with the recorded replies."""
-    models = recorded_models(folder, record)
-
-    def second(model: Model) -> Model:
-        return models.get(model.identity) or RecordedReplies({}, model.identity)
-
-    state, error = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw), ""
-    try:
-        recording = RecordingModel(models[""], sample.id, around=second)
-        state = State.start(sample, point.seed, record.draw)
-        for slot, stage in stages.items():
-            state = state if state.ended else step(slot, stage, state, recording)
-    except StageFailed as exc:
-        state, error = exc.state, describe_failure(cause_of(exc))
-    except PictureError as exc:
-        error = describe_failure(exc)
-    kind: Any = point  # of a point, only its id goes into the record
-    return make_record(kind, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)

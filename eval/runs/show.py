@@ -1,4 +1,4 @@
-"""What `looktwice show` does: one sample of a run, gone through again with its recorded replies and no model."""
+"""`looktwice show`: one sample of a run, its stages run again with the recorded replies, as a page and in lines."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from pathlib import Path
 
 from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
-from looktwice.eval.runs.replay import RecordedReplies, recorded_models, use_recorded_findings
+from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
 from looktwice.eval.scoring.labels import label_with_changes
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, step
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
 
 
 def show_sample(
@@ -26,7 +24,7 @@ def show_sample(
     The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
     `cache` is the folder that the run kept (None: `.cache` beside it), with what its specialists found.
     """
-    folder = RunFolder(run)
+    folder, binder = RunFolder(run), Binder(Scope(Path("/"), (), tuple(plugins)))
     points_there = folder.points
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
@@ -35,8 +33,12 @@ def show_sample(
     records = [record for key, record in folder.records().items() if key[1] == sample]
     for row in rows:
         pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
+        labelled = []
         with use_recorded_findings(folder, cache):
-            labelled = [(_label(p, r), *_again(folder, p, row, r, plugins)) for p, r in pairs]
+            for point, record in pairs:
+                given, stages = _sample(folder, point, row, binder), build_stages(folder, point, binder)
+                state, error = rerun(folder, point, stages, given, record)
+                labelled.append((_label(point, record), state, record.error or error))
         path = out or run / "show" / f"{sample.replace('/', '_')}.html"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
@@ -60,34 +62,6 @@ def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
         return there.images if there else ()
 
     return images
-
-
-def _again(
-    folder: RunFolder, point: PointRow, row: SampleRow, record: Record, plugins: Sequence[str]
-) -> tuple[State, str]:
-    """The state after all stages, called with the record's own replies, and the error where a stage failed."""
-    binder = Binder(Scope(Path("/"), (), tuple(plugins)))
-    sample = _sample(folder, point, row, binder)
-    stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
-    if None in stages.values():
-        raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
-    models = recorded_models(folder, record)
-    recording = RecordingModel(
-        models[""], sample.id, around=lambda model: models.get(model.identity) or RecordedReplies({}, model.identity)
-    )
-    state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
-    try:
-        state = State.start(sample, point.seed, record.draw)
-    except PictureError as exc:  # one of its images cannot be read
-        return state, record.error or str(exc)
-    for slot, stage in stages.items():
-        if state.ended:
-            break
-        try:
-            state = step(slot, stage, state, recording)
-        except StageFailed as exc:
-            return exc.state, record.error or f"{type(exc.__cause__).__name__}: {exc.__cause__}"
-    return state, record.error
 
 
 def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
