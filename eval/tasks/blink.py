@@ -20,13 +20,13 @@ from looktwice.pipelines.sample import Item, Sample
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
-TOTAL_NAMES = (
+NAMES = (
     "Art_Style", "Counting", "Forensic_Detection", "Functional_Correspondence", "IQ_Test", "Jigsaw",
     "Multi-view_Reasoning", "Object_Localization", "Relative_Depth", "Relative_Reflectance",
     "Semantic_Correspondence", "Spatial_Relation", "Visual_Correspondence", "Visual_Similarity",
 )  # fmt: skip
-ALL = dict.fromkeys(TOTAL_NAMES, "accuracy")
-SURE = {name: metric for name, metric in ALL.items() if name != "Relative_Reflectance"}
+ALL = dict.fromkeys(NAMES, "accuracy")
+WITHOUT_REFLECTANCE = {name: metric for name, metric in ALL.items() if name != "Relative_Reflectance"}
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class BlinkScorer(Scorer):
     totals: ClassVar[tuple[Total, ...]] = (
         Total("blink_macro", ALL),
         Total("blink_micro", ALL, pooled=True),
-        Total("blink_macro_without_reflectance", SURE),
-        Total("blink_micro_without_reflectance", SURE, pooled=True),
+        Total("blink_macro_without_reflectance", WITHOUT_REFLECTANCE),
+        Total("blink_micro_without_reflectance", WITHOUT_REFLECTANCE, pooled=True),
     )
 
     @property
@@ -49,22 +49,6 @@ class BlinkScorer(Scorer):
         return self.name
 
 
-NAMES = (
-    "Art_Style",
-    "Counting",
-    "Forensic_Detection",
-    "Functional_Correspondence",
-    "IQ_Test",
-    "Jigsaw",
-    "Multi-view_Reasoning",
-    "Object_Localization",
-    "Relative_Depth",
-    "Relative_Reflectance",
-    "Semantic_Correspondence",
-    "Spatial_Relation",
-    "Visual_Correspondence",
-    "Visual_Similarity",
-)
 WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
 IMAGES = ("image_1", "image_2", "image_3", "image_4")
 TEXT, TEXTS, IMAGE = "a text", "a list of texts", "an image with its bytes"

@@ -21,7 +21,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import BlinkScorer, Columns, Subset, TaskError, Tsv
-from looktwice.eval.tasks.blink import TOTAL_NAMES
+from looktwice.eval.tasks.blink import NAMES
 from looktwice.eval.tasks.cells import answer_key, as_list
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
@@ -365,13 +365,13 @@ def test_rotations_by_a_sweep(tmp_path: Path) -> None:
 
 def test_blink_totals_with_and_without_reflectance(tmp_path: Path) -> None:
     made = MadeRun(tmp_path / "run")
-    for number, name in enumerate(TOTAL_NAMES):
+    for number, name in enumerate(NAMES):
         made.task(name, ["A"] * (2 + number % 2))
         right = 0 if name == "Relative_Reflectance" else 1
         point = made.point("plain", name, facts={"scorer": spec(BlinkScorer(name))})
         made.answers(point, ["A"] * right + ["B"] * (2 + number % 2 - right))
     found = {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="BLINK").rows}
-    shares = [(0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(TOTAL_NAMES)]
+    shares = [(0 if name == "Relative_Reflectance" else 1, 2 + n % 2) for n, name in enumerate(NAMES)]
     sure = [share for share in shares if share[0]]
     assert found["blink_macro"].value == pytest.approx(sum(r / n for r, n in shares) / 14)
     assert found["blink_micro"].value == pytest.approx(13 / sum(n for _, n in shares))
