@@ -1,4 +1,7 @@
-"""What other models see: specialists that answer questions themselves, and that help prompting stages."""
+"""Vision models for one task each (specialists): they answer questions by a rule, or serve prompting stages.
+
+`protocols` says what each kind takes and returns and how to add one; `results` holds the classes that they return.
+"""
 
 import lazy_loader
 

@@ -58,7 +58,7 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
 
 
 def test_the_page_of_specialists_names_all_of_them_and_no_other() -> None:
-    named = set(re.findall(r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Helpers")[2]))
+    named = set(re.findall(r"`([A-Z]\w+)`", SPECIALISTS.read_text().partition("## Specialists by protocol")[2]))
     apart = {"AttentionShare", "VisionAttention"}  # they tell where a model looks, and answer nothing
     public = set(import_module("looktwice.specialists").__dict__["__all__"])
     assert public - apart <= named

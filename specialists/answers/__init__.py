@@ -1,6 +1,7 @@
-"""Stages that answer without the MLLM: a rule over what a specialist finds, and baselines that ignore the image.
+"""Stages that answer without the multimodal LLM: a rule over what a specialist finds, and image-blind baselines.
 
-Not here: the specialists themselves, which lie in the rooms named for what they compute."""
+Parsing of questions and choices is here too. Not here: the specialists, which are in the rooms named for what they
+compute, and the rules for flat drawings (`drawings`)."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""Where things are in one image: boxes for words, faces; and whether an image was generated.
+"""Boxes of objects and faces in one image, and whether an image was generated.
 
-Not here: masks (`segmentation`) and numbers per pixel (`maps`)."""
+Not here: masks (`segmentation`) and one number per pixel (`maps`)."""
 
 import lazy_loader
 

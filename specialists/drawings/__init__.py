@@ -1,6 +1,6 @@
-"""Classical readers of flat drawings: counted shapes, coloured shapes, grids, dot letters, pattern sheets.
+"""Readers of flat drawings without weights: shapes, colours, grids, dot letters, pattern sheets; all are answer rules.
 
-Not here: readers of photographs."""
+Not here: detectors for photographs (`detection`), and how such drawings are generated (`eval.tasks`)."""
 
 import lazy_loader
 

@@ -1,6 +1,6 @@
-"""Dense features and global descriptors of an image, how similar two images are, and attention of vision encoders.
+"""Dense features of one image, similarities of two images over them, and attention maps of vision encoders.
 
-Not here: matches between two images (`matching`)."""
+Not here: matched points of two images (`matching`)."""
 
 import lazy_loader
 

@@ -1,6 +1,8 @@
-"""What every network shares: how it is opened, batched, moved to a device, and which image size it sees.
+"""What every network shares: opening, devices, batches, stored results, checkpoints, and the size of its input image.
 
-Here: also checkpoints in files and packages, and networks of transformers by hub id. Not here: any one network."""
+A new network inherits `networks.Network`, or `networks.HubNetwork` where transformers opens it.
+
+Not here: any one network."""
 
 import lazy_loader
 

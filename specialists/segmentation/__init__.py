@@ -1,4 +1,4 @@
-"""Masks: Segment Anything, words to masks, superpixels.
+"""Masks: Segment Anything, detections to masks, superpixels.
 
 Not here: boxes (`detection`)."""
 

@@ -25,6 +25,7 @@ def made(kind: Callable[..., Any], *rows: Any) -> Any:
         (lambda: made(Boxes, [[1, 2, np.nan, 4]], [1], ["a"]), "not finite"),
         (lambda: made(Masks, np.ones((4, 5), bool), [1], ["a"]), r"Masks.masks must have the shape \(4, any, any\)"),
         (lambda: made(Matches, [[1, 2]], [[1, 2]], [1.5]), r"Matches.confidence lies in 0..1, found 1.5"),
+        (lambda: made(Matches, [[1, 2]], [[1, 2]], [-0.5]), r"Matches.confidence lies in 0..1, found -0.5"),
         (lambda: made(Matches, [[1, 2]], [[1, 2], [3, 4]], [1]), r"Matches.xy1 must have the shape \(1, 2\)"),
         (lambda: made(Features, [[1, 2]], [1, 2, 3], [1]), r"Features.vectors must have the shape \(1, any\)"),
         (lambda: DepthMap(np.ones(4), True), r"DepthMap.values must have the shape \(height, width\), found \(4,\)"),
@@ -45,6 +46,10 @@ def test_results_are_picked_from(pick: Any, left: str) -> None:
     assert (type(picked), len(picked), "".join(picked.labels)) == (Boxes, len(left), left)
     assert picked.xyxy.shape == (len(left), 4)
     assert [row.tolist() for row in picked.xyxy] == [boxes.xyxy["abc".index(label)].tolist() for label in left]
+
+
+def test_a_confidence_may_be_none_or_full() -> None:
+    assert Matches(np.ones((2, 2)), np.ones((2, 2)), np.array([0.0, 1.0])).confidence.tolist() == [0, 1]
 
 
 def test_results_are_copies_that_nobody_can_change() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,16 @@ def test_the_camera_needs_two_images_and_two_sides() -> None:
     check(CameraMotion(flow(*[5] * 9)), asked(choices=("right", "left"), images=2), "A")
 
 
+@lru_cache
 def stereo(name: str, data: Path) -> tuple[Pixels, Pixels]:
-    """The left and the right view of a real scene, 320 pixels wide."""
+    """The left and the right view of a real scene, 240 pixels wide."""
     if name == "motorcycle":
         from skimage.data import stereo_motorcycle
 
         left, right, _ = stereo_motorcycle()  # type: ignore[no-untyped-call]
     else:
         left, right = (np.asarray(cv2.imread(str(data / "pairs" / f"aloe{side}.jpg")))[:, :, ::-1] for side in "LR")
-    size = (320, round(320 * left.shape[0] / left.shape[1]))
+    size = (240, round(240 * left.shape[0] / left.shape[1]))
     shrunk = [np.asarray(cv2.resize(view, size, interpolation=cv2.INTER_AREA), np.uint8) for view in (left, right)]
     return shrunk[0], shrunk[1]
 
