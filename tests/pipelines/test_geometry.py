@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, intersect, rectangle
-from looktwice.pipelines.marks import Box, Mask, Point, mark_from_dict
+from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, holds, intersect, rectangle
+from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 
@@ -259,3 +259,151 @@ def test_rotation_turns_as_opencv_does() -> None:
     (place,) = view.to_view(Point("A", 60, 40))
     _, _, _, brightest = cv2.minMaxLoc(cv2.GaussianBlur(view.pixels[:, :, 0], (5, 5), 0))
     assert brightest == pytest.approx(place.center, abs=1)
+
+
+MASK = np.zeros((6, 8), bool)
+MASK[1:3, 2:7] = True
+
+
+@pytest.mark.parametrize(
+    ("mark", "box", "center"),
+    [
+        (Point("A", 3.0, 5.0), (3, 5, 4, 6), (3, 5)),  # pixel 3 covers the edges 3 to 4
+        (Box("b", 0, 1, 4, 3), (0, 1, 4, 3), (1.5, 1.5)),  # the centre lies half a pixel before the middle of the edges
+        (Mask("m", MASK), (2, 1, 7, 3), (4, 1.5)),
+    ],
+)
+def test_bounds_and_centre_of_a_mark(
+    mark: Point | Box | Mask, box: tuple[float, ...], center: tuple[float, float]
+) -> None:
+    assert bounding_box(mark) == box
+    assert mark.center == center
+
+
+@pytest.mark.parametrize("x", [-0.51, -0.5, 0.0, 8.999, 9.5, 9.51])
+@pytest.mark.parametrize("y", [-0.5, 3.0, 5.5, 5.51, float("nan")])
+def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
+    """The frame of 10 x 6 pixels reaches from -0.5 to 9.5 and to 5.5 in pixel centres."""
+    frame = rectangle(0, 0, 10, 6)
+    inside = -0.5 <= x <= 9.5 and -0.5 <= y <= 5.5
+    for area in (frame, frame[::-1]):
+        assert (Point("A", x, y).transform(Affine(), area) is not None) is inside
+        assert holds(area, x + 0.5, y + 0.5) is inside
+        assert bool(contains(area, x + 0.5, y + 0.5)) is inside
+
+
+@pytest.mark.parametrize("area", [(), ((0.0, 0.0), (4.0, 4.0))])
+def test_less_than_a_triangle_holds_nothing(area: Polygon) -> None:
+    assert not holds(area, 0, 0)
+    assert not contains(area, 0, 0)
+    assert intersect(rectangle(0, 0, 5, 5), area) == ()
+
+
+def test_a_mask_moves_by_whole_pixels_and_ends_at_its_part() -> None:
+    moved = Mask("m", MASK).transform(Affine.shift(3, 2), rectangle(0, 0, 9, 5))
+    assert moved is not None
+    assert moved.pixels.shape == (5, 9)
+    assert bounding_box(moved) == (5, 3, 9, 5)
+    assert moved.pixels.sum() == 8
+    assert Mask("m", MASK).transform(Affine.shift(3, 2), rectangle(0, 0, 5, 5)) is None
+
+
+@pytest.mark.parametrize(
+    ("mark", "seen"),
+    [
+        (Box("b", 50, 50, 90, 90), 0),  # just covered
+        (Box("b", 49, 50, 90, 90), 1),
+        (Box("b", 50, 50, 90, 91), 1),
+        (Point("p", 49.4, 60), 1),
+        (Point("p", 49.6, 60), 0),
+        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (45, 35)))), 0),  # its centre is covered
+        (Mask("m", np.pad(np.ones((20, 20), bool), ((50, 30), (35, 45)))), 1),
+    ],
+)
+def test_what_a_later_part_covers_is_not_seen(mark: Point | Box | Mask, seen: int) -> None:
+    below, above = (Picture(np.zeros((side, side, 3), np.uint8)) for side in (100, 40))
+    view = transforms.paste(View.of(below), [(View.of(above, source=1), 50, 50)])
+    assert len(view.to_view(mark)) == seen
+
+
+def test_scale_is_the_root_of_the_growth_in_area() -> None:
+    assert Affine.resize(2, 8).scale == pytest.approx(4)
+    assert (Affine.rotation(30) @ Affine.resize(3, 3)).scale == pytest.approx(3)
+    assert Affine(a=-1.0).scale == 1
+
+
+@pytest.mark.parametrize("degrees", [0, 90, 180, -90, 30, -100.5, 45])
+def test_the_size_of_a_turned_picture_is_foretold(degrees: float) -> None:
+    turned = transforms.rotate(View.of(Picture(np.zeros((20, 50, 3), np.uint8))), degrees)
+    assert transforms.turned_size((50, 20), degrees) == turned.size
+    corners = turned.parts[0].affine([(-0.5, -0.5), (49.5, -0.5), (49.5, 19.5), (-0.5, 19.5)]) + 0.5
+    assert (corners >= -1e-9).all()
+    assert (corners <= np.array(turned.size) + 1e-9).all()
+    assert corners.mean(0) == pytest.approx(np.array(turned.size) / 2)
+
+
+@pytest.mark.parametrize(
+    ("size", "filter"), [((20, 10), cv2.INTER_AREA), ((60, 40), cv2.INTER_CUBIC), ((20, 60), cv2.INTER_CUBIC)]
+)
+def test_a_resize_averages_where_there_are_fewer_pixels(size: tuple[int, int], filter: int) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
+    resized = transforms.resize(View.of(Picture(pixels)), *size)
+    np.testing.assert_array_equal(resized.pixels, cv2.resize(pixels, size, interpolation=filter))
+    assert transforms.resize(resized, 1, 1).size == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("box", "kept"),
+    [
+        ((4.0, 5.0, 9.0, 8.0), (4, 5, 9, 8)),
+        ((4.9, 5.1, 9.1, 8.9), (4, 5, 10, 9)),
+        ((-3.0, -3.0, 99.0, 99.0), (0, 0, 40, 30)),
+        ((39.5, 29.5, 50.0, 50.0), (39, 29, 40, 30)),
+    ],
+)
+def test_a_crop_is_rounded_outwards_and_ends_at_the_rim(box: tuple[float, ...], kept: tuple[int, ...]) -> None:
+    pixels = np.random.default_rng(0).integers(0, 255, (30, 40, 3), dtype=np.uint8)
+    view = transforms.crop(View.of(Picture(pixels)), *box)
+    left, top, right, bottom = kept
+    np.testing.assert_array_equal(view.pixels, pixels[top:bottom, left:right])
+    assert view.to_source(0, 0) == (0, left, top)
+
+
+@pytest.mark.parametrize(("left", "top"), [(0, 0), (7, 5), (8, 5), (7, 6), (-1, 0), (0, -1)])
+def test_what_is_pasted_stays_on_the_canvas(left: int, top: int) -> None:
+    canvas, view = (View.of(Picture(np.zeros((h, w, 3), np.uint8))) for h, w in ((10, 12), (5, 5)))
+    if 0 <= left <= 7 and 0 <= top <= 5:
+        assert transforms.paste(canvas, [(view, left, top)]).size == (12, 10)
+    else:
+        with pytest.raises(ValueError, match="leaves the canvas"):
+            transforms.paste(canvas, [(view, left, top)])
+
+
+def test_views_beside_one_another_are_centred_towards_the_top() -> None:
+    views = [View.of(Picture(np.full((height, 3, 3), 9, np.uint8)), n) for n, height in enumerate((8, 5, 4))]
+    view = transforms.beside(views, margin=2)
+    assert view.size == (13, 8)
+    assert [part.affine((0, 0)).tolist() for part in view.parts] == [[0, 0], [5, 1], [10, 2]]
+
+
+@pytest.mark.parametrize(
+    ("size", "counts"),
+    [
+        ([2, 3], [1, 2, 2]),
+        ([2, 3], [1, -1, 6]),
+        ([2, 3, 1], [6]),
+        ([0, 3], []),
+        ([2**14, 2**14 + 1], [0, 2**28 + 2**14]),
+    ],
+)
+def test_runs_that_make_no_mask_are_refused(size: list[int], counts: list[int]) -> None:
+    with pytest.raises(ValueError, match="a mask has its size as"):
+        mark_from_dict({"size": size, "counts": counts})
+
+
+def test_padding_is_none_or_more() -> None:
+    view = View.of(Picture(np.zeros((4, 5, 3), np.uint8)))
+    assert transforms.pad(view, 1, 2, 3, 4, (7, 8, 9)).size == (9, 10)
+    assert transforms.pad(view).size == view.size
+    with pytest.raises(ValueError, match="0 or more"):
+        transforms.pad(view, right=-1)
