@@ -45,7 +45,7 @@ def render_text(text: str, size: float, font: Font = "sans") -> Coverage:
     side, and two pixels higher, than the ink. Raises ValueError for a letter that the font does not have, and for a
     file that is no font.
     """
-    drawn = _blink(text) if font == "blink" else _type(text, size, None if font == "sans" else Path(font))
+    drawn = _render_blink(text) if font == "blink" else _render_font(text, size, None if font == "sans" else Path(font))
     drawn.flags.writeable = False
     return drawn
 
@@ -65,7 +65,7 @@ def plate(
     width, height = plate_size(ink, padding, min_width)
     image = np.empty((height, width, 3), np.uint8)
     image[:] = ground
-    _put(image, ink, (width - ink.shape[1]) // 2, padding, color)
+    _blend(image, ink, (width - ink.shape[1]) // 2, padding, color)
     image.flags.writeable = False
     return image
 
@@ -93,19 +93,19 @@ def draw_text(
     if halo:
         rim = cv2.copyMakeBorder(ink, halo, halo, halo, halo, cv2.BORDER_CONSTANT, value=0)
         disc = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * halo + 1, 2 * halo + 1))
-        _put(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, readable_color(color))
-    _put(pixels, ink, left, top, color)
+        _blend(pixels, np.asarray(cv2.dilate(rim, disc), np.uint8), left - halo, top - halo, readable_color(color))
+    _blend(pixels, ink, left, top, color)
 
 
-def _put(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> None:
+def _blend(pixels: Pixels, ink: Coverage, left: int, top: int, color: RGB) -> None:
     height, width = pixels.shape[:2]
     paint_coverage(pixels, (0, 0, width, height), left, top, np.asarray(ink / np.float32(255), np.float32), color)
 
 
-def _type(text: str, size: float, file: Path | None) -> Coverage:
+def _render_font(text: str, size: float, file: Path | None) -> Coverage:
     font = _font(size, file)
     for sign in sorted(set(text) - {" "}):
-        if not _has(font, sign):
+        if not _has_sign(font, sign):
             raise ValueError(
                 f"the font has no sign for {sign!r} in the label {text!r}; give label.font_file, a TrueType file "
                 "with these letters"
@@ -128,12 +128,12 @@ def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
     return font
 
 
-def _has(font: ImageFont.FreeTypeFont, sign: str) -> bool:
+def _has_sign(font: ImageFont.FreeTypeFont, sign: str) -> bool:
     missing, found = font.getmask(MISSING), font.getmask(sign)
     return sign == MISSING or found.size != missing.size or bytes(found) != bytes(missing)
 
 
-def _blink(text: str) -> Coverage:
+def _render_blink(text: str) -> Coverage:
     strange = sorted(set(text) - BLINK_LETTERS.keys())
     if strange:
         raise ValueError(

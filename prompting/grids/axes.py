@@ -76,17 +76,17 @@ class Axes:
         if self.place == "inside":
             pixels = np.array(view.pixels)
             for part in view.parts:
-                self._on(pixels, part, size)
+                self._draw_axes(pixels, part, size)
             return view.with_pixels(pixels)
         if len(view.parts) != 1:
             raise ValueError(
                 f"axes in the margin are for views of one image, this one shows {len(view.parts)}; set place: inside, "
                 "or put this stage before the images are joined"
             )
-        left, top = self._rim(view, size)
+        left, top = self._margins(view, size)
         grown = pad(view, left=left, top=top, color=rgb(self.ground))
         pixels = np.array(grown.pixels)
-        self._on(pixels, grown.parts[0], size)
+        self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)
 
     def gridded_views(self, views: tuple[View, ...]) -> tuple[View, ...]:
@@ -132,10 +132,10 @@ class Axes:
         largest = max(abs(_unit(edge, across)) for edge in (x0, x1))
         height, width = render_text(str(math.ceil(max(largest, 10))), size).shape
         room = max((width + 3 * GAP + 2 * self.halo) / abs(across[0]), (height + 3 * GAP) / abs(down[0]))
-        step = _nice(room) if self.step is None else self.step
-        return list(_within(across, x0, x1, step)), list(_within(down, y0, y1, step))
+        step = _round_step(room) if self.step is None else self.step
+        return list(_ticks_between(across, x0, x1, step)), list(_ticks_between(down, y0, y1, step))
 
-    def _rim(self, view: View, size: float) -> tuple[int, int]:
+    def _margins(self, view: View, size: float) -> tuple[int, int]:
         """How many pixels the axes need left of and above the view."""
         columns, rows = self._ticks(view.parts[0], size)
         widest = max((render_text(text, size).shape[1] for text, _ in rows), default=0)
@@ -143,7 +143,7 @@ class Axes:
         first = math.ceil(max((render_text(text, size).shape[1] / 2 - at for text, at in columns), default=0))
         return max(widest + self.tick + 2 * GAP, first), highest + self.tick + 2 * GAP
 
-    def _on(self, pixels: Pixels, part: Part, size: float) -> None:
+    def _draw_axes(self, pixels: Pixels, part: Part, size: float) -> None:
         """Draw both axes of one part."""
         x0, y0, x1, y1 = (round(edge) for edge in bounds(part.clip))
         columns, rows = self._ticks(part, size)
@@ -155,38 +155,38 @@ class Axes:
         end = -math.inf
         for text, at in sorted(columns, key=lambda tick: tick[1]):
             self._stroke(pixels, slice(y0, y1), _pixel(at, x0, x1), self.lines)
-            self._stroke(pixels, self._along(y0), _pixel(at, x0, x1))
+            self._stroke(pixels, self._tick_pixels(y0), _pixel(at, x0, x1))
             height, width = render_text(text, size).shape
-            x = _kept(at - (width - 1) / 2, free and x0 + free, x1 - width - free)
+            x = _clamp(at - (width - 1) / 2, free and x0 + free, x1 - width - free)
             if x > end:  # at the far rim a number may have been pushed back towards the one before
-                self._write(pixels, text, x, self._beside(y0, height), size)
+                self._write(pixels, text, x, self._number_start(y0, height), size)
                 end = x + width + GAP
         end = -math.inf if self.place == "margin" else y0 + self.tick + GAP + size  # the corner is the upper axis's
         for text, at in sorted(rows, key=lambda tick: tick[1]):
             self._stroke(pixels, _pixel(at, y0, y1), slice(x0, x1), self.lines)
-            self._stroke(pixels, _pixel(at, y0, y1), self._along(x0))
+            self._stroke(pixels, _pixel(at, y0, y1), self._tick_pixels(x0))
             height, width = render_text(text, size).shape
-            y = _kept(at - (height - 1) / 2, free and y0 + free, y1 - height - free)
+            y = _clamp(at - (height - 1) / 2, free and y0 + free, y1 - height - free)
             if y > end:
-                self._write(pixels, text, self._beside(x0, width), y, size)
+                self._write(pixels, text, self._number_start(x0, width), y, size)
                 end = y + height + GAP
 
-    def _along(self, rim: int) -> slice:
+    def _tick_pixels(self, rim: int) -> slice:
         """The pixels of a tick that begins at the image's rim."""
         return slice(rim - self.tick, rim) if self.place == "margin" else slice(rim, rim + self.tick)
 
-    def _beside(self, rim: int, length: int) -> int:
+    def _number_start(self, rim: int, length: int) -> int:
         """Where a number of this length begins beside its tick."""
         return rim - self.tick - GAP - length if self.place == "margin" else rim + self.tick + GAP
 
     def _stroke(self, pixels: Pixels, rows: slice, columns: slice, share: float = 1.0) -> None:
         piece = pixels[rows, columns]
         if piece.size and share > 0:
-            piece[:] = np.rint(piece * (1 - share) + np.asarray(self._ink(piece)) * share)
+            piece[:] = np.rint(piece * (1 - share) + np.asarray(self._color(piece)) * share)
 
     def _write(self, pixels: Pixels, text: str, left: int, top: int, size: float) -> None:
         height, width = render_text(text, size).shape
-        color = self._ink(pixels[max(0, top) : top + height, max(0, left) : left + width])
+        color = self._color(pixels[max(0, top) : top + height, max(0, left) : left + width])
         draw_text(
             pixels,
             text,
@@ -197,7 +197,7 @@ class Axes:
             0 if self.place == "margin" else self.halo,
         )
 
-    def _ink(self, ground: Pixels) -> RGB:
+    def _color(self, ground: Pixels) -> RGB:
         return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
 
 
@@ -205,14 +205,14 @@ def _unit(edge: float, scale: tuple[float, float]) -> float:
     return (edge - 0.5 - scale[1]) / scale[0]
 
 
-def _within(scale: tuple[float, float], low: float, high: float, step: float) -> Iterator[Tick]:
+def _ticks_between(scale: tuple[float, float], low: float, high: float, step: float) -> Iterator[Tick]:
     """The multiples of a step that lie between two edges of the view, with their pixel centres there."""
     first, last = sorted((_unit(low, scale), _unit(high, scale)))
     for number in range(math.ceil(first / step), math.floor(last / step) + 1):
         yield f"{number * step:g}", scale[0] * number * step + scale[1]
 
 
-def _nice(room: float) -> float:
+def _round_step(room: float) -> float:
     """The smallest of 1, 2, 5, 10, 20, 50 ... that is not below `room`."""
     power = 10.0 ** max(0, math.floor(math.log10(max(room, 1))))
     return next(factor * power for factor in (1, 2, 5, 10) if factor * power >= room or factor == 10)
@@ -220,9 +220,9 @@ def _nice(room: float) -> float:
 
 def _pixel(at: float, low: int, high: int) -> slice:
     """The pixel row or column of a tick, kept on the image: the number 1000 stands on its far edge."""
-    number = _kept(at, low, high - 1)
+    number = _clamp(at, low, high - 1)
     return slice(number, number + 1)
 
 
-def _kept(start: float, low: int, high: int) -> int:
+def _clamp(start: float, low: int, high: int) -> int:
     return max(low, min(round(start), high))

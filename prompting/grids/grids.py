@@ -235,7 +235,7 @@ class RuledGrid:
         view, places = shown[number - 1], {}
         for row, column in np.ndindex(self.rows, self.columns):
             places[self.name(row, column)] = row, column
-        named = (self.cell(view.size, *places[name]) for name in self._named(reply) if name in places)
+        named = (self.cell(view.size, *places[name]) for name in self._read_names(reply) if name in places)
         return tuple(box for cell in named if (box := source_box(view, cell)) is not None)
 
     def describe(self, count: int) -> str:
@@ -252,7 +252,7 @@ class RuledGrid:
         lines = f"Lines divide {over} into cells, {self.rows} rows and {self.columns} columns of the same size."
         return f"{lines} {said[self.names]}".strip()
 
-    def _named(self, reply: str) -> tuple[str, ...]:
+    def _read_names(self, reply: str) -> tuple[str, ...]:
         if self.names == "row-column":
             return tuple(format_coordinates(named) for named in read_coordinates(reply))
         pattern = r"\b[A-Z]{1,3}[1-9]\d{0,3}\b" if self.names == "A1" else r"(?<![\w.])\d{1,6}(?!\w|\.\d)"

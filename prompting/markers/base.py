@@ -78,7 +78,7 @@ class Marking:
     def __call__(self, state: State, model: Model) -> State:
         """Draw on every view; a view that shows none of the marks is returned unchanged, with its own bytes."""
         check_marks(state.sample)
-        self._check_picked(state.sample)
+        self._check_only(state.sample)
         try:
             return state.replace(views=tuple(self.draw(view, state.sample.marks) for view in state.views))
         except ValueError as exc:
@@ -122,7 +122,7 @@ class Marking:
         """The text of a spot's label."""
         return self.label.label_text(spot.place.label, spot.number)
 
-    def _check_picked(self, sample: Sample) -> None:
+    def _check_only(self, sample: Sample) -> None:
         labels = [mark.label for mark in sample.marks]
         if self.only and labels and not set(self.only) & set(labels):
             raise ValueError(

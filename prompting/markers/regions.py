@@ -74,7 +74,7 @@ class RegionMarking(Marking):
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """Colour one region on the picture itself."""
-        _flood(pixels, spot, color, self.alpha)
+        _fill(pixels, spot, color, self.alpha)
 
     def _color(self, pixels: Pixels, spot: Spot) -> RGB:
         x0, y0, x1, y1 = region_edges(spot.place)
@@ -109,11 +109,11 @@ class Contours(RegionMarking):
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """The filling, the halo, the line."""
         if self.fill is not None:
-            _flood(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
+            _fill(pixels, spot, color if self.fill == "mark" else rgb(self.fill), self.fill_alpha)
         if self.halo.width:
             around = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
-            _line(pixels, spot, around, self.reach(scale), self.alpha)
-        _line(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
+            _draw_outline(pixels, spot, around, self.reach(scale), self.alpha)
+        _draw_outline(pixels, spot, color, max(1.0, self.thickness * scale) / 2, self.alpha)
 
 
 @dataclass(frozen=True)
@@ -146,9 +146,9 @@ class Tint(RegionMarking):
 
     def shade(self, pixels: Pixels, spot: Spot, color: RGB, scale: float) -> None:
         """The tint, then the rim."""
-        _flood(pixels, spot, color, self.alpha)
+        _fill(pixels, spot, color, self.alpha)
         if reach := self.reach(scale):
-            _line(pixels, spot, color, reach, 1)
+            _draw_outline(pixels, spot, color, reach, 1)
 
 
 @dataclass(frozen=True)
@@ -199,12 +199,12 @@ class Spotlight(Marking):
         for frame in dict.fromkeys(spot.frame for spot in spots):
             left, top, right, bottom = frame
             bright = pixels[top:bottom, left:right].copy()
-            pixels[top:bottom, left:right] = self._darkened(bright, scale)
+            pixels[top:bottom, left:right] = self._dim(bright, scale)
             for spot in (spot for spot in spots if spot.frame == frame):
-                self._light(pixels, bright, spot, scale)
+                self._restore(pixels, bright, spot, scale)
         return [self._anchor(spot, scale) for spot in spots]
 
-    def _light(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
+    def _restore(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
         """The region's own pixels; the soft edge lies outside, so that all of the region stays as it is."""
         grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
         area = pixel_area(region_edges(spot.place), grow + soft, spot.frame)
@@ -216,7 +216,7 @@ class Spotlight(Marking):
     def _grow(self, spot: Spot, scale: float) -> float:
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
 
-    def _darkened(self, patch: Pixels, scale: float) -> Pixels:
+    def _dim(self, patch: Pixels, scale: float) -> Pixels:
         dark = patch
         if self.grey:
             dark = np.asarray(cv2.cvtColor(cv2.cvtColor(dark, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB), np.uint8)
@@ -236,12 +236,12 @@ class Spotlight(Marking):
         return Anchor(self.label_text(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
 
 
-def _flood(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
+def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
     area = pixel_area(region_edges(spot.place), 1, spot.frame)
     paint_coverage(pixels, spot.frame, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha)
 
 
-def _line(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
+def _draw_outline(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
     """A line along the rim, `half` pixels to each side."""
     for area in rim_strips(spot.place, half + 1):
         rim = np.abs(rim_distance(spot.place, area)) - np.float32(half)

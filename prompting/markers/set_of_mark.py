@@ -111,7 +111,7 @@ class SetOfMark:
         found, lacking = collect(state, self.images, lambda number: self.regions(state.sample, number))
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        marks = self._labelled([region for regions in found.values() for region in regions])
+        marks = self._relabel([region for regions in found.values() for region in regions])
         taken = {mark.label for mark in state.sample.marks} & {mark.label for mark in marks}
         if taken:
             raise ValueError(
@@ -122,7 +122,7 @@ class SetOfMark:
             views = [self.draw(view, marks) for view in state.views]
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
-        kept = tuple(_kept(mark, self.keep) for mark in marks)
+        kept = tuple(_to_keep(mark, self.keep) for mark in marks)
         sample = replace(state.sample, marks=(*state.sample.marks, *kept))
         return with_views(state, views, self.say, lacking).replace(sample=sample)
 
@@ -130,7 +130,7 @@ class SetOfMark:
         """The regions of one source picture, in its pixels, in the order of their numbers. Raises NoEvidence."""
         width, height = sample.images[number].size
         low, high = self.min_area * width * height, self.max_area * width * height
-        found = [one for one in self._found(sample, number) if low <= one.area <= high]
+        found = [one for one in self._candidates(sample, number) if low <= one.area <= high]
         best = sorted(found, key=lambda one: (-one.score, -one.area))[: self.most]
         clear = [one for one in resolve_overlaps(best, self.overlap) if one.area >= max(1, low)]
         if not clear:
@@ -152,10 +152,10 @@ class SetOfMark:
             region.tint(pixels, colors[label], self.alpha)
         for label, region in sorted(regions, key=lambda entry: -entry[1].area):
             region.contour(pixels, colors[label], self.contour)
-        self._number(pixels, view, regions, colors)
+        self._draw_numbers(pixels, view, regions, colors)
         return view.with_pixels(pixels)
 
-    def _number(
+    def _draw_numbers(
         self, pixels: Pixels, view: View, regions: Sequence[tuple[str, Region]], colors: Mapping[str, RGB]
     ) -> None:
         plates = {label: self._plate(label, colors[label], view.size[1]) for label, _ in regions}
@@ -163,7 +163,7 @@ class SetOfMark:
         placed = place_numbers(regions, sizes, [clip_pixels(part.clip, view.size) for part in view.parts])
         for number in placed:
             if not number.inside:
-                _leader(pixels, number, colors[number.label])
+                _draw_leader(pixels, number, colors[number.label])
         for number in placed:
             left, top, right, bottom = number.area
             pixels[top:bottom, left:right] = plates[number.label]
@@ -173,7 +173,7 @@ class SetOfMark:
         ground = color if self.plate_color == "region" else rgb(self.plate_color)
         return plate(label, max(LEAST_FONT, self.font_size * scale), readable_color(ground), ground, self.padding)
 
-    def _found(self, sample: Sample, number: int) -> Iterator[Candidate]:
+    def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
             return from_masks(self.segmenter(picture.pixels), picture.size, number)
@@ -181,19 +181,19 @@ class SetOfMark:
             return from_boxes(self.detector(picture.pixels, self.words or None), picture.size, number)
         return from_marks(sample, number)
 
-    def _labelled(self, regions: Sequence[Box | Mask]) -> list[Box | Mask]:
+    def _relabel(self, regions: Sequence[Box | Mask]) -> list[Box | Mask]:
         names = (str(i + 1) if self.text == "numbers" else column_letters(i) for i in range(len(regions)))
         return [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
 
 
-def _kept(mark: Box | Mask, keep: str) -> Box | Mask:
+def _to_keep(mark: Box | Mask, keep: str) -> Box | Mask:
     """A numbered region as the sample's mark."""
     if isinstance(mark, Box) or keep == "masks":
         return mark
     return Box(mark.label, *mask_bounds(mark.pixels), mark.image)
 
 
-def _leader(pixels: Pixels, number: Plate, color: RGB) -> None:
+def _draw_leader(pixels: Pixels, number: Plate, color: RGB) -> None:
     """A line from a number beside its region to the middle of the region."""
     left, top, right, bottom = number.area
     start = (left + right - 1) // 2, (top + bottom - 1) // 2

@@ -86,3 +86,19 @@ def test_an_arrow_without_room_turns_by_the_fewest_quarters(x: int, y: int, righ
     """From above right if it can, else from above left, from below right, from below left."""
     rows, columns = np.nonzero((drawn(Arrows(label=NONE), Point("A", x, y)) != GREY).any(-1))
     assert (columns.mean() > x, rows.mean() > y) == (right, down)
+
+
+@pytest.mark.parametrize(
+    ("angle", "x", "y", "outwards"),
+    [(180, 39.5, 50, (-1, 0)), (0, 79.5, 50, (1, 0)), (90, 60, 39.5, (0, -1)), (270, 60, 59.5, (0, 1))],
+)
+def test_an_arrow_turns_only_where_its_tail_would_leave(
+    angle: float, x: float, y: float, outwards: tuple[int, int]
+) -> None:
+    """Tip and tail are 4 and 40 pixels off the point: at 39.5 from the first pixel's centre it ends on the edge."""
+    across, down = outwards
+    for further, stays in ((0.0, True), (0.25, False)):
+        point = Point("A", x + further * across, y + further * down)
+        rows, columns = np.nonzero((drawn(Arrows(angle=angle, label=NONE), point) != GREY).any(-1))
+        off = (columns.mean() - point.x) * across + (rows.mean() - point.y) * down
+        assert (off > 10) is stays
