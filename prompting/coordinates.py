@@ -1,4 +1,4 @@
-"""From the coordinates that a model speaks to the views that tools work on, through what the model was shown."""
+"""Maps coordinates that a model gives for an image, as it was sent, to pixels of the view before it was resized."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ UNITS: dict[Frame, str] = {
     "0-1": "shares of the image's width and height, from 0 to 1",
     "0-1000": "thousandths of the image's width and height, from 0 to 1000",
 }
-FARTHEST = 1e9  # pixels; what is farther is no place at all
+FARTHEST = 1e9  # pixels; larger numbers are rejected before they can overflow
 NO_MODEL = NoModel("a tool of an agent may not call the model; only the agent does")
 
 
 class ToolError(ValueError):
-    """What was asked of a tool cannot be done; the message is written for the model that asked."""
+    """A tool cannot do what the model asked; the message is written for the model."""
 
 
 @dataclass(frozen=True, eq=False)
 class ShownImage:
-    """An image as the model was shown it (`sent`), and as the tools work on it (`view`), which may be larger.
+    """An image as it was sent to the model (`sent`), and as tools use it (`view`), which may be larger.
 
     `affine` maps points of `view` to points of `sent`, in pixel centres.
     """
@@ -42,24 +42,24 @@ class ShownImage:
 
     @classmethod
     def through(cls, view: View, fit: Stage | None, state: State) -> ShownImage:
-        """A view as the stage `fit` makes it, its size alone changed. Raises ValueError where it does more."""
+        """A view as the stage `fit` resizes it. Raises ValueError if it does more than resize."""
         if fit is None:
             return cls(view, view)
         views = fit(state_of_view(state, view), NO_MODEL).views
         if len(views) != 1 or len(views[0].parts) != 1:
             raise ValueError(
-                f"fit: {type(fit).__name__} gave {len(views)} views of one; name a stage that changes a view's size "
-                "alone, such as prompting.views.LongestSide"
+                f"fit: {type(fit).__name__} made {len(views)} views of one; use a stage that only resizes a view, "
+                "such as prompting.views.LongestSide"
             )
         if views[0].picture is view.picture:
             return cls(view, view)
         return cls(view, map_to_sources(view, views[0]), views[0].parts[0].affine)
 
     def place(self, numbers: Sequence[float], frame: Frame, name: str) -> tuple[float, ...]:
-        """A point (x, y) or box (left, top, right, bottom) of the model as pixels of `view`.
+        """A point (x, y) or box (left, top, right, bottom) that the model gave, in pixels of `view`.
 
-        Points are pixel centres, boxes are edges and are cut at the rim. Raises ToolError for what lies outside, and
-        for a box without an area or with swapped corners.
+        Points are pixel centres; boxes are edges, and are clipped to the image. Raises ToolError for places outside
+        the image, and for boxes without an area or with swapped corners.
         """
         width, height = self.sent.size
         across, down = {"pixels": (1.0, 1.0), "0-1": (width, height), "0-1000": (width / 1000, height / 1000)}[frame]
@@ -82,7 +82,7 @@ class ShownImage:
         return bounds(full)
 
     def _point(self, xy: Sequence[float], half: float, numbers: Sequence[float], where: str) -> tuple[float, ...]:
-        """A share of a side is measured from the edge, a pixel's own number is its centre's."""
+        """`half` is 0.5 for frames measured from the image's edge; pixel numbers are those of pixel centres."""
         x, y = xy[0] - half, xy[1] - half
         width, height = self.sent.size
         if not (-0.5 <= x <= width - 0.5 and -0.5 <= y <= height - 0.5):
@@ -91,13 +91,13 @@ class ShownImage:
 
 
 def state_of_view(state: State, view: View, *marks: Mark) -> State:
-    """A state in which a view is a sample's only image, with these marks in the view's own pixels."""
+    """A state whose sample has this view as its only image, and these marks in the view's pixels."""
     sample = replace(state.sample, images=(view.picture,), choices=(), marks=marks)
     return State.start(sample, state.seed, state.draw)
 
 
 def map_to_sources(view: View, new: View) -> View:
-    """A view that was made of `view` as if it were a source, with the map back to the sample's own images."""
+    """The view `new`, which was made of `view` as if that were a source image, mapped to the sample's own images."""
     parts = [
         replace(old, affine=part.affine @ old.affine, clip=intersect(part.affine.polygon(old.clip), part.clip))
         for part in new.parts
@@ -107,10 +107,10 @@ def map_to_sources(view: View, new: View) -> View:
 
 
 def find_new_regions(views: Sequence[View], first: int) -> tuple[tuple[float, ...], ...]:
-    """What the views from number `first` (from 0) show of a source image: (image, left, top, right, bottom).
+    """The region of a source image that each view from index `first` shows: (image, left, top, right, bottom).
 
-    Empty for a view that shows none, or no other region than a view before it. Of several images in a view it is the
-    one that has most of it.
+    Empty for a view that shows no source image, or the same region as an earlier view. For a view of several images
+    it is the region of the one that fills most of it.
     """
     found = [_source_region(view) for view in views]
     return tuple(

@@ -1,4 +1,4 @@
-"""What stages with a specialist share: it looks at each source picture shown, and its finds ride into the views."""
+"""Runs a specialist on the source images that views show, and maps what it finds into the views."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["Missing", "collect", "handle_missing", "project", "with_views"]
+__all__ = ["Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
 
 Missing = Literal["keep", "fail", "abstain"]
-"""What is done where a specialist finds nothing: the picture as it is, a failure, or no answer for that reason."""
+"""What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain from an answer."""
 
 Found = TypeVar("Found")
 
@@ -26,9 +26,23 @@ Found = TypeVar("Found")
 def collect(
     state: State, images: Sequence[int] | None, look: Callable[[int], Found]
 ) -> tuple[dict[int, Found], list[str]]:
-    """What `look` finds in each source picture that a view shows, by its number, and why there is none in others.
+    """What `look` finds in each source image that a view shows, by image number, and the reasons for finding nothing.
 
-    `images` keeps it to these numbers. Raises ValueError for a number that the sample does not have.
+    `images` restricts it to these numbers, counted from 0. Raises ValueError for a number that the sample lacks.
+    """
+    found, lacking = {}, []
+    for number in shown_sources(state, images):
+        try:
+            found[number] = look(number)
+        except NoEvidence as exc:
+            lacking.append(str(exc))
+    return found, lacking
+
+
+def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
+    """The numbers of the source images that views show, from 0; of `images` alone where these are given.
+
+    Raises ValueError for a number that the sample does not have.
     """
     count = len(state.sample.images)
     for number in images or ():
@@ -37,17 +51,11 @@ def collect(
                 f"sample {state.sample.id}: images names {number}, but there are {count} images, counted from 0"
             )
     shown = {part.source for view in state.views for part in view.parts}
-    found, lacking = {}, []
-    for number in sorted(shown if images is None else shown & set(images)):
-        try:
-            found[number] = look(number)
-        except NoEvidence as exc:
-            lacking.append(str(exc))
-    return found, lacking
+    return sorted(shown if images is None else shown & set(images))
 
 
 def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> State:
-    """The state where a specialist found nothing: with a note, or abstaining. Raises ValueError for "fail"."""
+    """Apply `missing` to the state: add notes, or abstain. Raises ValueError for "fail"."""
     if missing == "fail":
         raise ValueError(
             f"sample {state.sample.id}: {'; '.join(reasons)}; set missing: keep or abstain to go on without"
@@ -58,9 +66,9 @@ def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> St
 
 
 def with_views(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:
-    """The state with its new views, and a note in the record for each reason in `lacking` why a picture was kept.
+    """The state with these views, and a note for each reason in `lacking` why an image was kept as it is.
 
-    Where a view is new, the prompt has `words` as its last line.
+    If any view is new, `words` become the last line of the prompt.
     """
     state = handle_missing(state, "keep", lacking)
     if len(views) == len(state.views) and all(a is b for a, b in zip(views, state.views, strict=True)):
@@ -70,9 +78,9 @@ def with_views(state: State, views: Sequence[View], words: str = "", lacking: Se
 
 
 def project(view: View, maps: Mapping[int, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Maps of source pictures, each (height, width) of its picture, as one map of the view (height, width).
+    """Maps of source images, each (height, width) of its image, projected into one map of the view (height, width).
 
-    NaN where no part with a map is on top or where the map knows nothing. Resampled linearly between known pixels.
+    NaN where the topmost part has no map or its map has no value. Resampled linearly between known pixels.
     """
     width, height = view.size
     field = np.full((height, width), np.nan)

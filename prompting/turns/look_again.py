@@ -12,11 +12,11 @@ from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model, strip_thoughts
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
-from looktwice.prompting.evidence import Missing
+from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.base import source_box
 from looktwice.prompting.turns.ask import Ask, describe_changes, read_answer
 from looktwice.prompting.views.crop import Crop
-from looktwice.prompting.views.zoom import ZoomTargets, shown_sources, zoom_views
+from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
 LOOK = """{prompt}

@@ -1,4 +1,4 @@
-"""Zooming: crops around marks, detected things or cells of a grid, alone or beside the whole image."""
+"""Zooms: crops around marks, detected objects or cells of a grid, alone or beside the whole image."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing
+from looktwice.prompting.evidence import Missing, handle_missing, shown_sources
 from looktwice.prompting.grids.base import read_coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
 from looktwice.prompting.views.crop import Crop
@@ -24,14 +23,14 @@ from looktwice.specialists.protocols import Detector, NoEvidence
 
 @dataclass(frozen=True)
 class ZoomTargets:
-    """Regions by the number of their source image, and why there are none in others; `sought` names what they are."""
+    """The regions to zoom on by source image, and the reasons why others have none; `sought` says what they are."""
 
     sought: str
     regions: Mapping[int, Sequence[Mark]] = field(default_factory=dict)
     reasons: Mapping[int, str] = field(default_factory=dict)
 
     def places(self, view: View, sources: Sequence[int]) -> list[Mark]:
-        """Where the regions are seen in a view, in its own coordinates."""
+        """The regions of these source images as a view shows them, in its coordinates."""
         return [place for k in sources for region in self.regions.get(k, ()) for place in view.to_view(region)]
 
     def reason(self, sources: Sequence[int]) -> str:
@@ -41,14 +40,17 @@ class ZoomTargets:
 
 
 def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]) -> State:
-    """The state with each view of a wanted source image zoomed, or what `missing` says where one shows no region."""
+    """Zoom every view of a wanted source image; `missing` decides about views that show no region."""
     views, notes, lacking = list[View](), list[str](), list[str]()
     for number, view in enumerate(state.views, 1):
         sources = sorted({part.source for part in view.parts} & set(wanted))
         places = found.places(view, sources)
         if places:
             marks = [place for mark in state.sample.marks for place in view.to_view(mark)]
-            shown, more = _crop_view(state.sample, crop, view, places, marks)
+            try:
+                shown, more = crop(view, places, marks)
+            except ValueError as exc:
+                raise ValueError(f"sample {state.sample.id}: {exc}") from exc
             views += shown
             notes += [f"view {number}: {note}" for note in more]
         else:
@@ -59,35 +61,13 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
     return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}; kept as it is" for reason in lacking))
 
 
-def _crop_view(
-    sample: Sample, crop: Crop, view: View, places: Sequence[Mark], marks: Sequence[Mark]
-) -> tuple[list[View], list[str]]:
-    try:
-        return crop(view, places, marks)
-    except ValueError as exc:
-        raise ValueError(f"sample {sample.id}: {exc}") from exc
-
-
-def shown_sources(state: State, images: Sequence[int] | None) -> list[int]:
-    """The numbers of the wanted source images that a view shows. Raises ValueError for one that is not there."""
-    count = len(state.sample.images)
-    for number in images or ():
-        if not 0 <= number < count:
-            raise ValueError(
-                f"sample {state.sample.id}: images names {number}, but there are {count} images, counted from 0"
-            )
-    shown = {part.source for view in state.views for part in view.parts}
-    return sorted(shown if images is None else shown & set(images))
-
-
 @dataclass(frozen=True)
 class ZoomOnMarks:
     """Zooms on the sample's marks, or on those in `labels`; `crop` says how.
 
-    Every view that shows one of `images` is looked at by itself; these are numbers counted from 0, and None means
-    all images that have such a mark. Other views are passed on. `missing` says what is done where no image has one,
-    or a view does not show it: it is kept as it is, with a note in the record, or the sample fails, or abstains.
-    Calling raises ValueError for a mark outside its own image.
+    It applies to every view of one of `images`, which are counted from 0; None means all images that have such a mark.
+    Other views stay as they are. `missing` applies if no image has such a mark or a view does not show it: "keep" the
+    view with a note in the record, "fail" the sample, or "abstain". Raises ValueError for a mark outside its image.
     """
 
     labels: tuple[str, ...] = ()
@@ -113,15 +93,15 @@ class ZoomOnMarks:
 class ZoomOnDetections:
     """Zooms on what a detector finds in the source images, the highest score first; `crop` says how.
 
-    What is looked for comes from one place: `words`; the sample's own field `words_field`, a text or a list of texts;
-    or the question, where every match of the regular expression `words_pattern` gives its groups, or all of itself
-    (`'the (\\w+) in'`; `'.+'` is the question as it stands). Without any of them the detector is told no word,
-    which one of a single kind, as of faces, does not need.
+    The words to look for come from one place: `words`; the sample's field `words_field`, a text or a list of texts; or
+    the question, in which every match of the regular expression `words_pattern` gives its groups, or the whole match
+    if it has none (`'the (\\w+) in'`; `'.+'` is the whole question). Without any of them the detector gets no words,
+    which is right for detectors of one kind of object, such as faces.
 
-    Boxes with a score below `min_score` (in the detector's own unit) or without an area are dropped; `order` "size"
-    puts the largest first, which counts where `crop.most` is small. `images` are numbers counted from 0, None meaning
-    all. By `missing` a view in which nothing is found is kept, with a note in the record, or the sample fails, or
-    abstains. Calling raises ValueError where the sample has no field of that name.
+    Boxes with a score below `min_score` (in the detector's own unit) or without an area are dropped. `order` "size"
+    puts the largest first, which matters if `crop.most` is small. `images` are counted from 0; None means all. If
+    nothing is found, `missing` says whether to "keep" the view with a note in the record, "fail" the sample, or
+    "abstain". Raises ValueError if the sample has no field of that name.
     """
 
     detector: Detector
@@ -170,9 +150,9 @@ class ZoomOnDetections:
         return self.words
 
     def _boxes(self, sample: Sample, number: int, words: Sequence[str]) -> list[Mark]:
-        """The boxes in one source image as marks, in the order in which they count. Raises NoEvidence."""
+        """The boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
-            raise NoEvidence("the sample names nothing to look for")
+            raise NoEvidence("the sample has no words to look for")
         found = self.detector(sample.images[number].pixels, words or None)
         x0, y0, x1, y1 = found.xyxy.T
         area = (x1 - x0) * (y1 - y0)
@@ -181,12 +161,7 @@ class ZoomOnDetections:
         kept = [k for k in order if sure[k] and area[k] > 0]
         if not kept:
             raise NoEvidence(f"no box{_for_words(words)} in image {number}")
-        return [_make_box(str(found.labels[k]), found.xyxy[k], number) for k in kept]
-
-
-def _make_box(label: str, xyxy: NDArray[np.float64], image: int) -> Box:
-    x0, y0, x1, y1 = xyxy.tolist()
-    return Box(label, x0, y0, x1, y1, image)
+        return [Box(str(found.labels[k]), *found.xyxy[k].tolist(), number) for k in kept]
 
 
 def _for_words(words: Sequence[str]) -> str:
@@ -195,14 +170,14 @@ def _for_words(words: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class ZoomOnCells:
-    """Zooms on cells of the grid that an earlier stage drew on the views; `crop` says how, without padding of its own.
+    """Zooms on cells of the grid that an earlier stage drew on the views; `crop` says how, by default without padding.
 
-    `grid` are the settings of that stage, as `${stages.SLOT}` repeats them. `cells` are names as the grid writes
-    them: "B2", "(2,3)", or with the number of the image "(1,2,3)"; without any, those that the model's last turn
-    names count, the next look of an active one. The views must still be those that the grid was drawn on. A cell of a
-    RuledGrid is zoomed on itself, a dot of a DotGrid with `around` spacings on each side, Scaffold's own 2.
+    `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as the grid writes
+    them: "B2", "(2,3)", or with the number of the image "(1,2,3)". Without `cells`, those that the model's last reply
+    names are used. The views must be those on which the grid was drawn. For a RuledGrid the crop is the cell, for a
+    DotGrid it reaches `around` spacings to each side of the dot (2 in Scaffold).
 
-    A view of which no cell is named is kept, with a note in the record, or `missing` says otherwise.
+    `missing` applies to a view of which no cell is named.
     """
 
     grid: DotGrid | RuledGrid
@@ -216,18 +191,16 @@ class ZoomOnCells:
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, DotGrid | RuledGrid):
-            raise ValueError(
-                f"grid is a DotGrid or a RuledGrid of prompting.grids.grids, found {type(self.grid).__name__}"
-            )
+            raise ValueError(f"grid is a DotGrid or a RuledGrid of prompting.grids, found {type(self.grid).__name__}")
         if isinstance(self.grid, RuledGrid) and self.grid.names == "none":
-            raise ValueError("a grid with names: none has no cell that could be named")
+            raise ValueError("grid has names: none, so no cell can be named; give it other names")
         if not self.around > 0:
             raise ValueError(f"around is more than 0 spacings of the dots, found {self.around}")
         wrong = [cell for cell in self.cells if not self._knows(cell)]
         if wrong:
             raise ValueError(
-                f"the grid has no {' and no '.join(map(repr, wrong))}: it has {self.grid.rows} rows and "
-                f"{self.grid.columns} columns, and its names are those that it writes"
+                f"the grid has no cell {' and no cell '.join(map(repr, wrong))}: it has {self.grid.rows} rows and "
+                f"{self.grid.columns} columns; name its cells as it writes them"
             )
 
     def __call__(self, state: State, model: Model) -> State:
@@ -264,7 +237,7 @@ class ZoomOnCells:
 
 
 def _words_in_field(sample: Sample, name: str) -> tuple[str, ...]:
-    """The words in a field of a sample's meta. Raises ValueError where there is no such field or it holds no text."""
+    """The words in a field of a sample's meta. Raises ValueError if there is none or it holds no text."""
     value = sample.meta.get(name)
     words = [value] if isinstance(value, str) else value
     if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):

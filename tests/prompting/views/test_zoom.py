@@ -14,7 +14,7 @@ from looktwice.eval.records.from_state import make_record
 from looktwice.pipelines import transforms
 from looktwice.pipelines.config import ConfigError, Scope, build, identity, spec
 from looktwice.pipelines.config.plan import make_plan
-from looktwice.pipelines.geometry import Affine, bounds, contains
+from looktwice.pipelines.geometry import Affine, bounds, contains, rectangle
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, Pixels
@@ -121,6 +121,35 @@ def test_a_crop_does_not_stray_into_the_image_beside_it() -> None:
     assert (two.pixels[..., 2] == 200).all()
     union = zoomed(joined, Crop(padding=0, min_px=60, merge="union")).views
     assert [area(view) for view in union] == [area(one), area(two)]
+
+
+@pytest.mark.parametrize(
+    ("view", "place", "expected"),
+    [
+        (View(numbered()), Box("b", 0, 0, 10, 12), (0, 0, 10, 12)),  # no part: the whole view
+        (transforms.crop(View.of(numbered()), 0, 0, 50, 40), Box("b", 45, 35, 60, 60), (35, 15, 50, 40)),  # pushed in
+    ],
+)
+def test_an_area_never_leaves_the_part_that_shows_its_region(view: View, place: Box, expected: tuple[int, ...]) -> None:
+    assert TIGHT.areas(view, [place])[0] == [expected]
+
+
+def test_a_part_that_misses_whole_pixels_by_a_rounding_error_costs_none() -> None:
+    (whole,) = start().views
+    clip = rectangle(20 + 1e-9, 30 - 1e-9, 60 - 1e-9, 50 + 1e-9)
+    view = replace(whole, parts=(replace(whole.parts[0], clip=clip),))
+    assert Crop(padding=0, min_px=1000).areas(view, [Box("b", 30, 35, 50, 45)])[0] == [(20, 30, 60, 50)]
+
+
+def test_a_region_in_a_rotated_part_stays_in_the_box_around_that_part() -> None:
+    (whole,) = start().views
+    corner = (
+        (0.0, 0.0),
+        (60.0, 0.0),
+        (0.0, 60.0),
+    )  # the region is beside the triangle, in its box
+    view = replace(whole, parts=(replace(whole.parts[0], clip=corner),))
+    assert Crop(padding=0, min_px=100).areas(view, [Box("b", 40, 40, 50, 50)])[0] == [(0, 0, 60, 60)]
 
 
 def test_a_view_without_a_part_and_a_whole_view_are_passed_on_as_they_are() -> None:
@@ -342,6 +371,7 @@ def detect(state: State, **settings: Any) -> State:
         ({"words_field": "things"}, [CAT, DOG]),
         ({"words_pattern": r"the (\w+)"}, [CAT]),
         ({"words_pattern": r"\w+(?=\?)"}, [CAT]),
+        ({"words_pattern": r"the( )?(dog)?(cat)"}, [CAT]),  # a blank group, and one that takes no part
     ],
 )
 def test_what_a_detector_looks_for_and_what_counts(settings: dict[str, Any], expected: list[Any]) -> None:
@@ -373,8 +403,8 @@ def test_a_detector_sees_the_source_and_its_boxes_ride_the_map() -> None:
         ({"words": ("bird",)}, "view 1: no box for bird in image 0"),
         ({"min_score": 2.0}, "view 1: no box in image 0"),
         ({"words": ("nonsense",)}, "view 1: nonsense is no word of mine"),
-        ({"words_pattern": "the (dogs)"}, "view 1: the sample names nothing to look for"),
-        ({"words_field": "empty"}, "view 1: the sample names nothing to look for"),
+        ({"words_pattern": "the (dogs)"}, "view 1: the sample has no words to look for"),
+        ({"words_field": "empty"}, "view 1: the sample has no words to look for"),
         ({"detector": Finds(((5, 5, 5, 9, 1, "flat"),))}, "view 1: no box in image 0"),
         ({"detector": Finds(((500, 5, 600, 9, 1, "out"),))}, "view 1: no box is seen"),
     ],
@@ -455,6 +485,15 @@ def test_a_named_cell_of_a_ruled_grid_is_cut_out() -> None:
     assert (first.size, area(second)) == ((WIDTH, HEIGHT), (120, 60, 180, 120))
 
 
+def test_the_first_and_the_last_dot_can_be_named_and_none_beyond() -> None:
+    rows, columns = DOTS.rows, DOTS.columns
+    for name in ("(1,1)", f"({rows},{columns})", f"({rows},1)", f"(1,{columns})"):
+        assert ZoomOnCells(DOTS, (name,)).cells == (name,)
+    for name in ("(0,1)", "(1,0)", f"({rows + 1},1)", f"(1,{columns + 1})"):
+        with pytest.raises(ValueError, match="has no cell"):
+            ZoomOnCells(DOTS, (name,))
+
+
 def test_a_dot_is_cut_out_with_its_surroundings() -> None:
     one = cells(DOTS, cells=("(3,2)",), around=1).views[0]  # the dot at (80, 90), spacings of 40 and 30 pixels
     assert area(one) == (40, 60, 121, 121)
@@ -527,10 +566,10 @@ def test_a_crop_too_large_to_hold_is_refused() -> None:
         ({"use": "ZoomOnMarks", "crop": {"aspect": 0}}, "aspect is a width"),
         ({"use": "ZoomOnMarks", "crop": {"paddin": 1}}, "did you mean"),
         ({"use": "ZoomOnMarks", "missing": "skip"}, "keep"),
-        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]}, "no 'B9': it has 4 rows"),
+        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid"}, "cells": ["B9"]}, "no cell 'B9': it has 4 rows"),
         ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["(0,1)"]}, "has no"),
-        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["B2"]}, "has no 'B2'"),
-        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}}, "no cell that could be named"),
+        ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "cells": ["B2"]}, "has no cell 'B2'"),
+        ({"use": "ZoomOnCells", "grid": {"use": "RuledGrid", "names": "none"}}, "no cell can be named"),
         ({"use": "ZoomOnCells", "grid": {"use": "DotGrid"}, "around": 0}, "more than 0 spacings"),
         ({"use": "ZoomOnDetections"}, "detector"),
         ({"use": "ZoomOnDetections", "detector": "faces", "words": ["a"], "words_field": "b"}, "one place"),

@@ -1,0 +1,112 @@
+"""Coordinates of a model become pixels of the view, through the size at which the image was sent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines import transforms
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.coordinates import Frame, ShownImage, ToolError, find_new_regions
+from looktwice.prompting.views import LongestSide
+
+
+def start(width: int = 200, height: int = 100) -> State:
+    return State.start(Sample("s", "?", (Picture(np.zeros((height, width, 3), np.uint8)),)))
+
+
+def shown(longest: int = 200) -> ShownImage:
+    state = start()
+    return ShownImage.through(state.views[0], LongestSide(longest), state)
+
+
+@pytest.mark.parametrize(
+    ("longest", "frame", "numbers", "expected"),
+    [
+        (200, "pixels", (10, 20), (10, 20)),
+        (200, "pixels", (-0.5, 99.5), (-0.5, 99.5)),
+        (200, "0-1", (0, 0), (-0.5, -0.5)),
+        (200, "0-1", (0.5, 0.5), (99.5, 49.5)),
+        (200, "0-1000", (500, 500), (99.5, 49.5)),
+        (200, "0-1000", (1000, 1000), (199.5, 99.5)),
+        (100, "pixels", (0, 0), (0.5, 0.5)),
+        (100, "pixels", (49.5, 24.5), (99.5, 49.5)),
+        (100, "0-1000", (500, 500), (99.5, 49.5)),
+        (200, "pixels", (10, 20, 30, 40), (10, 20, 30, 40)),
+        (200, "pixels", (-5, 20, 300, 140), (0, 20, 200, 100)),
+        (200, "0-1", (0.1, 0.2, 0.5, 1), (20, 20, 100, 100)),
+        (200, "0-1000", (100, 200, 500, 1000), (20, 20, 100, 100)),
+        (100, "pixels", (10, 20, 30, 40), (20, 40, 60, 80)),
+        (100, "0-1000", (100, 200, 500, 1000), (20, 20, 100, 100)),
+    ],
+)
+def test_places_are_found_in_the_view(
+    longest: int, frame: Frame, numbers: tuple[float, ...], expected: tuple[float, ...]
+) -> None:
+    assert shown(longest).place(numbers, frame, "image 1") == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("frame", "numbers", "message"),
+    [
+        ("pixels", (-0.6, 5), "the point .* lies outside"),
+        ("pixels", (5, 99.6), "the point .* lies outside"),
+        ("pixels", (199.6, 5), "the point .* lies outside"),
+        ("0-1", (1.01, 0.5), "lies outside image 1, which is 200 x 100 pixels; give shares"),
+        ("0-1000", (500, 1001), "lies outside .*; give thousandths"),
+        ("pixels", (1e10, 5), "lies outside"),
+        ("pixels", (30, 20, 10, 40), "has no area; give left, top, right, bottom"),
+        ("pixels", (10, 40, 30, 20), "has no area"),
+        ("pixels", (10, 20, 10, 40), "has no area"),
+        ("pixels", (10, 20, 30, 20), "has no area"),
+        ("pixels", (200, 20, 300, 40), "the box .* lies outside"),
+    ],
+)
+def test_places_that_are_refused(frame: Frame, numbers: tuple[float, ...], message: str) -> None:
+    with pytest.raises(ToolError, match=message):
+        shown().place(numbers, frame, "image 1")
+
+
+def twice(state: State, model: Model) -> State:
+    return state.replace(views=(*state.views, *state.views))
+
+
+def beside(state: State, model: Model) -> State:
+    return state.replace(views=(transforms.beside([*state.views, *state.views]),))
+
+
+def none(state: State, model: Model) -> State:
+    return state.replace(views=())
+
+
+@pytest.mark.parametrize("fit", [twice, beside, none])
+def test_a_fit_must_give_one_view_of_one_part(fit: Callable[[State, Model], State]) -> None:
+    state = start()
+    with pytest.raises(ValueError, match=r"fit: .*; use a stage that only resizes"):
+        ShownImage.through(state.views[0], fit, state)
+
+
+def test_a_region_is_new_unless_an_earlier_view_shows_it_to_within_a_pixel() -> None:
+    (whole,) = start().views
+    crop = transforms.crop(whole, 20, 10, 60, 50)
+    near, far = transforms.crop(whole, 21, 10, 61, 50), transforms.crop(whole, 20, 12, 60, 52)
+    blank = View(Picture(np.zeros((9, 9, 3), np.uint8)))
+    found = find_new_regions([whole, crop, transforms.rotate(crop, 90), near, far, blank], 1)
+    assert found == ((0, 20, 10, 60, 50), (), (), (0, 20, 12, 60, 52), ())
+    assert find_new_regions([whole, crop], 0) == ((0, 0, 0, 200, 100), (0, 20, 10, 60, 50))
+
+
+def test_a_crop_of_a_crop_maps_to_the_sample_s_own_image() -> None:
+    state = start()
+    first = transforms.crop(state.views[0], 20, 10, 120, 60)
+    image = ShownImage.through(first, LongestSide(50), state)
+    assert image.sent.size == (50, 25)
+    assert image.sent.to_view(Point("p", 30.5, 20.5))[0].center == pytest.approx((5, 5))
+    assert image.place((5, 5), "pixels", "image 1") == pytest.approx((10.5, 10.5))
