@@ -161,7 +161,7 @@ class ZoomOnDetections:
         kept = [k for k in order if sure[k] and area[k] > 0]
         if not kept:
             raise NoEvidence(f"no box{_for_words(words)} in image {number}")
-        return [Box(str(found.labels[k]), *found.xyxy[k].tolist(), number) for k in kept]
+        return [Box(str(found.labels[k]), float(x0[k]), float(y0[k]), float(x1[k]), float(y1[k]), number) for k in kept]
 
 
 def _for_words(words: Sequence[str]) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import Frame, ShownImage, ToolError, find_new_regions
 from looktwice.prompting.views import LongestSide
@@ -87,7 +85,7 @@ def none(state: State, model: Model) -> State:
 
 
 @pytest.mark.parametrize("fit", [twice, beside, none])
-def test_a_fit_must_give_one_view_of_one_part(fit: Callable[[State, Model], State]) -> None:
+def test_a_fit_must_give_one_view_of_one_part(fit: Stage) -> None:
     state = start()
     with pytest.raises(ValueError, match=r"fit: .*; use a stage that only resizes"):
         ShownImage.through(state.views[0], fit, state)
