@@ -45,7 +45,7 @@ _EACH = re.compile(r"(?m)(?::|^\s*\d+[.)])\s*([A-Z])\W*$")
 
 
 def kind_of(question: str, subtask: str = "") -> str:
-    """Which of KINDS a question asks for, by its words and the subtask's name; "text" where they do not say."""
+    """Which of KINDS a question asks for, by the subtask's name or its own words; "text" if they do not tell."""
     if subtask in _NAMES:
         return _NAMES[subtask]
     found = next((kind for kind, asks in _ASKS.items() if re.search(asks, question, re.I)), "text")
@@ -144,4 +144,4 @@ KINDS: Mapping[str, Callable[[str], Reading]] = {
     "letters": _read_letters,
     "text": lambda text: Reading(text),
 }
-"""How each kind of open answer is read, from plain text."""
+"""How each kind of open answer is read, from cleaned text."""

@@ -1,4 +1,4 @@
-"""What makes a choice the answer, in the words of each subtask: closer, darker, most similar, corresponding ..."""
+"""The words that make a choice the answer in each subtask of BLINK: closer, darker, most similar, corresponding ..."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class AnswerWords:
-    """What makes a choice the answer: plainly (`strong`), perhaps (`weak`), or what makes it the `other` one.
+    """What is said of the choice that is the answer: in plain words (`strong`), in weaker ones (`weak`).
 
-    Where the choice `follows` its words ("the camera moves to the left"), it is never their subject.
-    `equal` where a choice says that two others do not differ ("about the same"). What `claimed` finds as its `letter`
-    is the answer ("A is in front of B").
+    What is said in `other` words is said of the wrong choice ("farther"). Where the choice `follows` its words ("the
+    camera moves to the left"), it is never their subject. `equal` where a choice says that two others do not differ
+    ("about the same"). The group `letter` of `claimed` is the answer ("A is in front of B").
     """
 
     strong: re.Pattern[str]
@@ -151,5 +151,5 @@ _GENERAL = AnswerWords(_any(*_BEST))
 
 
 def answer_words(subtask: str) -> AnswerWords:
-    """The words of a subtask of BLINK, with spaces or underscores; others are read with general words."""
+    """The words of a subtask of BLINK, with spaces or underscores; others have general words."""
     return _SUBTASKS.get(subtask.replace(" ", "_"), _GENERAL)

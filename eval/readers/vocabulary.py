@@ -1,4 +1,7 @@
-"""The words that readers know: numbers, ordinals, yes and no and directions in several languages, refusals."""
+"""Words that replies use: numbers, ordinals, yes and no and directions in several languages, refusals.
+
+A language is added here: its words for yes, no, left, right, true and false, and its ordinals.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ FOREIGN_ORDINALS = {
     3: r"tercera imagen|troisi[èe]me image|dritte bild|terza immagine|terceira imagem",
     4: r"cuarta imagen|quatri[èe]me image|vierte bild|quarta immagine|quarta imagem",
 }
-"""Ordinals with their image in languages whose letters are ours, by number."""
+"""Patterns of "first image" and so on in other languages with Latin letters, by number."""
 YES = (
     "yes", "yeah", "yep", "ja", "oui", "sí", "sì", "sim", "da", "tak", "evet", "да", "\u03bd\u03b1\u03b9", "نعم", "हाँ",
     "(?<!不)是的", "(?<!不)是", "(?<!不)对", "(?<!不)正确", "はい", "예", "네",
@@ -72,11 +75,11 @@ REFUSED = re.compile(
     r"fulfill|identify|engage|make (?:an? )?(?:assumptions?|definitive)|make a|assess|determine|tell|select|choose)",
     re.I,
 )
-"""Words with which a model declines."""
+"""Words with which a model refuses to answer."""
 
 
 def any_word(words: Sequence[str]) -> str:
-    """The pattern of one of the words: between boundaries, but those of Chinese, Japanese and Korean anywhere."""
+    """The pattern of any of the words; they stand between word boundaries, except in Chinese, Japanese and Korean."""
     joined = [word for word in words if re.search("[\u3000-\ud7af]", word)]
     spaced = [word for word in words if word not in joined]
     anywhere = "|".join(sorted(joined, key=len, reverse=True))

@@ -1,6 +1,7 @@
-"""Recorded replies of other programs: read, scored through our readers, and exported in their formats.
+"""Recorded replies of other programs: loaded (`files`), scored (`scored`) and written in their formats (`exports`).
 
-Not here: the records of our own runs (`records`)."""
+`command` is `looktwice replies`, `task` the questions for replaying such replies as a run. Not here: the records of our
+own runs (`records`), and how replies are read (`readers`)."""
 
 import lazy_loader
 

@@ -46,7 +46,7 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
 
 
 def evalai(rows: Sequence[ScoredReply]) -> dict[str, str]:
-    """idx -> "(X)", "(Z)" where nothing was found; of the split test alone where there is one, as EvalAI wants it."""
+    """idx -> "(X)", "(Z)" without an answer; as EvalAI wants it, only the items of the split test if there are any."""
     tested = [row for row in rows if row.recorded.idx.startswith("test_")]
     return {row.recorded.idx: row.answer or "(Z)" for row in tested or rows}
 

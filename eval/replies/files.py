@@ -1,4 +1,4 @@
-"""RecordedReply replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
+"""Recorded replies from files: JSON lines of ours, VLMEvalKit's tables of predictions and lmms-eval's samples."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def _reply_of_lmms_eval(data: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 
 def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
-    """VLMEvalKit's row: index, prediction, and where they are there category, split, answer, question, A, B ..."""
+    """VLMEvalKit's row: index, prediction, and maybe category, split, answer, question, A, B ..."""
     if not {"index", "prediction"} <= cells.keys():
         raise TaskError(f"{place}: expected the columns index and prediction, found {', '.join(sorted(cells))}")
     index = cells["index"]

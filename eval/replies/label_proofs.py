@@ -1,4 +1,4 @@
-"""Recorded labels that the reply itself proves wrong, by what it says alone and without the question or the key."""
+"""Finds recorded labels that the reply itself proves wrong, without the question and the key."""
 
 from __future__ import annotations
 

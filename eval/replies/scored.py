@@ -1,4 +1,4 @@
-"""Recorded replies, scored as the records of a run are: of files each reply becomes a record, of runs it is one."""
+"""Scores recorded replies as the records of a run are scored; each reply of a file becomes a record for that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BLINK's questions as far as recorded replies need them: idx, choices and key, without the words and the images."""
+"""BLINK's questions for recorded replies: idx, choices and key, without the words and the images."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ OLD_KEY = (
 class RecordedQuestions:
     """The subtask `name` of BLINK by the official offline key `path/key`, an object from idx to "(X)".
 
-    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model: there is nothing here
-    that a model could answer. The choices are those of the subtask; Counting's differ from item to item and are
-    empty. Raises TaskError.
+    For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model; any other model would
+    find nothing to answer. The choices are those of the subtask; Counting's differ from item to item and are empty.
+    Raises TaskError.
     """
 
     path: Path

@@ -50,6 +50,8 @@ def read(stage: Stage, reply: str, choices: tuple[str, ...] = ("", "")) -> State
         ("(A) x (B) y\n\nnone of them", None),
         ("E", "E"),
         ("(C)", "C"),
+        ("It is (C)", None),
+        ("(A) is far, (B) is near.\nThe answer is (B)", None),
         ("", None),
     ],
 )
@@ -91,10 +93,19 @@ POINTS = ("Point A", "Point B", "Point C", "Point D")
         ("Failed to obtain answer via API", None),
         ("Cannot determine the answer, maybe B", None),
         ("point a or point b", None),
+        ("I would choose B of the four", "B"),
+        ("I say B of the four points", None),
+        ("A and Z, no: the answer is **B** and that is all of it", "B"),
+        ("." * 48 + " point c", "C"),
+        ("." * 49 + " point c", None),
     ],
 )
 def test_vlmevalkit(reply: str, answer: str | None) -> None:
     assert read(Vlmevalkit(), reply, POINTS).answer == answer
+
+
+def test_vlmevalkit_takes_no_letter_beyond_the_choices() -> None:
+    assert read(Vlmevalkit(), "The answer is **D**", POINTS[:2]).answer is None
 
 
 @pytest.mark.parametrize(
@@ -130,6 +141,7 @@ def test_lmms_eval(reply: str, answer: str | None) -> None:
         (Vlm2Count(), "12", "12"),
         (Vlm2Count(), "two hundred and five", "205"),
         (Vlm2Count(), "three thousand and twelve", "3012"),
+        (Vlm2Count(), "two hundred thousand", "200000"),
         (Vlm2Count(), "", None),
         (Vlm2Count(), "zero", None),
         (Vlm2Count(), "1.5", None),
