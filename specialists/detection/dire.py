@@ -15,7 +15,7 @@ from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import require_colors, require_size
 from looktwice.specialists.networks.network import Network
 
-LEAST = 32  # pixels; of less, enlarged to 256, there is nothing left of a generator's traces
+LEAST = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
 Tensors = dict[str, Any]
@@ -33,9 +33,9 @@ class DIRE(Network[tuple[Pixels], Probability]):
     """The probability that a picture was generated, by the ResNet-50 of DIRE (Wang et al., ICCV 2023).
 
     `model` is the file of its checkpoint, such as `lsun_adm.pth`, or of another ResNet with bottlenecks and one
-    output under torchvision's names. The network is shown the picture itself, its shorter side brought to 256 pixels
-    and the inner 224 x 224 of it, and not the reconstruction error that it was trained on: so BLINK's reported value
-    comes about (91 of 132).
+    output under torchvision's names. The network is given the image itself, its shorter side resized to 256 pixels
+    and cropped to the inner 224 x 224, and not the reconstruction error that it was trained on: this reproduces BLINK's
+    reported value (91 of 132).
     """
 
     result: ClassVar[type[Any]] = Probability

@@ -1,4 +1,4 @@
-"""Contours of flat drawings: what is ink, what hangs together, and which shape an outline is."""
+"""Contours of flat drawings: ink, connected shapes, and which shape a contour is."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CORNERS = {3: "triangle", 4: "rectangle", 5: "pentagon", 6: "hexagon", 7: "octag
 
 @dataclass(frozen=True, eq=False)
 class DrawnShape:
-    """Ink that hangs together: its outer contour (n, 2) in pixel centres of the image, and its number of holes."""
+    """Connected ink: its outer contour (n, 2) in pixel centres of the image, and its number of holes."""
 
     contour: Floats
     holes: int
@@ -60,7 +60,7 @@ def color_distance(pixels: Pixels) -> Floats:
 
 
 def find_shapes(ink: Floats, level: float) -> list[DrawnShape]:
-    """What hangs together where the shares of ink (height, width) are above `level`, the largest first."""
+    """Connected shapes where the ink (height, width), 0..1, is above `level`, the largest first."""
     height, width = ink.shape
     fine = cv2.resize(np.pad(ink, 1), ((width + 2) * FINER, (height + 2) * FINER), interpolation=cv2.INTER_LINEAR)
     contours, tree = cv2.findContours((fine > level).astype(np.uint8), cv2.RETR_CCOMP, cv2.CHAIN_APPROX_NONE)

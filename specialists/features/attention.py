@@ -1,4 +1,4 @@
-"""Where the vision encoder of a local multimodal network looks: an attention map, and its share on marked regions."""
+"""Attention of the vision encoder of a local multimodal network: a map, and its share on marked regions."""
 
 from __future__ import annotations
 
@@ -80,18 +80,18 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     def _weights(self, tower: Any, planes: Any) -> Any:
         """Attention (batch, heads, queries, keys) of the layer. Raises WeightsError."""
         layers = [module for name, module in tower.named_modules() if name.split(".")[-1] in ("self_attn", "attention")]
-        heard: list[Any] = []
+        outputs: list[Any] = []
         if not -len(layers) <= self.layer < len(layers):
             raise WeightsError(f"layer {self.layer} of {self.model}: its vision encoder has {len(layers)} layers")
-        hook = layers[self.layer].register_forward_hook(lambda module, given, out: heard.append(out))
+        hook = layers[self.layer].register_forward_hook(lambda module, given, out: outputs.append(out))
         try:
             tower(planes)
         finally:
             hook.remove()
-        said = heard[0][1] if heard and isinstance(heard[0], tuple) and len(heard[0]) > 1 else None
-        if said is None or said.ndim != 4:
+        attention = outputs[0][1] if outputs and isinstance(outputs[0], tuple) and len(outputs[0]) > 1 else None
+        if attention is None or attention.ndim != 4:
             raise WeightsError(f"{self.model}: layer {self.layer} of its vision encoder does not give its attention")
-        return said
+        return attention
 
 
 @dataclass(frozen=True)

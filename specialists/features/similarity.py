@@ -1,4 +1,4 @@
-"""How alike two images are, by any dense features: in style, in what they show as a whole, or place by place."""
+"""Similarity of two images by any dense features: of style, of content as a whole, or place by place."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class GramSimilarity:
-    """How alike two images are in style: which features go together, wherever they are (Gatys et al., CVPR 2016).
+    """Similarity of style: which features occur together, wherever they are (Gatys et al., CVPR 2016).
 
     1 - |G0 - G1| / (|G0| + |G1|) of the two Gram matrices of features, each the mean of v v^T over the cells, in
-    Frobenius norm; 1 is alike, 0 the farthest.
+    Frobenius norm; 1 is equal, 0 the farthest.
     """
 
     features: FeatureExtractor
@@ -33,7 +33,7 @@ class GramSimilarity:
 
 @dataclass(frozen=True)
 class GlobalSimilarity:
-    """How alike two images are as a whole: the cosine of their mean features.
+    """Similarity of content as a whole: the cosine of the mean features.
 
     With features of one vector for the image, such as DINOv2's with `part: whole`, it is the cosine of these.
     """
@@ -48,7 +48,7 @@ class GlobalSimilarity:
 
 @dataclass(frozen=True)
 class DenseSimilarity:
-    """How alike two images are place by place, wherever the places lie.
+    """Similarity place by place, wherever the places lie.
 
     For each cell of one image the largest cosine to a cell of the other, averaged over the cells and both directions.
     """

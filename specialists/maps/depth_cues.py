@@ -1,4 +1,4 @@
-"""Depth without weights: the pictorial cues of one image, each by itself, as maps of what is nearer."""
+"""Depth without weights: pictorial cues of one image, each as its own map of nearness."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Haze:
 
 @dataclass(frozen=True)
 class LocalContrast:
-    """Air takes contrast too: where grey levels differ more within a window, things are nearer."""
+    """Haze lowers contrast: where grey levels differ more within a window, things are nearer."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The standard deviation of grey in each window, 0..1. Raises NoEvidence for one colour."""
@@ -65,7 +65,7 @@ class LocalContrast:
 
 @dataclass(frozen=True)
 class Saturation:
-    """And colour: what is more saturated is nearer."""
+    """Haze lowers saturation: more saturated regions are nearer."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for one colour."""

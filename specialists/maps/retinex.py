@@ -1,4 +1,4 @@
-"""How much light surfaces reflect, told without weights: Retinex on colours, and the colours as they are."""
+"""Reflectance of surfaces without weights: colour Retinex, and the constant-shading baseline."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import InputSize, require_colors
 
 Floats = NDArray[np.float64]
-DARKEST = 1e-3  # of full light; what is darker counts as this, for its logarithm would be noise
+DARKEST = 1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ColorRetinex:
 
 @dataclass(frozen=True)
 class ConstantShading:
-    """The picture's own colours as reflectance, as if it were lit evenly: the floor of every comparison."""
+    """Constant shading: the image's own colours as reflectance, as if it were lit evenly; the trivial baseline."""
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""

@@ -1,4 +1,4 @@
-"""Any matcher at several turns of the second image: the turn under which it finds most is taken."""
+"""Any matcher on several rotations of the second image; the rotation with the most matches is kept."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class RotationSearch:
     """Matches of image 0 and image 1 turned by each of `degrees`, counter-clockwise about its centre.
 
     Networks that were trained on upright pairs lose views that are turned by more than some 20 degrees; this looks
-    for the turn, at the price of one pass for each. The first of the turns with the most matches is taken. Corners
-    that a turn opens are black, and what is matched there is dropped.
+    for the turn, at the price of one pass for each. The first rotation with the most matches is kept. Corners
+    outside the image are black, and matches there are dropped.
     """
 
     matcher: Matcher

@@ -1,4 +1,4 @@
-"""Weights files of torch: read as tensors by name, found inside packages, and put into a network."""
+"""Weights files of torch: read as tensors by name, found inside packages, and loaded into a network."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Network = TypeVar("Network")
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
-    """What a `.safetensors`, `.pt`, `.pth` or `.ckpt` file holds, on the CPU; code in it is never run.
+    """The content of a `.safetensors`, `.pt`, `.pth` or `.ckpt` file, on the CPU; code in it is never run.
 
     That is tensors by name, in some checkpoints under one key such as `state_dict`. Raises WeightsError.
     """
@@ -37,7 +37,7 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
 
 def find_package_file(distribution: str, package: str, *parts: str) -> Path:
-    """A file that an installed package brings. Raises WeightsError where the package or the file is missing."""
+    """A file of an installed package. Raises WeightsError where the package or the file is missing."""
     found = importlib.util.find_spec(package)
     places = [Path(place, *parts) for place in (found.submodule_search_locations or ())] if found else []
     for place in places:
@@ -50,9 +50,9 @@ def find_package_file(distribution: str, package: str, *parts: str) -> Path:
 
 
 def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
-    """The network with these tensors, in evaluation mode; what it makes itself may be missing among them.
+    """The network with these tensors, in evaluation mode; buffers that it computes itself may be missing.
 
-    Raises WeightsError where a learned one is missing, unknown or of another shape.
+    Raises WeightsError where a learned tensor is missing, unknown or of another shape.
     """
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
@@ -69,9 +69,9 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
 
 
 def fetch(what: str, build: Callable[[], Network]) -> Network:
-    """What a library builds with weights that it fetches itself. Raises WeightsError where it cannot.
+    """A network that a library builds with weights that it fetches itself. Raises WeightsError where it cannot.
 
-    `what` says in words what that is and which setting takes a file instead.
+    `what` names it for the error, with the setting that takes a file instead.
     """
     import warnings
 

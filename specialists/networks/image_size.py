@@ -1,4 +1,4 @@
-"""The size at which a network looks at an image, and the way back to the image's own pixels."""
+"""The size to which an image is resized for a network, and the mapping back to the image's own pixels."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def require_size(pixels: Pixels, least: int) -> None:
 
 
 def is_one_color(pixels: Pixels) -> bool:
-    """Whether all pixels of an image are the same: what a network sees in it then are its own habits."""
+    """Whether all pixels of an image are the same; what a network finds in it then is an artefact."""
     return bool((pixels == pixels[:1, :1]).all())
 
 
@@ -32,7 +32,7 @@ def require_colors(pixels: Pixels) -> None:
 
 @dataclass(frozen=True)
 class InputSize:
-    """An image of `width` x `height` pixels is looked at with `columns` x `rows` pixels."""
+    """An image of `width` x `height` pixels is resized to `columns` x `rows` pixels for a network."""
 
     width: int
     height: int
