@@ -101,4 +101,4 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
         point = Point("A", x + further * across, y + further * down)
         rows, columns = np.nonzero((drawn(Arrows(angle=angle, label=NONE), point) != GREY).any(-1))
         off = (columns.mean() - point.x) * across + (rows.mean() - point.y) * down
-        assert (off > 10) is stays
+        assert bool(off > 10) is stays
