@@ -108,7 +108,7 @@ def write_report(
 ) -> Path:
     """Write the three files into the folder `out`; gives the path of report.html. Raises RunError.
 
-    `images` gives a sample's own images where the task's data is at hand; without it the sheets show what was sent.
+    `images` gives a sample's own images where the task's data is available; without it the sheets show what was sent.
     """
     scored = score_table(runs, reader, by, judge)
     folder = Path(out)
@@ -197,8 +197,8 @@ def _many(value: Any) -> list[str]:
 def _left_out(run: RunScores) -> list[tuple[str, str]]:
     """Contestants that the configuration left out, and those that were planned and never asked."""
     path = run.folder.path / "run.yaml"
-    told = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-    found = [(str(name), str(why)) for name, why in ((told or {}).get("left_out") or {}).items()]
+    run_facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
+    found = [(str(name), str(why)) for name, why in ((run_facts or {}).get("left_out") or {}).items()]
     for name in dict.fromkeys(scores.point.contestant for scores in run.points):
         if not any(scores.all for scores in run.points if scores.point.contestant == name):
             found.append((name, "planned, and no sample of it was asked yet"))

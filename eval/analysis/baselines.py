@@ -12,26 +12,28 @@ from looktwice.specialists.answers import Guess
 
 def guess_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each point that guessed: its records, how many are guesses, and accuracy without and among them."""
-    header = ("contestant", "task", "n", "guessed", "not\nguessed", "right of\nthese %", "right of\nguesses %")
+    header = ("contestant", "task", "n", "guessed", "not\nguessed", "accuracy of\nthese %", "accuracy of\nguesses %")
     lines = []
     for run in runs:
-        lots = {
+        guessed = {
             (r.point, r.sample, r.draw)
             for r in run.folder.records().values()
             if any(note.startswith(Guess.NOTE) for note in r.notes)
         }
-        lines += [line for scores in run.points if (line := _line(scores, lots))]
+        lines += [line for scores in run.points if (line := _guess_cells(scores, guessed))]
     return TextTable(header, tuple(lines), words=2)
 
 
-def _line(scores: PointScores, lots: set[tuple[str, str, int]]) -> tuple[str, ...]:
-    by_lot = [(scores.point.recorded_as, s.sample, s.draw) in lots for s in scores.all]
-    if not any(by_lot):
+def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tuple[str, ...]:
+    guess = [(scores.point.recorded_as, s.sample, s.draw) in guessed for s in scores.all]
+    if not any(guess):
         return ()
     right = [s.verdict is Verdict.RIGHT for s in scores.all]
-    told, drawn = ([hit for hit, lot in zip(right, by_lot, strict=True) if lot is of] for of in (False, True))
-    shares = (percent(sum(held) / len(held)) if held else "" for held in (told, drawn))
-    return (scores.contestant, scores.task, str(len(right)), str(len(drawn)), str(len(told)), *shares)
+    known, random = (
+        [hit for hit, is_guess in zip(right, guess, strict=True) if is_guess is of] for of in (False, True)
+    )
+    shares = (percent(sum(held) / len(held)) if held else "" for held in (known, random))
+    return (scores.contestant, scores.task, str(len(right)), str(len(random)), str(len(known)), *shares)
 
 
 def published_table(runs: Sequence[RunScores]) -> TextTable:

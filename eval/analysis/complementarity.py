@@ -1,4 +1,4 @@
-"""Specialists beside MLLMs on the same samples: who is right where the other is not, and what both could do."""
+"""Specialists and MLLMs on the same samples: who is right where the other is not, and what an oracle would reach."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from looktwice.eval.analysis.shared_errors import right
+from looktwice.eval.analysis.shared_errors import right_on_first_draw
 from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.stats import wilson
@@ -18,9 +18,9 @@ from looktwice.specialists.answers import Chance, Guess
 
 @dataclass(frozen=True)
 class SpecialistPair:
-    """A specialist and an MLLM on the keyed samples of one task that neither failed; of several draws the first.
+    """A specialist and an MLLM on the samples of one task that have a key and neither failed.
 
-    What is unreadable or abstained is not right. The four names hold the samples, in the task's order.
+    Of several draws the first counts. What is unreadable or abstained is not right.
     """
 
     specialist: PointScores
@@ -29,11 +29,11 @@ class SpecialistPair:
     @cached_property
     def hits(self) -> Mapping[str, tuple[bool, bool]]:
         """Sample -> whether the specialist and whether the MLLM is right."""
-        mine, theirs = right(self.specialist), right(self.mllm)
+        mine, theirs = right_on_first_draw(self.specialist), right_on_first_draw(self.mllm)
         return {name: (mine[name], theirs[name]) for name in mine if name in theirs}
 
     def where(self, specialist: bool, mllm: bool) -> list[str]:
-        """The samples on which they are right and wrong like this."""
+        """The samples, in the task's order, on which the two are right (True) or not (False) as given."""
         return [name for name, hit in self.hits.items() if hit == (specialist, mllm)]
 
     @property
@@ -50,7 +50,7 @@ class SpecialistPair:
 
     @property
     def excluded(self) -> int:
-        """Keyed samples of the task that one of them failed or was not asked."""
+        """Samples with a key that one of them failed or was not asked."""
         return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
 
 

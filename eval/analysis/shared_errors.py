@@ -1,4 +1,4 @@
-"""Who errs on the same questions: for every two contestants, how many mistakes they have in common."""
+"""Errors that contestants share: for every two of them, how many mistakes they have in common."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Asked = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class ErrorSet:
-    """The keyed questions that a contestant was asked, and those of them that it did not answer right.
+    """The questions with a key that a contestant was asked, and those of them that it did not answer right.
 
     What is unreadable counts as a mistake, as in BLINK's own comparison of models (App. C.2); what FAILED says
-    nothing of the contestant and counts as not asked.
+    nothing about the contestant and counts as not asked.
     """
 
     asked: Asked
@@ -33,18 +33,18 @@ class ErrorSet:
 
 
 def errors_by_contestant(run: RunScores) -> dict[str, ErrorSet]:
-    """The mistakes of every contestant of a run, in the run's order; of several draws the first is looked at."""
+    """The mistakes of every contestant of a run, in the run's order; of several draws the first counts."""
     asked: dict[str, set[tuple[str, str]]] = defaultdict(set)
     wrong: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for scores in run.points:
-        found = right(scores)
+        found = right_on_first_draw(scores)
         asked[scores.contestant] |= {(scores.point.task_id, name) for name in found}
         wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in found.items() if not hit}
     return {name: ErrorSet(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
 
 
-def right(scores: PointScores) -> Mapping[str, bool]:
-    """Whether the first draw of each keyed sample is right; samples that FAILED or are missing are not in it."""
+def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
+    """Whether the first draw of each sample with a key is right; without samples that FAILED or are missing."""
     firsts = {name: scores.draws(name)[0] for name, row in scores.samples.items() if row.answer is not None}
     return {
         name: first.verdict is Verdict.RIGHT

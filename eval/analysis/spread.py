@@ -1,4 +1,4 @@
-"""How far a contestant's accuracy moves when only its own settings change: the robustness of an answer to style."""
+"""How much a contestant's accuracy varies when only its own settings change: robustness to the style of prompting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.row import Row
 
-LEAST = 3  # variants from which a spread says something
+LEAST = 3  # variants that make a spread meaningful
 
 
 def spread_table(table: Table) -> TextTable:
@@ -52,4 +52,4 @@ def _cells(rows: Sequence[Row]) -> tuple[str, ...]:
 
 
 def _changes(row: Row) -> str:
-    return row.contestant.partition(" [")[2].removesuffix("]") or "as it is"
+    return row.contestant.partition(" [")[2].removesuffix("]") or "unchanged"

@@ -124,35 +124,35 @@ def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Curve]:
     for run in runs:
         points = [(scores, held[run.name, scores.point.id]) for scores in run.points]
         for place in dict.fromkeys(place for scores in run.points for place in scores.point.changes):
-            found += _swept(place, points, chance)
+            found += _sweeps(place, points, chance)
     return found
 
 
-def _swept(place: str, points: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]) -> Iterator[Curve]:
+def _sweeps(place: str, points: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]) -> Iterator[Curve]:
     lines: dict[str, dict[str, dict[float, Row]]] = defaultdict(lambda: defaultdict(dict))
     for scores, row in points:
         point = scores.point
         value = factor_value(point, place)
-        if value is not None and row.value is not None and _touched(place, point):
+        if value is not None and row.value is not None and _concerns(place, point):
             edition = scores.contestant.removeprefix(contestant_label(point))
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
-        drawn = [_drawn(label, held) for label, held in by_contestant.items() if len(held) > 1]
-        if drawn:
+        curve_lines = [_make_line(label, held) for label, held in by_contestant.items() if len(held) > 1]
+        if curve_lines:
             levels = {chance.get(row.task) for held in by_contestant.values() for row in held.values()}
             level = levels.pop() if len(levels) == 1 else None
             name = place.removeprefix("stages.").removeprefix(f"tasks.{task}.").removeprefix("task.")
-            yield Curve(name, task, tuple(drawn[:MOST_LINES]), level, max(0, len(drawn) - MOST_LINES))
+            yield Curve(name, task, tuple(curve_lines[:MOST_LINES]), level, max(0, len(curve_lines) - MOST_LINES))
 
 
-def _touched(place: str, point: PointRow) -> bool:
+def _concerns(place: str, point: PointRow) -> bool:
     """Whether the place is one of this point's, and not the same setting of another task or stage."""
     if place.startswith(("task.", "tasks.")):
         return place in task_changes(point) or place.split(".")[1] == point.task or place.startswith("task.")
     return place in contestant_changes(point) or place.startswith("stages.")
 
 
-def _drawn(label: str, held: dict[float, Row]) -> Line:
+def _make_line(label: str, held: dict[float, Row]) -> Line:
     points = [(x, row.value or 0.0, row.low or 0.0, row.high or 0.0) for x, row in sorted(held.items())]
     return Line(label, tuple(points))
 
@@ -170,7 +170,7 @@ def _line(line: Line, number: int, place: _Axes) -> str:
 
 
 def _sign(number: int, x: float, y: float) -> str:
-    """The mark of a line, so that no line is told by its colour alone."""
+    """The sign of a line, because colours alone do not tell lines apart for everybody."""
     shape, r = SHAPES[number % 4], 4.0
     if shape == "circle":
         return f'<circle class="sign k{number}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'

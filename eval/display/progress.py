@@ -1,4 +1,4 @@
-"""How a run shows itself while it goes: a bar on a terminal, plain lines in a log file."""
+"""The progress of a run: a bar on a terminal, plain lines in a log file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
 
 
 class Display:
-    """Done, verdicts, tokens, rate and the time that is left; a context manager, safe between threads.
+    """Records done, verdicts, tokens, rate and remaining time; a thread-safe context manager.
 
     `tokens` gives tokens in and out so far. On a terminal it is a live bar; anywhere else a line is printed at
     the start of the work, every ten seconds, and at the end.
@@ -71,7 +71,7 @@ class Display:
             self._line()
 
     def skip(self, number: int) -> None:
-        """So many records were there already."""
+        """Take off so many records, which exist already."""
         with self._lock:
             self.total = max(0, self.total - number)
         if self._bar is not None:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then what needs no looking.
+    """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then majority and chance.
 
     `scores` are what the rows were made from. A notebook and `print` show the accuracy of every point.
     """

@@ -20,7 +20,7 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def samples_with_key(scores: PointScores) -> dict[str, SampleRow]:
-    """The samples that have a key: only of these can anything be claimed."""
+    """The samples that have a key: metrics are over these."""
     return {name: row for name, row in scores.samples.items() if row.answer is not None}
 
 
@@ -84,14 +84,14 @@ class AllRight(Scorer):
 
 
 def circular_rows(run: RunScores) -> list[Row]:
-    """A row for each contestant whose choices were rotated by a sweep: all rotations of a sample must be right.
+    """Circular evaluation: a row for each contestant with rotated choices; all rotations of a sample must be right.
 
-    Points belong together if they differ in nothing but the `by` of one rotating stage. A sample counts where every
-    rotation of its choices was asked.
+    Points belong together if they differ in nothing but the `by` of one rotating stage. Only samples count of which
+    every rotation was asked.
     """
     families: dict[str, dict[int, PointScores]] = defaultdict(dict)
     for scores in run.points:
-        slot = _rotating(scores.point)
+        slot = _rotating_slot(scores.point)
         if slot:
             families[_family(scores.point, slot)][scores.point.spec["stages"][slot]["by"]] = scores
     rows = (_row(run, held) for held in families.values() if len(held) > 1)
@@ -112,7 +112,7 @@ def _row(run: RunScores, held: Mapping[int, PointScores]) -> Row | None:
     return replace(fill(plain, Metric("circular_accuracy", units)), n_groups=len(held))
 
 
-def _rotating(point: PointRow) -> str:
+def _rotating_slot(point: PointRow) -> str:
     """The slot of the one stage that rotates the choices; empty where there is none."""
     rotate = public_path(PermuteChoices), public_path(PermuteLabels)
     stages: Mapping[str, Any] = point.spec.get("stages") or {}

@@ -22,7 +22,7 @@ from looktwice.eval.scoring.verdict import (
     ScoredRecord,
     Verdict,
     explain_missing_reply,
-    given,
+    read_stage_answer,
     reason_of,
 )
 from looktwice.pipelines.config.build import build
@@ -114,11 +114,11 @@ class RecordScorer:
         replies, judged = record.replies, self._judged(record)
         found, graded, read = self._find(record, row, replies), judged.get("vid"), judged.get("unreadable")
         if graded and found.verdict is not Verdict.FAILED:
-            found = _by(graded)
+            found = _judge_result(graded)
         scored = self._scored(record, row, found)
         if read and scored.verdict is Verdict.UNREADABLE:
             nothing = replace(scored, judge=read.judge, detail=scored.detail or f"{read.judge} finds no answer either")
-            scored = nothing if read.none else self._scored(record, row, _by(read))
+            scored = nothing if read.none else self._scored(record, row, _judge_result(read))
         marks = judged["cot"].scores if "cot" in judged else {}
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
         cost = cost_of(record, self.prices)
@@ -133,7 +133,7 @@ class RecordScorer:
     def _scored(self, record: Record, row: SampleRow, found: ReadResult) -> ScoredRecord:
         if record.letters and found.answer is not None:
             found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
-        score = _compared(found, row, self.scorer)
+        score = _compare_with_key(found, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not found.reason:
             found = replace(found, reason="unread", detail=f"{found.answer!r} is no answer to this task")
         said = found.answer, score, found.reason, found.detail, found.read
@@ -148,7 +148,7 @@ class RecordScorer:
         if letters and row.answer is not None and row.answer not in letters:
             return ReadResult(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
         if record.answer is not None:
-            return given(record.answer, letters)
+            return read_stage_answer(record.answer, letters)
         return explain_missing_reply(record, replies) or self._read(record, row, replies)
 
     def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
@@ -168,11 +168,11 @@ class RecordScorer:
         return ReadResult(Verdict.UNREADABLE, reason="cut_off" if cut else reason_of(after.reason), detail=after.reason)
 
 
-def _by(judgement: Judgement) -> ReadResult:
+def _judge_result(judgement: Judgement) -> ReadResult:
     return ReadResult(answer=judgement.answer, read=True, judge=judgement.judge)
 
 
-def _compared(found: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
+def _compare_with_key(found: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
     group = str(row.meta.get("group", ""))
     if found.verdict is not None or found.answer is None:
         return Score(found.verdict or Verdict.UNREADABLE, 0.0, group)

@@ -15,7 +15,7 @@ REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
 
 
 class Verdict(StrEnum):
-    """What became of one sample: four counts that are kept apart everywhere.
+    """The outcome of one sample; the four are counted apart everywhere.
 
     HIDDEN is no verdict but its absence: an answer was found and there is no key to compare it with.
     """
@@ -126,7 +126,7 @@ class RunScores:
 
 
 def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResult | None:
-    """Why there is nothing to read, for a reader or a judge; None where there is."""
+    """Why there is nothing to read for a reader or a judge; None where there is a reply."""
     last = replies[-1] if replies else None
     if record.reason or last is None:
         reason = reason_of(record.reason)
@@ -140,8 +140,8 @@ def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResul
     return None
 
 
-def given(answer: str, letters: tuple[str, ...]) -> ReadResult:
-    """An answer that a stage set; one beyond the choices is nobody's choice, so it is not WRONG but UNREADABLE."""
+def read_stage_answer(answer: str, letters: tuple[str, ...]) -> ReadResult:
+    """An answer that a stage set; one that is no choice is not WRONG but UNREADABLE."""
     if letters and answer.strip() not in letters:
         said = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
         return ReadResult(Verdict.UNREADABLE, answer, "unread", said)

@@ -20,6 +20,7 @@ from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.tasks.blink import TOTAL_NAMES
 from tests.made_run import MadeRun
 
 
@@ -235,3 +236,19 @@ def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
     values = {row.task: row.value for row in found.where(contestant="majority (key)", metric="accuracy")}
     assert values == {task: pytest.approx(2 / 3) for task in ("t", "macro", "micro")}
     assert {row.task for row in found.where(contestant="chance (level)")} == {"t", "macro", "micro"}
+
+
+def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun) -> None:
+    for name in TOTAL_NAMES:
+        count = 3 if name == "Relative_Reflectance" else 1
+        made.task(name, ["A"] * count)
+        facts = {"scorer": {"use": "eval.tasks.BlinkScorer", "name": name}}
+        made.answers(made.point("plain", name, facts=facts), ["B" if count == 3 else "A"] * count)
+    found = score_table(made.write().path)
+    totals = {r.metric: (r.value, r.n, r.n_tasks) for r in found.where(task="BLINK", contestant="plain")}
+    assert totals == {
+        "blink_macro": (pytest.approx(13 / 14), 16, 14),
+        "blink_micro": (pytest.approx(13 / 16), 16, 14),
+        "blink_macro_without_reflectance": (pytest.approx(1), 13, 13),
+        "blink_micro_without_reflectance": (1, 13, 13),
+    }
