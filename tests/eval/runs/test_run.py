@@ -413,13 +413,22 @@ def test_a_repaired_image_is_asked_and_lost_samples_are_refused(tmp_path: Path) 
         run([replace(one, task=Greys(2))], tmp_path)()
 
 
+@pytest.mark.parametrize("part", [{"limit": 2}, {"shard": (1, 2)}])
+def test_a_part_of_a_run_can_be_asked_again(tmp_path: Path, part: dict[str, Any]) -> None:
+    one = point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"))
+    run([one], tmp_path)()
+    assert run([one], tmp_path, **part)().written == 0  # the samples of the other part are not lost
+
+
 def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
     one = point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"))
     run([one], tmp_path, limit=2)()
+    started = RunFolder(tmp_path).facts["started"]
     assert RunFolder(tmp_path).unasked == ["greys: 2 of 6 samples were asked"]
     assert RunFolder(tmp_path).facts["finished"] is True
+    (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace(started, "before"))
     run([one], tmp_path)()
-    assert RunFolder(tmp_path).unasked == []
+    assert (RunFolder(tmp_path).unasked, RunFolder(tmp_path).facts["started"]) == ([], "before")
 
 
 def test_a_failed_write_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
