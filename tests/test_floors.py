@@ -212,7 +212,7 @@ def test_a_room_says_what_lives_there_and_what_does_not(room: Path) -> None:
     inside, _, outside = said.partition("Not here: ")
     assert len(inside.split()) > 3
     assert outside
-    for name in re.findall(r"`([^`]+)`", said):
+    for name in re.findall(r"`([^` ]+)`", said):  # not commands
         path = re.sub(r"\.[A-Z]\w*$", "", name.strip("/")).replace(".", "/")  # without the class
         places = [base / end for base in (room, room.parent, ROOT) for end in (name, path, f"{path}.py")]
         assert any(place.exists() for place in places), f"`{name}` is no room, module or folder"
