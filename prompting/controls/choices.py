@@ -1,6 +1,6 @@
-"""The same question under other letters: labels of marks, or the order of the choices, permuted and mapped back.
+"""Permutes the order of the choices or the labels of the marks, and maps answers back.
 
-A model that sees the place, and not the letter, answers alike. The permutation is kept in `State.letters` and in the
+A model that answers by content and not by letter is not affected. The permutation is kept in `State.letters` and in the
 record (a letter as asked -> the sample's own letter), together with the choices as asked. A reader, mid-way or at
 scoring, reads what was really asked; scoring then maps the letter that it found back and compares it with the key.
 So no stage needs the key, and a better reader re-reads these records as any other.

@@ -1,4 +1,4 @@
-"""Crops that serve as bounds and controls of zooming: the true region, and a random one of the same size."""
+"""Control crops for zooms: the true region as an upper bound, and a random one of the same size as a placebo."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views.crop import Crop
 
-DRAWS = 64  # random places that are drawn to find one that lies off the true one
+DRAWS = 64  # random places, of which the one with the least overlap is taken
 
 
 @dataclass(frozen=True)
 class OracleCrop:
     """The part of a view around the region that matters: what a perfect zoom would show.
 
-    A stage never sees the key, so an oracle must be told where to look: by `label`, the label of a mark that every
-    sample has (REF, say), or else by the sample's own field `hint`, into which a task or a line of a JSONL file
-    writes the label of a mark, a box [x0, y0, x1, y1] of image 0 in edge coordinates, or a mark as records hold it
-    ({"x0": ..., "image": 1}). A hint is part of the sample and may be told to a model by a careless template; where
-    the choices are the marks, the mark of the right choice gives the answer away, so hint at what is asked about.
+    A stage never sees the key, so the region must be given: by `label`, the label of a mark that every sample has,
+    such as REF, or else by the sample's field `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image
+    0 in edge coordinates, or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so
+    a template can reveal it to the model. If the choices are marks, a hint at the right one reveals the answer; point
+    at what the question is about instead.
 
-    `crop` says how it is cut and shown, as in every zoom. Views that do not show the region are passed on.
+    `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they are.
     """
 
     label: str = ""
@@ -38,15 +38,15 @@ class OracleCrop:
     asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops. Raises ValueError where nothing says where the region is, or no view shows it."""
+        """The state with crops. Raises ValueError if the region is not given or no view shows it."""
         return _crop_places(state, self.places(state), self.crop)
 
     def places(self, state: State) -> dict[int, Mark]:
-        """Where each view, by its number, shows the region, in that view's coordinates."""
+        """The region in the coordinates of each view that shows it, by the view's index."""
         region = self._region(state)
         found = {number: view.to_view(region) for number, view in enumerate(state.views)}
         if not any(found.values()):
-            raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r} that was hinted at")
+            raise ValueError(f"sample {state.sample.id}: no view shows the region {region.label!r}")
         return {number: places[0] for number, places in found.items() if places}
 
     def _region(self, state: State) -> Mark:
@@ -73,11 +73,11 @@ class OracleCrop:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A crop at a random place: whether it is the zoom on the right spot that helps, or any zoom.
+    """A crop at a random place, to tell whether any zoom helps or only one on the right region.
 
-    With `of`, the settings of an `OracleCrop`, it is cut and shown as that one, at the same size and in the same
-    views, but as far off it as the best of 64 random places. Otherwise it has `share` of each view's width and
-    height. Places are the same for every run of one seed, sample and draw; `seed` gives others.
+    With `of`, the settings of an `OracleCrop`, it has the same size and appears in the same views, at the one of 64
+    random places that overlaps least with the oracle's. Otherwise it has `share` of each view's width and height. The
+    places are the same in every run with the same seed, sample and draw; another `seed` gives others.
     """
 
     of: OracleCrop | None = None
@@ -127,7 +127,7 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
 
 
 def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
-    """A box as large as `true` whose crop has the size of the true one and shares least with it."""
+    """A box as large as `true` whose crop has the size of the true one and overlaps least with it."""
     (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
     size, best = (area[2] - area[0], area[3] - area[1]), (overlap(area, area), true)
     for left, top in rng.integers((0, 0), np.subtract(view.size, size), (DRAWS, 2), endpoint=True):

@@ -1,8 +1,4 @@
-"""The arms that reviewers ask for first: what is left of a result without the image, with another, or other marks.
-
-Each is a stage of one line. The oracle and random crops are in `prompting.controls.crops`, permuted letters in
-`prompting.controls.choices`.
-"""
+"""Controls that show how much a result depends on the image and the marks: none, blank, another, or moved ones."""
 
 from __future__ import annotations
 
@@ -26,12 +22,12 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.views.resize import resize_view
 
-TRIES = 2000  # places that are tried for one mark before there counts as no room
+TRIES = 2000  # random places that are tried for one mark
 
 
 @dataclass(frozen=True)
 class NoImage:
-    """No image at all: what the words alone give away. Put it right before the stage that asks."""
+    """No image at all: how much can be answered from the words. Put it right before the stage that asks."""
 
     asks: ClassVar[bool] = False
 
@@ -42,7 +38,7 @@ class NoImage:
 
 @dataclass(frozen=True)
 class BlankImage:
-    """Every view in one colour, at its size: the prompt's form without what it shows.
+    """Every view in one colour at its own size: the same form of prompt without the content of the image.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources stays, so that
     marks drawn afterwards stand on the blank ground at their places; put it after the markers to blank them too.

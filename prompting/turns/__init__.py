@@ -1,4 +1,4 @@
-"""When the model is asked: once, several times with a vote, after a description, again with doubt, after examples.
+"""How the model is asked: once, several times with a vote, after a description, again with doubt, after examples.
 
 Not here: the words of a prompt (`wording`), tools (`agent`)."""
 

@@ -1,4 +1,4 @@
-"""The turns of a conversation: when the model is called, and what it is sent."""
+"""One call of the model: which images and texts it is sent, and in what order."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ from looktwice.prompting.wording.answer_format import JsonAnswer
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 Parts = tuple[str | View, ...]
-LEAST_TOKENS = 16  # no processor that we know of makes fewer of an image of usual size
+LEAST_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
 NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 
 
 @dataclass(frozen=True)
 class Ask:
-    """Sends the views and the prompt as one user's turn, and keeps the reply: one call.
+    """Sends the views and the prompt as one user turn, and adds the reply to the conversation: one call.
 
-    `images` says where the views stand: before or after the words, nowhere, or `inline`, each where the prompt says
-    `<image 1>`, `<image 2>` ..., and those that it does not name before the words. `attach` says which: all, those
-    that the conversation does not hold yet, or none. `tags` is a text before each image, as "Image {n}:"; `{n}` is
-    the number of the view in the state, counted from 1, `{source}` that of the sample's image which it shows.
-    `options` is passed to the model; `options: {effort: high}` tells a reasoning model to think. `system` opens the
-    conversation, once; `history` says how earlier turns are sent again, and `output` names the stage whose JSON
-    schema the reply must follow. Raises ValueError where there is nothing to send or `<image 3>` names no view, and
-    ModelError. A note says where the server counted fewer tokens than the words and images sent must have.
+    `images` places the views before or after the words, nowhere, or `inline`: each where the prompt has `<image 1>`,
+    `<image 2>` and so on, and those that it does not name before the words. `attach` selects all views, only those
+    that are "new" to the conversation, or none. `tags` is a text before each image, such as "Image {n}:"; `{n}` is the
+    number of the view, `{source}` that of the sample's image which it shows, both from 1. `options` are passed to the
+    model, such as `{effort: high}` for a reasoning model. `system` is the system text of the conversation. `history`
+    says what of earlier turns is sent again, and `output` names the stage whose JSON schema the reply must follow.
+
+    A note in the record warns if the server counted fewer tokens than the words and images must have. Raises
+    ModelError, and ValueError if there is nothing to send or `<image 3>` names no view.
     """
 
     images: Literal["before", "after", "inline", "none"] = "before"
@@ -49,7 +50,7 @@ class Ask:
         check_tag("tags", self.tags)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with the turn and its reply; `state.draw` numbers the call."""
+        """The state with the turn and its reply; `state.draw` is the number of the draw."""
         parts = self.parts(state)
         if not parts:
             raise ValueError(f"sample {state.sample.id}: there is nothing to ask, neither a prompt nor an image")
@@ -64,7 +65,7 @@ class Ask:
         )
 
     def parts(self, state: State) -> Parts:
-        """What is sent of a state: texts and views in their order."""
+        """The texts and views that are sent, in their order."""
         held = self._held(state) if self.attach == "new" else set()
         shown = {n: view for n, view in enumerate(state.views, 1) if not held or view.picture.sha not in held}
         if self.images == "none" or self.attach == "none":
@@ -94,7 +95,7 @@ class Ask:
         return tuple(p for n, view in views.items() for p in (write_tag(self.tags, n, view, state.sample.id), view))
 
     def _held(self, state: State) -> set[str]:
-        """The pictures that the conversation shows if no image comes to it."""
+        """The hashes of the pictures that earlier turns send again."""
         sent, _ = self.history((*state.messages, Message("user", ())))
         return {view.picture.sha for message in sent for view in message.views}
 
@@ -105,7 +106,7 @@ class Ask:
 
 
 def ask_separately(state: State, parts: Parts, model: Model, options: CallOptions) -> Reply:
-    """The reply to one user's turn that knows nothing of the conversation. Raises ModelError."""
+    """The reply to a single user turn outside the conversation. Raises ModelError."""
     sent = (Message("user", parts),)
     reply = model(sent, draw=state.draw, options=options)
     for note in check_token_count(sent, reply):
@@ -120,7 +121,7 @@ def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
 
 
 def describe_changes(answers: Sequence[str | None]) -> str:
-    """A note that says what was answered turn by turn, and how often it changed: "answers: A, B, ?; 1 change"."""
+    """A note with the answers after each turn and how often they changed: "answers: A, B, ?; 1 change"."""
     known = [answer for answer in answers if answer is not None]
     flips = sum(a != b for a, b in pairwise(known))
     shown = ", ".join("?" if answer is None else " ".join(answer.split())[:40] for answer in answers)
@@ -128,7 +129,7 @@ def describe_changes(answers: Sequence[str | None]) -> str:
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
-    """A note where a server counted too few tokens: it may have dropped the images, or not count them."""
+    """A note if the server counted too few tokens: it may have dropped the images, or not have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
     if not images or not 0 < counted < words + LEAST_TOKENS * images:

@@ -1,4 +1,4 @@
-"""Answers without images: first the images are described, or redrawn as SVG; then the model sees the text alone."""
+"""Answers from text alone: the images are first described in words, or redrawn as SVG code."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CaptionThenAnswer:
     def __post_init__(self) -> None:
         read_texts(self)
         if "{descriptions}" not in text_of(self.frame):
-            raise ValueError("frame has no {descriptions}, so nothing would be told of the images")
+            raise ValueError("frame has no {descriptions}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
@@ -87,14 +87,14 @@ class CaptionThenAnswer:
 
 
 def answer_blind(state: State, words: str, ask: Ask, model: Model) -> State:
-    """The state with a conversation that opens with these words and shows no image; prompt and views stay."""
+    """Ask these words in a new conversation without images; prompt and views of the state stay."""
     opening = tuple(message for message in state.messages if message.role == "system")
     asked = replace(ask, images="none")(state.replace(prompt=words, messages=opening), model)
     return asked.replace(prompt=state.prompt)
 
 
 def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
-    """What a reply says beside its thoughts, at most so many characters, and a note where it was cut off."""
+    """The text of a reply without <think> parts, cut to `longest` characters, and notes on what was cut off."""
     text, notes = strip_thoughts(reply.text).strip(), []
     if reply.finish == "length":
         notes.append(f"{what} was cut off by the bound on its tokens")
@@ -140,7 +140,7 @@ class RedrawThenAnswer:
     def __post_init__(self) -> None:
         read_texts(self)
         if "{code}" not in text_of(self.frame):
-            raise ValueError("frame has no {code}, so nothing would be told of the images")
+            raise ValueError("frame has no {code}, so the answer would not use the images")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
@@ -175,7 +175,7 @@ class RedrawThenAnswer:
 
 
 def compare_drawing(code: str, view: View) -> tuple[Picture | None, str]:
-    """The drawing of an SVG in the size of a view, or None, and what to note of it."""
+    """The rendered SVG at the size of a view, or None, and a note on how similar it is."""
     width, height = view.size
     try:
         pixels = render_svg(code, width, height)

@@ -1,4 +1,4 @@
-"""How earlier turns of a conversation are sent again: with or without their images, thoughts and endless words."""
+"""What of the earlier turns is sent again: with or without images and <think> parts, and how much of long replies."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ NO_REPLY = "[no reply]"
 
 @dataclass(frozen=True)
 class History:
-    """What of the earlier turns is sent with a new one. The state and the record keep the turns as they were.
+    """What of the earlier turns is sent with a new one. The state and the record keep the turns unchanged.
 
-    `images`: "all" sends every image again, "latest" those of the newest turn that has any (the new one included),
-    "none" those of the new turn alone; in place of the others, those of few-shot examples included, it says that an
-    image was shown. `thoughts` are what a
-    reply says in <think> and the like: "drop" sends the rest alone, as reasoning models expect it; reasoning that the
-    server kept apart is never sent. Of a reply longer than `longest` characters, as of one that repeats itself
-    without end, the beginning is sent.
+    `images` "all" sends every image again, "latest" those of the newest turn that has any (the new one included),
+    "none" only those of the new turn; a short text replaces the others, also in few-shot examples. `thoughts` are the
+    parts of a reply in <think> and similar tags: "drop" leaves them out, as reasoning models expect; reasoning that
+    the server returned separately is never sent. Replies are cut after `longest` characters, in case one repeats
+    itself without end.
     """
 
     images: Literal["all", "latest", "none"] = "all"
@@ -37,7 +36,7 @@ class History:
     def __call__(self, messages: Sequence[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
         """The messages as they are sent, and a note for each reply that was cut.
 
-        A turn is what stands between two replies; the newest is sent as it is.
+        A turn is all messages between two replies; the newest turn is always sent unchanged.
         """
         said = [message for message in messages if message.role == "assistant"]
         notes = [note for message in said for note in self._cut(self._words(message))[1]]

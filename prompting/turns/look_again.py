@@ -1,4 +1,4 @@
-"""Re-perception: the model answers, then looks again with doubt, or at a zoom on what it claimed."""
+"""Re-perception: the model answers, then looks again, in doubt or at a zoom on what it named."""
 
 from __future__ import annotations
 

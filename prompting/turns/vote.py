@@ -1,4 +1,4 @@
-"""Self-consistency: the same question drawn several times, and what most of the replies say."""
+"""Self-consistency: the same question asked several times, and a majority vote over the answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looktwice.prompting.turns.ask import Ask, read_answer
 
 @dataclass(frozen=True)
 class Ballot:
-    """One draw: the state that it led to, the answer as it was asked there, and the same as votes are counted."""
+    """One draw: its final state, its answer, and the key under which the answer is counted."""
 
     state: State
     answer: str | None
@@ -33,11 +33,11 @@ class Vote:
     letters. `read` finds the answers; best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n
     + 1 ..., so no two draws are one call; the first n draws of a point without votes are the same calls as draw 0.
 
-    Of several answers with equally many votes, `tie` "first" takes the one that was given first, "random" one at
-    random, and "abstain" none. The confidence is the winner's share of all draws, unreadable ones included. Where not
-    one can be read there is no answer, for the reason that most of them have. `stop_early` ends the drawing once no
-    other answer can win any more. With `tokens` it goes on until the calls, those of other models included, have used
-    so many (in and out together), and `n` is the most. The state given back is that of the first draw for the winner.
+    On a tie, `tie` "first" takes the answer that was given first, "random" one at random, and "abstain" none. The
+    confidence is the winner's share of all draws, unreadable ones included. If no reply can be read there is no
+    answer, with the most frequent reason. `stop_early` ends the draws once no other answer can win. With `tokens` they
+    end once all calls, those of other models included, have used so many input and output tokens, and `n` is the
+    maximum. The result is the state of the first draw with the winning answer.
     """
 
     read: Stage
@@ -76,7 +76,7 @@ class Vote:
         return Ballot(after, answer, key, "")
 
     def _ended(self, ballots: Sequence[Ballot], calls: Sequence[Call]) -> str:
-        """Why no further draw is made; empty where one is."""
+        """Why no further draw is made; empty if one is."""
         used = sum(call.reply.usage.tokens_in + call.reply.usage.tokens_out for call in calls if call.reply)
         if self.tokens is not None and used >= self.tokens:
             return f"{used} tokens were used"
@@ -105,7 +105,7 @@ class Vote:
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
-    """Answers and their votes, the most first; of equals the one that was given first."""
+    """Answers and their votes, the most frequent first; on a tie the one that was given first."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
 
 

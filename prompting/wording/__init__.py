@@ -1,6 +1,6 @@
-"""What is said: the question and its choices, instructions, chain of thought, answer formats, templates.
+"""The words of a prompt: the question and its choices, instructions, chain of thought, answer formats, templates.
 
-Not here: when it is said (`turns`), and the words of grids (`grids`)."""
+Not here: when the model is asked (`turns`), and the words of grids (`grids`)."""
 
 import lazy_loader
 

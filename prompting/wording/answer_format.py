@@ -1,4 +1,4 @@
-"""In what form the answer is to be given: a marked last line, or a JSON object that the server holds the reply to."""
+"""Asks for an answer in a given format: a marked last line, or a JSON object whose schema the server enforces."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
+from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
 
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """Asks for a last line that gives nothing but the answer behind a mark: "MY_ANSWER:", "Final Answer:" and so on.
+    """Asks for a last line with a marker such as "MY_ANSWER:" or "Final Answer:", and after it only the answer.
 
-    `{mark}` in `words` becomes the mark. `eval.readers.Marked` reads what stands behind it.
+    `{mark}` in `words` becomes the marker. `eval.readers.Marked` reads what follows it.
     """
 
     mark: str = "MY_ANSWER:"
@@ -27,20 +27,20 @@ class AnswerLine:
     def __post_init__(self) -> None:
         read_texts(self)
         if not self.mark.strip() or "\n" in self.mark:
-            raise ValueError(f"mark is what stands before the answer in its line, found {self.mark!r}")
+            raise ValueError(f"mark is the text before the answer, in one line, found {self.mark!r}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with these words below it."""
-        return _below(state, fill_in(self.words, mark=self.mark))
+        """The state with these words below the prompt."""
+        return add_lines(state, fill_in(self.words, mark=self.mark))
 
 
 @dataclass(frozen=True)
 class JsonAnswer:
-    """Asks for a JSON object with the reasoning (or without) and the answer.
+    """Asks for a JSON object with the answer and, unless `reasoning` is false, the reasoning before it.
 
-    Where the server can, it is held to the schema: name this stage as the output of the one that asks, best by
-    reference, `output: ${stages.SLOT}`. Samples with choices answer with one of their letters. `{form}` in `words`
-    becomes a description of the object.
+    To let the server enforce the schema, name this stage as the `output` of the stage that asks, best by reference:
+    `output: ${stages.SLOT}`. Samples with choices are answered by a letter. `{form}` in `words` becomes a description
+    of the object.
     """
 
     reasoning: bool = True
@@ -52,12 +52,12 @@ class JsonAnswer:
         read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with these words below it."""
+        """The state with these words below the prompt."""
         letters = ", ".join(state.sample.letters)
         answer = f'"answer": {f"one of {letters}" if letters else "your answer"}, as a text'
         reasoning = '"reasoning": what you see and what follows from it, ' if self.reasoning else ""
         form = f"{{{reasoning}{answer}}}"
-        return _below(state, fill_in(self.words, form=form))
+        return add_lines(state, fill_in(self.words, form=form))
 
     def schema(self, sample: Sample) -> Mapping[str, Any]:
         """The JSON schema of a reply; strict servers want every field required and no other allowed."""
@@ -66,7 +66,3 @@ class JsonAnswer:
             answer["enum"] = list(sample.letters)
         known = {"reasoning": {"type": "string"}, "answer": answer} if self.reasoning else {"answer": answer}
         return {"type": "object", "properties": known, "required": list(known), "additionalProperties": False}
-
-
-def _below(state: State, words: str) -> State:
-    return state.replace(prompt="\n".join(line for line in (state.prompt, words) if line))

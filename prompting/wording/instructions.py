@@ -1,4 +1,4 @@
-"""What is said beside the images: choices and other forms of answer, places of marks, thoughts, system texts."""
+"""Lines of the prompt: choices and other answer formats, places of marks, chain of thought, and the system text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
+from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts, text_of
 
 Frame = Literal["pixels", "0-1000"]
 
@@ -23,9 +23,9 @@ class MultipleChoice:
 
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}` in
     `instruction` becomes the letters in that style; an empty instruction is left out. Choices that are pictures
-    are shown after the other views, and named by their number among them. Another order of the choices, and all
-    orders in turn for circular evaluation, is the work of `prompting.controls.PermuteChoices` before this stage.
-    Raises ValueError where the sample has no choices.
+    become views after the others, and their lines name them by number ("image 3"). For another order of the choices,
+    as in circular evaluation, put `prompting.controls.PermuteChoices` before this stage. Raises ValueError for a
+    sample without choices.
     """
 
     label_style: str = "(A)"
@@ -36,11 +36,11 @@ class MultipleChoice:
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
             raise ValueError(
-                f'label_style writes the letter A with signs around it, as "(A)", found {self.label_style!r}'
+                f'label_style is the letter A with punctuation around it, such as "(A)", found {self.label_style!r}'
             )
         strange = set(re.findall(r"{.*?}", self.instruction)) - {"{letters}"}
         if strange:
-            raise ValueError(f"instruction holds {', '.join(sorted(strange))}; only {{letters}} is filled in")
+            raise ValueError(f"instruction has the fields {', '.join(sorted(strange))}; only {{letters}} is known")
 
     def __call__(self, state: State, model: Model) -> State:
         """The question with its choices."""
@@ -60,11 +60,11 @@ class MultipleChoice:
 
 @dataclass(frozen=True)
 class MarksAsText:
-    """Says where each mark lies in the images as shown, for questions about images without drawn marks.
+    """Writes the coordinates of each mark into the prompt, for images on which no marks are drawn.
 
-    `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height, as several
-    MLLMs are trained to read. Points are rounded to whole units, boxes are edges; a mask is said by the box around
-    it. Images are counted from 1. A mark that no view shows is not mentioned.
+    `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height, which several
+    MLLMs are trained on. Coordinates are rounded to whole units; boxes are given by their edges and masks by their
+    bounding box. Images are counted from 1. A mark that no view shows is left out.
     """
 
     frame: Frame = "pixels"
@@ -72,7 +72,7 @@ class MarksAsText:
     asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with one line for each place of each mark."""
+        """The state with one more line of the prompt for each place of each mark."""
         lines = [line for mark in state.sample.marks for line in self.places(mark, state.views)]
         if not lines:
             return state
@@ -91,7 +91,7 @@ class MarksAsText:
         thousand = self.frame == "0-1000"
         across, down = (1000 / size[0], 1000 / size[1]) if thousand else (1.0, 1.0)
         if isinstance(place, Point):
-            half = 0.5 if thousand else 0.0  # a pixel's own number is its centre's, a share is measured from the edge
+            half = 0.5 if thousand else 0.0  # pixel numbers mean centres, shares start at the edge
             return f"x={round((place.x + half) * across)}, y={round((place.y + half) * down)}"
         x0, y0, x1, y1 = bounding_box(place)
         return f"x from {round(x0 * across)} to {round(x1 * across)}, y from {round(y0 * down)} to {round(y1 * down)}"
@@ -99,9 +99,9 @@ class MarksAsText:
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Says the benchmark's own prompt, word for word, from the sample's field `prompt`.
+    """Uses the benchmark's own prompt, word for word, from the sample's field `prompt`.
 
-    Raises ValueError where the sample has none.
+    Raises ValueError for a sample that has none.
     """
 
     asks: ClassVar[bool] = False
@@ -120,7 +120,7 @@ class Verbatim:
 
 @dataclass(frozen=True)
 class YesNo:
-    """Asks for one of two words: yes or no, or with `words: [T, F]` and the like another pair.
+    """Asks for one of two words: yes or no, or another pair such as `words: [T, F]`.
 
     `{first}` and `{second}` in `instruction` become the words.
     """
@@ -134,7 +134,7 @@ class YesNo:
         read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with the instruction below it."""
+        """The state with the instruction below the prompt."""
         return add_lines(state, fill_in(self.instruction, first=self.words[0], second=self.words[1]))
 
 
@@ -150,13 +150,13 @@ class WholeNumber:
         read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with the instruction below it."""
+        """The state with the instruction below the prompt."""
         return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
 class Letters:
-    """Asks for the letters that are seen, in their order, and for nothing else."""
+    """Asks for the letters in the image, in their order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
 
@@ -166,13 +166,13 @@ class Letters:
         read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with the instruction below it."""
+        """The state with the instruction below the prompt."""
         return add_lines(state, text_of(self.instruction))
 
 
 @dataclass(frozen=True)
 class System:
-    """Opens the conversation with a system text, in place of one that is there. Stands before the stages that ask."""
+    """Sets the system text of the conversation, replacing any other. Put it before the stages that ask."""
 
     text: Text
 
@@ -181,7 +181,7 @@ class System:
     def __post_init__(self) -> None:
         read_texts(self)
         if not text_of(self.text).strip():
-            raise ValueError("text is what the system turn says, found nothing; drop this stage instead")
+            raise ValueError("text is empty; remove this stage to ask without a system text")
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the system turn first."""
@@ -203,9 +203,9 @@ REASONING = {
 class ChainOfThought:
     """Asks for reasoning before the answer.
 
-    `form` "plain" is one sentence, as VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
-    (understand, perceive, connect, conclude), in our words. `text` says it in yours, `{file: NAME}` word for word in
-    those of a file. With a grid on the images, the steps are those of `prompting.grids.GridWords`.
+    `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
+    (understand, perceive, connect, conclude) in our words. `text` replaces both by your own words, `{file: NAME}` by
+    those of a file. For images with a grid, `prompting.grids.GridWords` has steps that use it.
     """
 
     text: Text = ""
@@ -217,13 +217,8 @@ class ChainOfThought:
         read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
-        """The prompt with these words below it."""
+        """The state with these words below the prompt."""
         return add_lines(state, text_of(self.text) or REASONING[self.form])
-
-
-def add_lines(state: State, *lines: str) -> State:
-    """The state with more lines below its prompt; empty ones are left out."""
-    return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
 def _list_letters(letters: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""A prompt written as a template, so that another wording needs no code."""
+"""Prompts from jinja2 templates, so that a new wording needs no code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FILLERS = {"center", "ljust", "rjust", "zfill", "expandtabs"}  # "a".ljust(10 **
 
 
 class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox without what multiplies: a short template cannot ask for gigabytes."""
+    """jinja2's sandbox without operations that multiply text, so that a short template cannot fill the memory."""
 
     intercepted_binops = frozenset({"*", "**", "%"})
 
@@ -49,10 +49,10 @@ def _environment() -> _Environment:
 class Template:
     """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
 
-    It knows `prompt` (what was worded so far), `question`, `choices` (each with `letter` and `text`), `letters`,
+    Its variables are `prompt` (as worded so far), `question`, `choices` (each with `letter` and `text`), `letters`,
     `images` (how many are shown), `marks` (each with `label`, `kind` and `image`, counted from 1), `meta`, `id`, and
-    `reply` (the model's last words). What is unknown is a fault. `into` "prompt" replaces the prompt; "system" makes
-    it the system text. Raises ValueError that names the sample.
+    `reply` (the model's last one). `into` "prompt" replaces the prompt, "system" the system text. Raises ValueError
+    that names the sample for unknown variables and other errors of the template.
     """
 
     text: Text
@@ -65,10 +65,10 @@ class Template:
         try:
             _environment().from_string(text_of(self.text))
         except jinja2.TemplateError as exc:
-            raise ValueError(f"text is no template: {exc}") from exc
+            raise ValueError(f"text is not a valid jinja2 template: {exc}") from exc
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with what the template says."""
+        """The state with the filled-in template."""
         words = self._rendered(state)
         if self.into == "prompt":
             return state.replace(prompt=words)

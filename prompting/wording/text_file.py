@@ -1,4 +1,4 @@
-"""Texts that a configuration spells out, or keeps word for word in a file beside it."""
+"""Texts of a prompt: given in the configuration or in a file, filled in, and added to the prompt."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from looktwice.pipelines.state import State
+
 LONGEST = 1_000_000  # bytes
 
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text that stands in a UTF-8 file; a configuration writes `{file: NAME}` where a text is expected."""
+    """The text of a UTF-8 file; a configuration writes `{file: NAME}` where a text is expected."""
 
     file: Path
 
 
 Text = str | TextFile
-"""A setting that is a text or names the file that holds it."""
+"""A setting that is a text, or names a file that holds it."""
 
 
 def read_texts(stage: Any) -> None:
-    """Replace every TextFile among a frozen stage's settings by what the file says; called in `__post_init__`.
+    """Replace every TextFile among a frozen stage's settings by the file's text; called in `__post_init__`.
 
-    What the file said then is the setting: it is part of the point's identity, and the run can be gone through again
-    without the file. The line break at the file's end is left out. Raises ValueError.
+    The text becomes the setting, so it is part of the stage's identity and a run can be replayed without the file.
+    One line break at the end is removed. Raises ValueError if the file cannot be read.
     """
     for each in fields(stage):
         value = getattr(stage, each.name)
@@ -33,12 +35,12 @@ def read_texts(stage: Any) -> None:
 
 
 def text_of(text: Text) -> str:
-    """The text of a setting that `read_texts` has seen to."""
+    """The text of a setting, read from its file if `read_texts` has not done so."""
     return text if isinstance(text, str) else _read_file("text", text.file)
 
 
 def fill_in(text: Text, **parts: str) -> str:
-    """The text with `{name}` replaced by each part; other braces stay as they are, so that JSON can stand in it."""
+    """The text with each `{name}` replaced by the part of that name; other braces are kept, as in JSON."""
     whole, rest = "", text_of(text)
     while rest:
         places = [(rest.find(f"{{{name}}}"), name) for name in parts if f"{{{name}}}" in rest]
@@ -47,6 +49,11 @@ def fill_in(text: Text, **parts: str) -> str:
         at, name = min(places)
         whole, rest = whole + rest[:at] + parts[name], rest[at + len(name) + 2 :]
     return whole + rest
+
+
+def add_lines(state: State, *lines: str) -> State:
+    """The state with more lines below its prompt; empty ones are left out."""
+    return state.replace(prompt="\n".join(line for line in (state.prompt, *lines) if line))
 
 
 def _read_file(name: str, file: Path) -> str:

@@ -1,4 +1,9 @@
-"""Prompts and decoding settings of published evaluations, for whoever asks why a number differs."""
+"""The prompts and sampling options of published evaluations, to reproduce their numbers.
+
+Classes that end in `Prompt` are stages that word the question as a toolkit does. Classes that end in `Decoding` are
+`CallOptions` with a toolkit's values; give one as the options of the stage that asks:
+`ask: {use: prompting.turns.Ask, options: {use: prompting.wording.BlinkDecoding}}`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +27,7 @@ class BlinkDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class BlinkConsistencyDecoding(CallOptions):
-    """BLINK's self-consistency study: temperature 1, five draws (`draws: 5`)."""
+    """BLINK's self-consistency study: temperature 1; it makes five draws (`draws: 5`)."""
 
     temperature: float | None = 1.0
     max_tokens: int | None = 1024
@@ -30,14 +35,14 @@ class BlinkConsistencyDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class Vlm2ShortDecoding(CallOptions):
-    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, else the model's own decoding."""
+    """VLM2-Bench's scripts for GC and VID: at most 512 tokens, with the model's default sampling."""
 
     max_tokens: int | None = 512
 
 
 @dataclass(frozen=True)
 class Vlm2LongDecoding(CallOptions):
-    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, else the model's own decoding."""
+    """VLM2-Bench's scripts for OC and PC: at most 2,048 tokens, with the model's default sampling."""
 
     max_tokens: int | None = 2048
 
@@ -61,7 +66,7 @@ class VlmevalkitDecoding(CallOptions):
 
 @dataclass(frozen=True)
 class LmmsEvalDecoding(CallOptions):
-    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, which its model wrappers take where a task says none."""
+    """lmms-eval on BLINK: at most 1,024 tokens; temperature 0, its default for tasks that set none."""
 
     temperature: float | None = 0.0
     max_tokens: int | None = 1024
@@ -72,15 +77,15 @@ DISCLAIMER = (
     "to be recognised or named to answer it."
 )
 _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s*|\n\(A\).*)", re.S)
-"""Where the lettered choices of a BLINK prompt begin."""
+"""The lettered choices of a BLINK prompt and the sentence that announces them."""
 
 
 @dataclass(frozen=True)
 class OfficialPrompt:
-    """BLINK's runner: the column `prompt` as it is, below a disclaimer for three of the tasks.
+    """BLINK's runner: the column `prompt` unchanged, after a disclaimer for three of the subtasks.
 
-    `disclaimed` are the subtasks with the disclaimer, with spaces or underscores. Samples of other benchmarks with a
-    prompt of their own get that. Raises ValueError for a sample without one.
+    `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other benchmarks are asked
+    with their field `prompt`. Raises ValueError for a sample without one.
     """
 
     disclaimer: str = DISCLAIMER
@@ -97,10 +102,10 @@ class OfficialPrompt:
 class VlmevalkitPrompt:
     """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and a closing sentence.
 
-    The question is the benchmark's prompt without its lettered choices, or the sample's question where it has no
-    prompt; that the toolkit's table holds the former is how its rows look, not documented. `options` False is its
-    form for VLM2-Bench: the whole prompt behind "Question:" and nothing more. The hint is `meta["hint"]`. A choice
-    that is a picture is shown after the other views and named by its number.
+    The question is the benchmark's prompt without its lettered choices, as in the rows of the toolkit's table (this is
+    not documented), or the sample's question if it has no prompt. With `options` False the whole prompt follows
+    "Question:" and nothing more, which is the form for VLM2-Bench. The hint is `meta["hint"]`. A choice that is a
+    picture becomes a view after the others, and its line names it by number.
     """
 
     closing: str = "Choose the right answer among these options."
@@ -132,7 +137,7 @@ class VlmevalkitPrompt:
 
 @dataclass(frozen=True)
 class LmmsEvalPrompt:
-    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt` as it is.
+    """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt` unchanged.
 
     `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its own.
     """
@@ -148,7 +153,7 @@ class LmmsEvalPrompt:
 
 
 def benchmark_prompt(state: State) -> str:
-    """The benchmark's own prompt. Raises ValueError where the sample has none."""
+    """The benchmark's own prompt. Raises ValueError for a sample that has none."""
     prompt = state.sample.meta.get("prompt")
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(

@@ -86,10 +86,10 @@ def test_an_open_question_has_no_choices_to_word() -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"label_style": "1)"}, "label_style writes the letter A"),
+        ({"label_style": "1)"}, "label_style is the letter A"),
         ({"label_style": "(a)"}, "label_style"),
         ({"label_style": "A or A"}, "label_style"),
-        ({"instruction": "Say {leters}."}, r"instruction holds {leters}"),
+        ({"instruction": "Say {leters}."}, r"instruction has the fields {leters}"),
     ],
 )
 def test_a_misspelt_style_is_refused(settings: dict[str, str], message: str) -> None:
@@ -289,7 +289,7 @@ def test_a_system_text_stands_first_and_once() -> None:
         ("user", "Is it?"),
         ("assistant", "ok"),
     ]
-    with pytest.raises(ValueError, match="found nothing; drop this stage"):
+    with pytest.raises(ValueError, match="text is empty; remove this stage"):
         System(" ")
 
 
@@ -348,13 +348,13 @@ def test_a_template_may_word_the_system_text() -> None:
     ],
 )
 def test_what_a_template_may_not_do_fails_its_sample_alone(text: str) -> None:
-    with pytest.raises(ValueError, match=r"sample s1: the template cannot be filled in|is no template"):
+    with pytest.raises(ValueError, match=r"sample s1: the template cannot be filled in|is not a valid jinja2 template"):
         Template(text)(start(subtask="x"), NoModel())
 
 
 def test_a_broken_template_is_a_fault_of_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "t.j2").write_text("{% if %}")
-    with pytest.raises(ConfigError, match="text is no template: Expected an expression"):
+    with pytest.raises(ConfigError, match="text is not a valid jinja2 template: Expected an expression"):
         build({"use": "prompting.wording.Template", "text": {"file": "t.j2"}}, Scope(tmp_path))
 
 
