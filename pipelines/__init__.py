@@ -1,4 +1,7 @@
-"""Values, the socket, the door to the model and the configuration: what every other folder stands on."""
+"""The values that flow through a pipeline, the interfaces of stages and models, and the configuration.
+
+Here: what every other folder builds on, and nothing of any one method or benchmark.
+Not here: stages that show or ask (`prompting`), those that compute (`specialists`), tasks and scores (`eval`)."""
 
 import lazy_loader
 

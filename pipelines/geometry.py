@@ -15,8 +15,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 __all__ = [
-    "Affine", "PixelRect", "Polygon", "Rect", "bounds", "common_rect", "contains", "grow", "holds", "intersect", "iou",
-    "overlap", "overlaps", "rectangle",
+    "Affine",
+    "PixelRect",
+    "Polygon",
+    "Rect",
+    "bounds",
+    "common_rect",
+    "contains",
+    "contains_point",
+    "grow",
+    "intersect",
+    "iou",
+    "overlap",
+    "overlaps",
+    "rectangle",
 ]  # fmt: skip
 
 Rect = tuple[float, float, float, float]
@@ -158,7 +170,7 @@ def contains(area: Polygon, x: ArrayLike, y: ArrayLike) -> NDArray[np.bool_]:
     return np.asarray(np.all(np.array(sides) >= -TOLERANCE, 0) | np.all(np.array(sides) <= TOLERANCE, 0))
 
 
-def holds(area: Polygon, x: float, y: float) -> bool:
+def contains_point(area: Polygon, x: float, y: float) -> bool:
     """As `contains` for one point, many times faster: a marker asks it for every mark of every view."""
     if len(area) < 3 or math.isnan(x + y):
         return False

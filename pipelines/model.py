@@ -1,4 +1,4 @@
-"""The one door to a model: messages in, a reply out. A wrapper is a model around a model."""
+"""The interface of a model: messages in, a reply out. A wrapper is a model around a model."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def message_json(message: Message) -> dict[str, Any]:
 
 
 def request_json(identity: str, messages: Messages, draw: int, options: CallOptions) -> str:
-    """Everything that decides a reply, as canonical JSON: the text behind `request_key`."""
+    """Everything that decides a reply, as canonical JSON: what `request_key` is the sha256 of."""
     whole = {
         "model": identity,
         "messages": [message_json(m) for m in messages],
@@ -235,7 +235,7 @@ def canonical(value: Any) -> str:
 
 
 def first_non_finite(value: Any) -> tuple[str, float] | None:
-    """The first number that is infinite or none at all, which `canonical` refuses, with its dotted place."""
+    """The first number that is infinite or NaN, which `canonical` refuses, with its dotted place."""
     inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
     for name, held in inner:
         if isinstance(held, float) and not math.isfinite(held):

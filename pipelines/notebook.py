@@ -1,4 +1,4 @@
-"""How a state shows itself in a notebook: its views, its words, its answer."""
+"""How a notebook shows a state: its views, its turns and its answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages in a row, which is again a stage; and the door through which they reach the model."""
+"""A pipeline: named stages called in order, and the model as they reach it, which records every call."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class NoModel:
 
     @property
     def identity(self) -> str:
-        """The name of nothing."""
+        """No model has this name."""
         return "none"
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
@@ -37,7 +37,7 @@ class NoModel:
 
 
 class RecordingModel:
-    """The model as the stages of one sample reach it: it keeps every call and stops at the run's word.
+    """The model as the stages of one sample reach it: it keeps every call, and stops when the run does.
 
     `check` is called before each call and between stages and may raise Stopped. `around` gives a stage's second
     model as the run wraps it.
@@ -56,11 +56,11 @@ class RecordingModel:
 
     @property
     def identity(self) -> str:
-        """The identity of the model behind the door."""
+        """The identity of the model inside."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask the model behind the door, and keep what was sent and what came back, also where it failed."""
+        """Ask the model inside, and keep what was sent and what came back, also where it failed."""
         return self.ask(self.model, messages, draw, options)
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
@@ -76,7 +76,7 @@ class RecordingModel:
         return reply
 
     def beside(self, model: Model) -> Model:
-        """A stage's second model, reached through this door: wrapped, stopped and kept like the first."""
+        """A stage's second model: wrapped, stopped and recorded like the first."""
         return SecondModel(self, self._of_sample(self.around(model)))
 
     def _of_sample(self, model: Model) -> Model:
@@ -85,7 +85,7 @@ class RecordingModel:
 
 @dataclass(frozen=True)
 class SecondModel:
-    """A second model behind the door of a sample."""
+    """A second model of a stage, whose calls the sample's `RecordingModel` keeps too."""
 
     door: RecordingModel
     model: Model
@@ -96,7 +96,7 @@ class SecondModel:
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask it through the door."""
+        """Ask the second model, recorded by the first."""
         return self.door.ask(self.model, messages, draw, options)
 
 
@@ -121,7 +121,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
 
 
 class StageFailed(Exception):
-    """A stage raised; `state` is how it found the sample, with every call made and all that was remarked until then."""
+    """A stage raised; `state` is the sample as the stage got it, with every call and remark made until then."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")

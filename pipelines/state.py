@@ -1,4 +1,4 @@
-"""Where one sample stands between two stages, the socket that every stage fits, and the notes made on the way."""
+"""The state of one sample between two stages, the interface of a stage, and the remarks made on the way."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from looktwice.pipelines.view import View
 
 __all__ = ["Call", "Stage", "State", "Step", "collect_remarks", "remark"]
 
-_HEARD: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
+_REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
 
 
 def remark(sentence: str) -> None:
-    """Say that something was done otherwise than usual; heard by the innermost `collect_remarks` of this thread."""
-    heard = _HEARD.get()
+    """Say that something was done differently than usual; the innermost `collect_remarks` of this thread keeps it."""
+    heard = _REMARKS.get()
     if heard is not None:
         heard.append(sentence)
 
 
 @contextmanager
 def collect_remarks() -> Iterator[list[str]]:
-    """Gather in a list what is remarked inside."""
+    """Inside, remarks are collected in this list."""
     heard: list[str] = []
-    token = _HEARD.set(heard)
+    token = _REMARKS.set(heard)
     try:
         yield heard
     finally:
-        _HEARD.reset(token)
+        _REMARKS.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class State:
     set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
     lies in 0..1. `seed` and `draw` number the run's randomness and the repetition. `letters` is empty, or says for
     each letter as it is now asked which letter of the task's own sample it stands for; scoring maps answers back.
-    `notes` are sentences that stages leave for the record (`state.with_notes`) where they did otherwise than usual.
+    `notes` are sentences that stages leave for the record (`state.with_notes`) on what they did differently than usual.
     """
 
     sample: Sample
@@ -134,9 +134,9 @@ class State:
 
 
 class Stage(Protocol):
-    """The one socket: a frozen dataclass whose fields are its settings, called with a state and the model.
+    """The interface of a stage: a frozen dataclass whose fields are its settings, called with a state and the model.
 
-    A class that never calls the model may say `asks: ClassVar[bool] = False`; its work is then shared by points
+    A class that never calls the model may say `asks: ClassVar[bool] = False`; its work is then shared by arms
     that differ in the model alone. `version: ClassVar[int]` is raised when behaviour or a default changes.
     """
 

@@ -1,4 +1,4 @@
-"""Changes of frame that keep the map to the sources: resize, crop, pad, rotate, flip, and views beside one another."""
+"""Transforms of views that keep the map to the source images: resize, crop, pad, rotate, flip, side by side."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Between two contestants: every setting in which they differ, and the points that change one of them at a time."""
+"""The settings in which two contestants differ, and points that change one of these settings at a time."""
 
 from __future__ import annotations
 

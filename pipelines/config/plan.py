@@ -1,4 +1,4 @@
-"""Points: each is a task, a model and stages, built and named by what decides its results."""
+"""The plan of a run: its points, each a task, a model and stages, built and identified by what decides its results."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
             f"name: {config.get('name')!r} names a folder; use letters, digits, '.', '_' and '-' only"
         )
     binder = Binder(scope, faults=expansion.faults)
-    points = [point for node in nodes if (point := _bound(node, binder))]
+    points = [point for node in nodes if (point := _build_point(node, binder))]
     changed = make_gap_arms(points, config.get("gap"), binder.faults)
     unready = {point.contestant: reason for point in points if (reason := _missing(point))}
     points += [point for one in changed if (point := _with_id(one, binder))]
-    _note_twins(points, binder.faults)
+    _note_duplicates(points, binder.faults)
     if binder.faults:
         raise ConfigError(binder.faults)
     if not points and not expansion.left_out:
@@ -71,7 +71,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         points = ready
     else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
         unready = {}
-    asked, readings = _distinct(points)
+    asked, readings = _separate_readings(points)
     return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings)
 
 
@@ -88,7 +88,7 @@ def _missing(point: Arm) -> str:
     return "; ".join(dict.fromkeys(filter(None, found)))
 
 
-def _bound(node: PointNode, binder: Binder) -> Arm | None:
+def _build_point(node: PointNode, binder: Binder) -> Arm | None:
     """The built point, or None with its faults noted."""
     before, binder.models = binder.noticed, node.models
     where = f"{node.place}." if node.place else ""
@@ -119,7 +119,7 @@ def _with_id(point: Arm, binder: Binder) -> Arm | None:
         return None
 
 
-def _note_twins(points: Sequence[Arm], faults: list[str]) -> None:
+def _note_duplicates(points: Sequence[Arm], faults: list[str]) -> None:
     """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
@@ -134,7 +134,7 @@ def _note_twins(points: Sequence[Arm], faults: list[str]) -> None:
             faults += [alike] if alike not in faults else []
 
 
-def _distinct(points: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
+def _separate_readings(points: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
     """The points that are asked, and those that read the replies of one of them with another reader."""
     asked: dict[str, Arm] = {}
     readings: dict[str, Arm] = {}

@@ -1,4 +1,4 @@
-"""Replies on disk: what was once asked and answered is never asked again."""
+"""The cache of replies on disk: a request that was answered once is not sent again."""
 
 from __future__ import annotations
 

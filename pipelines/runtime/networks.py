@@ -15,7 +15,7 @@ FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR`
 FEW = 0.02  # of a network's parameters; some published files lack a few that its answers do not need
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
 
-OPENING = threading.RLock()  # of two threads that import or open networks of transformers at once, one gets half of it
+OPENING = threading.RLock()  # transformers is not thread-safe: a second thread may find it half imported
 
 Dtype = Literal["auto", "float32", "float16", "bfloat16"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -57,7 +57,7 @@ class Place:
 
 
 class _Store:
-    """Things by key, each opened by the first who asks while the others wait; a failure is told to all of them."""
+    """Resources by key: the first thread that asks opens one while the others wait; all of them get its failure."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -98,7 +98,7 @@ _STORE = _Store()
 
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The one thing of this process under `key`, opened now if nobody has. Raises WeightsError, the same each time."""
+    """The resource that this process shares under `key`, opened at its first use. Raises WeightsError every time."""
     thing: Thing = _STORE.get(key, open_)
     return thing
 
@@ -189,13 +189,13 @@ def _from_pretrained(kind: Any, model: str, revision: str | None, **settings: An
     return check_parameters(model, *found) if "use_safetensors" in settings else found
 
 
-def check_parameters(model: str, network: Any, told: Mapping[str, Any]) -> Any:
-    """The network, whose library told which `missing_keys` it filled with random numbers, which it does silently.
+def check_parameters(model: str, network: Any, loading: Mapping[str, Any]) -> Any:
+    """The network, checked: its library fills `missing_keys` with random numbers without a word.
 
     Raises WeightsError where these are more than a few of its parameters.
     """
     learned = [name for name, _ in network.named_parameters()]
-    missing = sorted(name for name in set(learned) & set(told["missing_keys"]) if "pooler" not in name)
+    missing = sorted(name for name in set(learned) & set(loading["missing_keys"]) if "pooler" not in name)
     if len(missing) > FEW * len(learned):
         raise WeightsError(
             f"{model}: its files lack {len(missing)} of the {len(learned)} parameters of {type(network).__name__} "
@@ -205,7 +205,7 @@ def check_parameters(model: str, network: Any, told: Mapping[str, Any]) -> Any:
 
 
 def hub_silence(model: str, revision: str | None) -> str:
-    """Why the model hub gives no answer about an id, in its own words; empty where it answers, whatever it says."""
+    """Why the model hub cannot be reached, in the words of its library; empty where it answers, whatever it says."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, holds, intersect, rectangle
+from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, contains_point, intersect, rectangle
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -288,13 +288,13 @@ def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
     inside = -0.5 <= x <= 9.5 and -0.5 <= y <= 5.5
     for area in (frame, frame[::-1]):
         assert (Point("A", x, y).transform(Affine(), area) is not None) is inside
-        assert holds(area, x + 0.5, y + 0.5) is inside
+        assert contains_point(area, x + 0.5, y + 0.5) is inside
         assert bool(contains(area, x + 0.5, y + 0.5)) is inside
 
 
 @pytest.mark.parametrize("area", [(), ((0.0, 0.0), (4.0, 4.0))])
 def test_less_than_a_triangle_holds_nothing(area: Polygon) -> None:
-    assert not holds(area, 0, 0)
+    assert not contains_point(area, 0, 0)
     assert not contains(area, 0, 0)
     assert intersect(rectangle(0, 0, 5, 5), area) == ()
 
