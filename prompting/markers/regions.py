@@ -57,9 +57,7 @@ class RegionMarking(Marking):
             self.shade(pixels, spot, color, scale)
             reach = self.reach(scale)
             x0, y0, x1, y1 = region_edges(spot.place)
-            x, y = (
-                inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
-            )
+            x, y = _label_point(spot, self.label)
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
             anchors.append(Anchor(self.label_text(spot), x, y, box, spot.frame, color, open=False))
         return anchors
@@ -231,9 +229,15 @@ class Spotlight(Marking):
     def _anchor(self, spot: Spot, scale: float) -> Anchor:
         x0, y0, x1, y1 = region_edges(spot.place)
         grow = self._grow(spot, scale)
-        x, y = inner_center(spot.place) if self.label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
+        x, y = _label_point(spot, self.label)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
         return Anchor(self.label_text(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
+
+
+def _label_point(spot: Spot, label: Label) -> tuple[float, float]:
+    """What a label is centred on: the middle of the region's box, or for one inside that of its largest circle."""
+    x0, y0, x1, y1 = region_edges(spot.place)
+    return inner_center(spot.place) if label.placement == "inside" else ((x0 + x1 - 1) / 2, (y0 + y1 - 1) / 2)
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:

@@ -51,6 +51,14 @@ def test_labels_begin_after_a_region() -> None:
     assert plate(drawn(Spotlight(padding=5, label=label), Box("A", 30, 20, 50, 60)))[0] == 57
 
 
+@pytest.mark.parametrize("right_edge", [50, 51])
+@pytest.mark.parametrize("stage", [Tint, Spotlight])
+def test_a_label_above_a_region_is_centred_on_it(stage: type[Tint | Spotlight], right_edge: int) -> None:
+    label = Label(placement="above", plate="blue", font_size=9)
+    left, _, right, _ = plate(drawn(stage(label=label), Box("A", 30, 60, right_edge, 80)))
+    assert left == np.floor((30 + right_edge) / 2 + 0.5 - (right - left) / 2)
+
+
 def test_shapes_scaled_to_nothing_can_still_be_seen() -> None:
     """At a hundredth of their size: a dot of one pixel, a ring around its pixel, bars that begin a pixel away."""
     dot = drawn(Dots(radius=5, label=NONE, reference_height=10_000), Point("A", 60, 50)) != GREY
