@@ -20,7 +20,7 @@ from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import COLUMNS
 from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores
-from looktwice.eval.tasks.blink import TOTAL_NAMES
+from looktwice.eval.tasks.blink import NAMES
 from tests.made_run import MadeRun
 
 
@@ -239,7 +239,7 @@ def test_a_key_that_is_no_answer_has_no_majority(made: MadeRun) -> None:
 
 
 def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun) -> None:
-    for name in TOTAL_NAMES:
+    for name in NAMES:
         count = 3 if name == "Relative_Reflectance" else 1
         made.task(name, ["A"] * count)
         facts = {"scorer": {"use": "eval.tasks.BlinkScorer", "name": name}}
