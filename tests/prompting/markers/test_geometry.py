@@ -10,6 +10,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from looktwice.prompting.drawing.masks import raster
 from looktwice.prompting.markers import Arrows, Circles, Contours, Crosshairs, Dots, Label, Spotlight, Tint
 from looktwice.prompting.markers.base import Marking
 
@@ -110,3 +111,18 @@ def test_an_arrow_turns_only_where_its_tail_would_leave(
         rows, columns = np.nonzero((drawn(Arrows(angle=angle, label=NONE), point) != GREY).any(-1))
         off = (columns.mean() - point.x) * across + (rows.mean() - point.y) * down
         assert bool(off > 10) is stays
+
+
+def test_a_gap_is_as_wide_as_it_says() -> None:
+    """At the top of a ring, with half of the pixel on either edge of the gap."""
+    row = drawn(Circles(radius=20, thickness=3, gap=6, label=NONE), Point("A", 60, 50))[30, :, 0]
+    assert row[58:63].tolist() == [90] * 5
+    assert 90 < row[57] == row[63] < 255
+    assert row[56] == row[64] == 255
+
+
+@pytest.mark.parametrize(("x0", "left"), [(10.4, 10), (10.5, 10), (10.6, 11)])
+def test_a_region_holds_the_pixels_whose_centre_is_in_its_box(x0: float, left: int) -> None:
+    region = raster(Box("A", x0, 5, x0 + 10, 9), (50, 50))
+    assert region is not None
+    assert region.box == (left, 5, left + 10, 9)
