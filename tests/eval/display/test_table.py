@@ -252,3 +252,63 @@ def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun
         "blink_macro_without_reflectance": (pytest.approx(1), 13, 13),
         "blink_micro_without_reflectance": (1, 13, 13),
     }
+
+
+def micro(found: Table, contestant: str) -> Row:
+    return row(found, metric="accuracy", task="micro", contestant=contestant)
+
+
+def test_micro_is_compared_with_the_baseline_over_all_tasks(made: MadeRun) -> None:
+    for task in ("t", "u"):
+        made.task(task, ["A"] * 4)
+        made.answers(made.point("base", task, baseline=True), ["A", "B", "B", "B"])
+        made.answers(made.point("other", task), ["A"] * 4)
+    made.answers(made.point("part", "t"), ["A"] * 4)
+    made.task("v", ["A"])
+    made.answers(made.point("part", "v"), ["A"])  # a task that the baseline was not asked
+    found = score_table(made.write().path)
+    other, part = micro(found, "other"), micro(found, "part")
+    assert (other.delta, other.discordant, other.excluded, other.baseline) == (0.75, 6, 0, "base")
+    assert other.p == pytest.approx(binomtest(6, 6).pvalue)
+    assert (part.delta, part.p, part.baseline) == (None, None, "")
+
+
+def test_micro_over_variants_of_a_task_has_no_test(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    made.answers(made.point("base", "t", baseline=True), ["B"] * 4)
+    for strength in (0, 1):
+        changes = {"tasks.t.strength": strength}
+        made.answers(made.point("other", "t", changes=changes), ["A"] * 4)
+    found = micro(score_table(made.write().path), "other")
+    assert (found.delta, found.p, found.discordant, found.baseline) == (1.0, None, None, "base")
+
+
+def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
+    made.task("t", ["A", "B", "A"])
+    made.task("u", ["A", "A"])
+    made.samples[-1].sample["choices"].clear()  # type: ignore[attr-defined]
+    for task in ("t", "u"):
+        made.answers(made.point("plain", task), ["A", "A", "A"])
+    found = score_table(made.write().path)
+    chance, majority = (micro(found, name) for name in ("chance (level)", "majority (key)"))
+    assert (chance.value, chance.low, chance.n) == (0.5, None, 3)
+    assert (majority.value, majority.n, majority.low is None) == (0.8, 5, False)
+
+
+def test_circular_evaluation_counts_samples_of_which_every_rotation_was_asked(made: MadeRun) -> None:
+    made.task("t", ["A", "A", "B"])
+    for by, answers in enumerate(["AAB", "ABB"]):
+        stages = {"turn": {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}}
+        made.answers(made.point("plain", "t", spec={"stages": stages}), list(answers))
+    found = row(score_table(made.write().path), metric="circular_accuracy")
+    assert (found.contestant, found.n, found.n_groups) == ("plain [2 rotations]", 3, 2)
+    assert found.value == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])
+def test_samples_without_the_field_of_a_group_belong_to_none(made: MadeRun, meta: dict[str, str], groups: int) -> None:
+    made.task("t", ["A"] * 3, meta=[meta, meta, {}])
+    facts = {"scorer": {"use": "eval.scoring.AllRight"}}
+    made.answers(made.point("plain", "t", facts=facts), ["A"] * 3)
+    found = score_table(made.write().path).where(metric="circular_accuracy", contestant="plain")
+    assert [(each.value, each.n, each.unit) for each in found] == [(1.0, 1, "circle")] * groups
