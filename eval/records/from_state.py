@@ -1,4 +1,4 @@
-"""From a state at the end of its stages, or from a failure, to the record that is kept of it."""
+"""Make the record of a sample from its last state, or from the failure that ended it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one sample brought at one point, as a line of JSON, and the run folder that holds the lines."""
+"""The record of one sample at one point as a line of JSON, and the run folder that holds the lines."""
 
 from __future__ import annotations
 

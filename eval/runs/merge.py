@@ -73,8 +73,8 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
         sum(each.tokens_in for each in usage),
         sum(each.tokens_out for each in usage),
     )
-    told = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
-    return {"folder": str(run.path), **told, **dict(zip(COUNTS, counts, strict=True))}
+    facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
+    return {"folder": str(run.path), **facts, **dict(zip(COUNTS, counts, strict=True))}
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:

@@ -58,9 +58,9 @@ class RunSummary:
 class Run:
     """Runs a plan into a folder and goes on where an earlier run was stopped.
 
-    `wrap` puts cache, retries and limits around a model; `on_record` is told of every record written, `on_skipped`
-    how many were there already; `stop` set
-    from outside ends the run at the next model call, `drain` lets what is in flight finish.
+    `wrap` puts cache, retries and limits around a model; `on_record` is called with every record written,
+    `on_skipped` with the number of records that were there already; setting `stop` ends the run at the next model
+    call, setting `drain` lets calls in flight finish.
     """
 
     plan: Plan
@@ -241,7 +241,7 @@ def _answered_samples(points: Sequence[PointRow], records: Mapping[Key, Record])
 
 
 def _wait_for_room(room: threading.Semaphore) -> None:
-    while not room.acquire(timeout=0.2):  # a wait without end would not hear Ctrl-C on every platform
+    while not room.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
         pass
 
 

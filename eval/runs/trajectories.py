@@ -1,4 +1,4 @@
-"""What `looktwice trajectories` does: whole conversations of a run, tools and images included, as JSONL for tuning.
+"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL for tuning.
 
 A line has `messages` in the form that chat templates take (text and image parts, tool calls with arguments as objects),
 `images` as paths beside the file in the order of the image parts, `tools` as they were offered, and what to choose by:

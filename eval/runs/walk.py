@@ -64,7 +64,7 @@ QUIET = NoModel("this stage says `asks = False` and called the model all the sam
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """What every walk of a run shares: wrapped models by id, the writer, the pool, and whom to tell."""
+    """What every walk of a run shares: wrapped models by id, the writer, the pool, and the callbacks."""
 
     models: Mapping[int, Any]
     writer: RunWriter

@@ -145,7 +145,7 @@ class BlinkTwice(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in GUESSES]:
-            raise TaskError(f"columns: {unknown[0]!r} is no word of ours{nearest(unknown[0], GUESSES)}")
+            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{nearest(unknown[0], GUESSES)}")
         if (self.path is None) == (not self.hub):
             raise TaskError("say where the data lie: either `path` or `hub`, and not both")
 

@@ -59,7 +59,7 @@ class Columns(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in FIELDS]:
-            raise TaskError(f"columns: {unknown[0]!r} is no word of ours{nearest(unknown[0], FIELDS)}")
+            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{nearest(unknown[0], FIELDS)}")
         if self.answers_from not in (None, 0, 1):
             raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
         if (self.path is None) == (not self.hub):

@@ -1,4 +1,4 @@
-"""The real photographs that the scikit-image wheel ships, the light that can change on them, and seeded dice."""
+"""The real photographs that the scikit-image wheel ships, a change of light for them, and seeded random numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Light:
 
     @classmethod
     def draw(cls, rng: Generator, strength: float) -> Light:
-        """A change of this strength in a random direction; it uses the same dice for every strength."""
+        """A change of this strength in a random direction; it uses the same random numbers for every strength."""
         brighter, steeper = (int(sign) for sign in rng.choice([-1, 1], 2))
         return cls(strength, brighter, steeper)
 

@@ -56,7 +56,7 @@ class JointQuestions(TableTask):
         missing = [found[name] for name in wanted if found[name] not in there]
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown or missing:
-            what = "no word of ours is" if unknown else "there is no column"
+            what = "no setting of `columns` is" if unknown else "there is no column"
             raise TaskError(
                 f"{self.path}: {what} {(unknown or missing)[0]!r}; "
                 f"it has {', '.join(there)}, and needed are {', '.join(NEEDED)}: map them with `columns`"

@@ -198,7 +198,7 @@ KIND = SceneType(
     ),
     draw_closure,
     (
-        "the answer is the only option without bent corners, so it can be told without the target",
+        "the answer is the only option without bent corners, so it can be found without the target",
         "a corner may be bent along its own edge, which nobody sees, and a gap may lie on another or on no edge",
         "the left end of the capsule is bent inwards, and each panel is scaled to its own height",
     ),

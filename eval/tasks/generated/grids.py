@@ -24,7 +24,7 @@ Grid = Mapping[Place, tuple[str, str]]
 
 
 def draw_grids(params: SceneParameters) -> Scene:
-    """A scene. Official: any question by lot, of which two in five have the answer 0.
+    """A scene. Official: a random question, of which two in five have the answer 0.
 
     Otherwise first the answer is drawn, among those that these grids allow, and then a question that has it.
     """

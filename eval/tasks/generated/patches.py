@@ -1,4 +1,4 @@
-"""Do You See Me's two studies of size against an encoder's patches: is a square turned, how many rectangles are there?
+"""Do You See Me's two studies of size against an encoder's patches: is a square rotated, how many rectangles are there?
 
 Appendix O of the paper. It measures sizes against patches of 14 px, so the pictures are 28 of these wide.
 """
@@ -24,7 +24,7 @@ SHORTER = 0.8  # of a rectangle's longer edge
 def draw_rotation(params: SceneParameters) -> Scene:
     """Two filled squares beside each other, the right one turned to either side by `rotation` degrees.
 
-    Where they lie within a patch is drawn by lot, alike for both.
+    Their place within a patch is random, and the same for both.
     """
     size, turn = float(params.levels["size"]), float(params.levels["rotation"]) * params.pick((-1, 1))
     place = np.array([SIDE / 4, SIDE / 2]) + params.rng.uniform(0, PATCH, 2) - PATCH / 2

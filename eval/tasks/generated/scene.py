@@ -1,4 +1,4 @@
-"""What a generated scene is, what it is drawn from, and what its control parameters may be."""
+"""A generated scene, the parameters it is drawn from, and the types of scenes with their control parameters."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class Scene:
 
 @dataclass(frozen=True)
 class SceneParameters:
-    """What a scene is drawn from: dice, one level of each control, and whether the authors' flaws are wanted.
+    """What a scene is drawn from: random numbers, one level of each control, and whether the authors' flaws are kept.
 
-    `deal` gives one of its cards so that all of them come equally often over the questions of a task.
+    `deal` gives one of its options so that all of them come equally often over the questions of a task.
     """
 
     rng: Generator
@@ -46,7 +46,7 @@ class SceneParameters:
     official: bool = False
 
     def pick(self, cards: Sequence[Any]) -> Any:
-        """One of them by lot."""
+        """One of them, at random."""
         return cards[int(self.rng.integers(len(cards)))]
 
 

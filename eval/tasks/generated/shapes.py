@@ -83,7 +83,7 @@ def _shadow(shape: ConcentricShape, axis: float) -> float:
 
 
 def draw_shapes(params: SceneParameters) -> Scene:
-    """A scene; whose shape is asked for is drawn by lot among those that are there."""
+    """A scene; the shape that is asked for is a random one of those that are there."""
     for _ in range(TRIES):
         outlines = _place_all(params)
         kinds = {outline.shape for outline in outlines}

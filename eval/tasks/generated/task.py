@@ -1,4 +1,4 @@
-"""Do You See Me without end: the seven 2D subtasks and the two patch studies from our own dice and brushes."""
+"""Do You See Me, generated: the seven 2D subtasks and the two patch studies, any number of questions of each."""
 
 from __future__ import annotations
 
