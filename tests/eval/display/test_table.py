@@ -286,7 +286,7 @@ def test_micro_over_variants_of_a_task_has_no_test(made: MadeRun) -> None:
 def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
     made.task("t", ["A", "B", "A"])
     made.task("u", ["A", "A"])
-    made.samples[-1].sample["choices"].clear()  # type: ignore[attr-defined]
+    made.samples[-1].sample["choices"].clear()
     for task in ("t", "u"):
         made.answers(made.point("plain", task), ["A", "A", "A"])
     found = score_table(made.write().path)
@@ -295,9 +295,12 @@ def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeR
     assert (majority.value, majority.n, majority.low is None) == (0.8, 5, False)
 
 
-def test_circular_evaluation_counts_samples_of_which_every_rotation_was_asked(made: MadeRun) -> None:
+@pytest.mark.parametrize("rotations", [(0, 1), (2, 3)])
+def test_circular_evaluation_counts_samples_of_which_every_rotation_was_asked(
+    made: MadeRun, rotations: tuple[int, int]
+) -> None:
     made.task("t", ["A", "A", "B"])
-    for by, answers in enumerate(["AAB", "ABB"]):
+    for by, answers in zip(rotations, ["AAB", "ABB"], strict=True):
         stages = {"turn": {"use": "prompting.controls.PermuteChoices", "order": "rotated", "by": by}}
         made.answers(made.point("plain", "t", spec={"stages": stages}), list(answers))
     found = row(score_table(made.write().path), metric="circular_accuracy")
@@ -310,5 +313,8 @@ def test_samples_without_the_field_of_a_group_belong_to_none(made: MadeRun, meta
     made.task("t", ["A"] * 3, meta=[meta, meta, {}])
     facts = {"scorer": {"use": "eval.scoring.AllRight"}}
     made.answers(made.point("plain", "t", facts=facts), ["A"] * 3)
-    found = score_table(made.write().path).where(metric="circular_accuracy", contestant="plain")
+    made.record(made.point("silent", "t", facts=facts), "s0", reason="abstained: no idea")
+    table = score_table(made.write().path).where(metric="circular_accuracy")
+    assert [each.value for each in table.where(contestant="silent")] == [0.0] * groups
+    found = table.where(contestant="plain")
     assert [(each.value, each.n, each.unit) for each in found] == [(1.0, 1, "circle")] * groups

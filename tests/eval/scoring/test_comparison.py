@@ -9,6 +9,7 @@ import pytest
 from looktwice.eval.scoring import Metric, Row
 from looktwice.eval.scoring.comparison import compare, correct_p_values
 from looktwice.eval.scoring.metrics import macro_row
+from looktwice.eval.scoring.stats import paired_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
 
@@ -65,3 +66,10 @@ def test_the_macro_delta_is_the_mean_of_the_tasks(deltas: tuple[float | None, ..
         for name, delta in zip("tu", deltas, strict=True)
     ]
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
+
+
+def test_the_interval_of_a_difference_is_narrow_where_both_sides_go_together() -> None:
+    same = paired_difference([1, 0] * 10, [1, 0] * 10)
+    against = paired_difference([1, 0] * 10, [0, 1] * 10)
+    assert same == pytest.approx((0.0, 0.0), abs=1e-9)
+    assert against[0] < -0.3 and against[1] > 0.3
