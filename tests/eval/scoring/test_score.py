@@ -213,3 +213,10 @@ def test_the_statistics() -> None:
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no points"):
         score_run(RunFolder(tmp_path))
+
+
+@pytest.mark.parametrize(("answer", "verdict"), [("B", Verdict.RIGHT), (" B\n", Verdict.RIGHT), ("A ", Verdict.WRONG)])
+def test_white_space_around_a_letter_does_not_count(made: MadeRun, answer: str, verdict: Verdict) -> None:
+    made.task("t", ["B"])
+    made.record(made.point("plain", "t"), "s0", answer=answer)
+    assert scored(made)["s0"].verdict is verdict
