@@ -10,12 +10,12 @@ import pytest
 from PIL import Image
 
 from looktwice.eval.cli import app
-from looktwice.pipelines.config import Scope
+from looktwice.pipelines.config import Scope, load_plugin
 from looktwice.pipelines.config.build import Binder
 from looktwice.pipelines.config.expand import Expansion
 from looktwice.pipelines.config.load import load
 from looktwice.specialists import protocols
-from tests.paths import ROOT
+from tests.paths import DOCS, ROOT
 
 README = ROOT / "README.md"
 
@@ -88,20 +88,10 @@ def test_the_commands_exist() -> None:
     assert named == known
 
 
-def test_every_room_stands_in_the_readme_and_is_there() -> None:
-    told = README.read_text().partition("## What lies where")[2]
-    named: dict[str, set[str]] = {}
-    for indent, name in re.findall(r"^( {4}| {6})([a-z]\w*(?:/|\.py)) ", told, re.MULTILINE):
-        if indent == "    ":
-            folder = name.rstrip("/")
-            named[folder] = set()
-        else:
-            named[folder].add(name.rstrip("/"))
-    for folder in ("pipelines", "specialists", "prompting", "eval"):
-        there = {
-            path.name for path in (ROOT / folder).iterdir() if path.suffix == ".py" or (path / "__init__.py").is_file()
-        }
-        assert named[folder] == there - {"__init__.py"}
+def test_the_readme_lists_every_room_in_the_words_of_the_room() -> None:
+    rooms = import_module(load_plugin(str(DOCS / "rooms.py")))
+    page = README.read_text()
+    assert rooms.with_listing(page) == page, "run `python docs/rooms.py`"
 
 
 def test_contributing_names_files_that_are_there() -> None:
