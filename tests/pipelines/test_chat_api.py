@@ -289,6 +289,15 @@ def test_identity_holds_what_changes_replies_and_nothing_else() -> None:
         ChatAPI("m", extra={"temperature": 1, "stream": True})
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """A shell lets what it starts in the background ignore interrupts, and children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_or_a_cancel_ends_the_wait_at_once() -> None:
     with chat_server(None, "--delay", "30") as slow:
         main, model = threading.main_thread().ident, ChatAPI("m", slow.url)
