@@ -71,7 +71,7 @@ def find_claims(sentence: str, letters: str, subtask: str) -> tuple[Claim, ...]:
 def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     forced = bool(phrases.FORCED.search(sentence))
     text = sentence if forced else phrases.SUBORDINATE.sub("", sentence)
-    if phrases.NOBODY.search(text) and not forced:
+    if phrases.NO_SINGLE_CHOICE.search(text) and not forced:
         yield Claim(Weight.PREFERRED, "")
     if not tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
         return
@@ -97,7 +97,7 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
 def _claims_by_phrase(text: str, pattern: re.Pattern[str], weight: Weight) -> Iterator[Claim]:
     for match in pattern.finditer(text):
         phrase, first = match[0].replace("not only", ""), match.start("letter") - 1 == match.start()
-        if first and phrases.BARRED.search(phrase):
+        if first and phrases.BREAKS_LINK.search(phrase):
             continue
         joined = phrases.JOINED.search(text[: match.start()]) if first else None
         several = (joined is not None and joined[1] != match["letter"]) or _names_another(
@@ -144,7 +144,7 @@ def _claim_before(text: str, match: re.Match[str], weight: Weight) -> Claim | No
         return None
     subject = held[-1]
     between, before = text[subject.end() : match.start()], text[: subject.start()]
-    if len(between) > _FAR or phrases.OBJECT.search(before) or phrases.BARRED.search(between):
+    if len(between) > _FAR or phrases.OBJECT.search(before) or phrases.BREAKS_LINK.search(between):
         return None
     joined = phrases.JOINED.search(before)
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):

@@ -51,7 +51,7 @@ NEGATED = _pattern(
 AFTERWARDS = re.compile(r"\s*(?:is|was|does|do|has|can|would|could)?\s*(?:not\b|n't)")
 """Right after a declared choice: "the answer is (A) is not correct"."""
 _ALL = _any_of(r"images?", r"options?", r"points?", r"pictures?", "choices", "boxes", r"photos\w*")
-NOBODY = _pattern(
+NO_SINGLE_CHOICE = _pattern(
     r"\bnone of (?!the other)",
     r"\bneither (?:of|image|option|point|box|choice|one|answer|is\b|the \u27e6|\u27e6)",
     r"\bnot (?:among|listed|one of|any of)\b",
@@ -191,7 +191,7 @@ OBJECT = _pattern(
     r"\b(?:than|unlike|compared to|compared with|rather than|instead of|not)\s*(?:with |of |for |that |in )?(?:the )?$"
 )
 """Right before a choice that something else is compared with: "closer than X"."""
-BARRED = _pattern(
+BREAKS_LINK = _pattern(
     r"\bwhich (?:of|one|image|point|box|option)\b",
     r"\b(?:whether|if|because|since|whereas|than|determine|the other|both|making it)\b",
     r"\bother (?:images?|points?|options?)\b",

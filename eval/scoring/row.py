@@ -16,8 +16,8 @@ SUMMED = {"summed": True}
 class Row:
     """A line of the long table; shares lie in 0..1 and None (in the file: empty) means: does not apply.
 
-    Counts, tokens and cost stand on every row of a point, but are its own only once: sum them over the rows of
-    `accuracy`.
+    Counts, tokens and cost are repeated on every metric's row of a point: to avoid double counting, sum them over the
+    rows of `accuracy` alone.
     """
 
     run: str  # name of the run folder

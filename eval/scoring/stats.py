@@ -14,7 +14,7 @@ def wilson(total: float, n: int, level: float = 0.95) -> Interval:
     """Wilson's score interval (Wilson 1927) for a share of `total` out of `n`, each in 0..1.
 
     The same as scipy's `binomtest(...).proportion_ci(method="wilson")`, but `total` may be a sum of graded values or
-    of means over draws: of all values in 0..1 with that mean, 0 and 1 vary most, so it is then conservative.
+    of means over draws: it is then conservative, since at a given mean binary values have the largest variance.
     Raises ValueError for n < 1 or a total outside 0..n.
     """
     if n < 1 or not -1e-9 <= total <= n + 1e-9:

@@ -19,7 +19,7 @@ from looktwice.pipelines.picture import Picture
 
 NEEDED = ("index", "question")
 IMAGES = ("image", "image_path")
-OWN = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
+RESERVED_COLUMNS = ("index", "question", "answer", "hint", *IMAGES, *ascii_uppercase)
 SHORT = 64  # an image cell that is no longer names another row, whose image it shares
 CIRCLE = 1_000_000  # a circular file numbers rotation r of question i as r * CIRCLE + i
 
@@ -88,7 +88,7 @@ class Tsv(TableTask):
             raise ValueError(f"{identifier}: choices are two or more without a gap, found {list(choices)}")
         answer = answer_key(cells.get("answer"), choices)
         meta: dict[str, Any] = {
-            name: as_text(cell) for name, cell in cells.items() if name not in OWN and as_text(cell)
+            name: as_text(cell) for name, cell in cells.items() if name not in RESERVED_COLUMNS and as_text(cell)
         }
         meta |= {"row": number, "circle": _circle(identifier, cells)}
         if hint := as_text(cells.get("hint")):

@@ -36,8 +36,18 @@ KEYS: Mapping[str, str] = {
 }
 """Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 
-OWN = {"model", "messages", "temperature", "top_p", "max_tokens", "max_completion_tokens", "stop", "seed", "logprobs"}
-OWN |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
+RESERVED_FIELDS = {
+    "model",
+    "messages",
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "stop",
+    "seed",
+    "logprobs",
+}
+RESERVED_FIELDS |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 FILTER_STATUS = {400, 403, 422, 451}
 ADVICE = {
@@ -86,7 +96,7 @@ class ChatAPI:
     remote: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        taken = sorted(OWN & self.extra.keys())
+        taken = sorted(RESERVED_FIELDS & self.extra.keys())
         if taken:
             raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
         if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:

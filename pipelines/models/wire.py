@@ -147,11 +147,11 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         reply = Reply(
-            text=whole(text),
+            text=fix_surrogates(text),
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=whole(str(message.get("reasoning_content") or message.get("reasoning") or thought)),
+            reasoning=fix_surrogates(str(message.get("reasoning_content") or message.get("reasoning") or thought)),
             tool_calls=calls,
-            refusal=whole(str(message.get("refusal") or refusal)),
+            refusal=fix_surrogates(str(message.get("refusal") or refusal)),
             usage=_usage(data.get("usage") or {}),
             seconds=seconds,
             logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
@@ -165,7 +165,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
     return reply
 
 
-def whole(text: str) -> str:
+def fix_surrogates(text: str) -> str:
     """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
     return text.encode("utf-8", "replace").decode()
 
@@ -187,7 +187,11 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
     function = call["function"]
     arguments = function.get("arguments") or "{}"
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(whole(str(call.get("id") or f"call_{number}")), whole(str(function["name"])), whole(written))
+    return ToolCall(
+        fix_surrogates(str(call.get("id") or f"call_{number}")),
+        fix_surrogates(str(function["name"])),
+        fix_surrogates(written),
+    )
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Literal, Protocol
 
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
-from looktwice.pipelines.models.wire import whole
+from looktwice.pipelines.models.wire import fix_surrogates
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 
@@ -197,7 +197,7 @@ def _parse_tagged(number: int, text: str) -> ToolCall:
         return ToolCall(f"call_{number}", "", text)
     arguments = data.get("arguments", data.get("parameters", {}))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(f"call_{number}", whole(data["name"]), whole(written))
+    return ToolCall(f"call_{number}", fix_surrogates(data["name"]), fix_surrogates(written))
 
 
 def _cut_after_calls(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:

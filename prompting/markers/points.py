@@ -101,11 +101,11 @@ class Ring:
 
     @property
     def box(self) -> Rect:
-        """As `Shape` says."""
+        """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return square(self.radius + self.thickness / 2)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """As `Shape` says."""
+        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
         rim = np.abs(np.hypot(x, y) - np.float32(self.radius)) - np.float32(self.thickness / 2)
         return np.maximum(rim, self.gap / 2 - np.minimum(np.abs(x), np.abs(y))) if self.gap else rim
 
@@ -170,11 +170,11 @@ class Disc:
 
     @property
     def box(self) -> Rect:
-        """As `Shape` says."""
+        """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """As `Shape` says."""
+        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
         return np.hypot(x, y) - np.float32(self.radius)
 
 
@@ -208,11 +208,11 @@ class Cross:
 
     @property
     def box(self) -> Rect:
-        """As `Shape` says."""
+        """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         return square(self.radius)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """As `Shape` says."""
+        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
         across, down, half = np.abs(x), np.abs(y), self.thickness / 2
         level = np.maximum(np.maximum(down - half, across - self.radius), self.gap - across)
         upright = np.maximum(np.maximum(across - half, down - self.radius), self.gap - down)
@@ -259,7 +259,7 @@ class Arrow:
 
     @property
     def box(self) -> Rect:
-        """As `Shape` says."""
+        """The box around the shape, relative to its point (see `drawing.shapes.Shape`)."""
         (dx, dy), tail, half = self._way, self.gap + self.length, self.thickness / 2
         shoulder, wing = self.gap + self.head, self.head / 2
         outline = [(self.gap, 0.0), (shoulder, wing), (shoulder, -wing), (tail, half), (tail, -half)]
@@ -267,7 +267,7 @@ class Arrow:
         return min(xs), min(ys), max(xs), max(ys)
 
     def distance(self, x: Floats, y: Floats) -> Floats:
-        """As `Shape` says."""
+        """Signed distance to the outline, negative inside (see `drawing.shapes.Shape`)."""
         dx, dy = self._way
         along, aside = x * dx + y * dy - self.gap, np.abs(y * dx - x * dy)
         shaft = np.maximum(aside - self.thickness / 2, np.maximum(self.head / 2 - along, along - self.length))

@@ -34,7 +34,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
         Raises NoEvidence for an image of one colour or too small, and WeightsError.
         """
-        require_size(image, 2)  # of one pixel it is said that it is too small
+        require_size(image, 2)  # first, so that an image of one pixel is called too small, not of one colour
         require_colors(image)
         return self.predict((image,))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -61,8 +60,7 @@ def vlm2(root: Path) -> list[str]:
             file(root / media / f"{number}.png", image(number))
     detector = grounding_dino(root / "detector")  # untrained: any box will do
     at = "contestants.VP-zoom-o.stages.objects.detector"
-    faces = [] if importlib.util.find_spec("dlib") else [CASCADE]
-    return [f"tasks.gc_mat.path={root}", f"{at}.model={detector}", f"{at}.threshold=0.0", *faces]
+    return [f"tasks.gc_mat.path={root}", f"{at}.model={detector}", f"{at}.threshold=0.0", CASCADE]
 
 
 def blink(root: Path) -> list[str]:
