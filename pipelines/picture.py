@@ -49,7 +49,7 @@ def inspect(data: bytes, name: str) -> Header:
         size = (height, width) if _orientation(image, data) in TURNED else (width, height)
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
-        raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
+        raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
 
 
 def decode(data: bytes, name: str) -> NDArray[np.uint8]:
@@ -65,7 +65,7 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     except BROKEN as exc:
         if isinstance(exc, PictureError):
             raise
-        raise PictureError(f"{name}: the image breaks off or is damaged ({exc}); fetch it again") from exc
+        raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
 
 
 def _open(data: bytes, name: str) -> Image.Image:
@@ -136,7 +136,7 @@ def _to_srgb(image: Image.Image) -> Image.Image:
     opaque = image.convert("RGB") if alpha else image
     try:
         converted = ImageCms.profileToProfile(opaque, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
-    except ImageCms.PyCMSError:  # a profile made for another kind of pixels: the pixels speak for themselves
+    except ImageCms.PyCMSError:  # a profile that does not fit the image's mode is ignored
         return image
     if converted is None:
         return image
@@ -198,7 +198,7 @@ class Picture:
         self._header: Header | None = None
         self._payload: Payload | None = None
         self._sha: str | None = None
-        self._sound = True
+        self._known_to_decode = True
         self._lock = threading.RLock()
 
     @classmethod
@@ -207,17 +207,17 @@ class Picture:
         self = cls.__new__(cls)
         self.name, self._fetch, self._data, self._pixels = name, fetch, None, None
         self._header, self._payload, self._sha, self._lock = None, None, None, threading.RLock()
-        self._sound = False
+        self._known_to_decode = False
         return self
 
     @classmethod
-    def encoded(cls, data: bytes, name: str = "image bytes", sound: bool = False) -> Picture:
+    def encoded(cls, data: bytes, name: str = "image bytes", known_to_decode: bool = False) -> Picture:
         """A picture of exactly these encoded bytes (JPEG, PNG, WebP or anything Pillow reads).
 
-        `sound` says that they were just written here, so that sending them needs no look at whether they decode.
+        `known_to_decode` says that we encoded them ourselves, so that they need no check before they are sent.
         """
         picture = cls.lazy(lambda: data, name)
-        picture._sound = sound
+        picture._known_to_decode = known_to_decode
         return picture
 
     @classmethod
@@ -264,7 +264,7 @@ class Picture:
     def _encode(self) -> Payload:
         changed = "made or changed by a stage" if self._fetch is None else self._head().changed
         if not changed:
-            if not self._sound:
+            if not self._known_to_decode:
                 self.pixels  # noqa: B018  a picture that does not decode must not be sent
             return Payload(self._source(), self._head().media_type, self.sha, "")
         data = to_png(self.pixels)

@@ -170,7 +170,7 @@ class _CardMaker:
 
     def _figure(self, picture: Picture, caption: str, marks: Sequence[Mark]) -> Figure:
         if self.budget.left <= 0:
-            return Figure(note="a picture is left out: the page has enough")
+            return Figure(note="picture left out: the page has reached its limit")
         self.budget.left -= 1
         try:
             source, size = thumbnail(picture, LONGEST, 80), picture.size

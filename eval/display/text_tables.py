@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import RunScores, Verdict
+from looktwice.eval.scoring.verdict import REASONS, RunScores, Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -137,14 +137,14 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
 
 def reason_table(runs: Sequence[RunScores]) -> TextTable:
     """Why answers are unreadable or missing: a line per point that has any."""
-    kinds, lines = ("unread", "refused", "empty", "cut_off", "filtered", "abstained"), []
+    lines = []
     for run in runs:
         for scores in run.points:
             counts = Counter(s.reason for s in scores.all if s.verdict is Verdict.UNREADABLE)
             if counts:
-                cells = [str(counts[kind]) if counts[kind] else "" for kind in kinds]
+                cells = [str(counts[kind]) if counts[kind] else "" for kind in REASONS]
                 lines.append((scores.contestant, scores.task, *cells))
-    return TextTable(("contestant", "task", *kinds), tuple(lines), words=2).without_empty()
+    return TextTable(("contestant", "task", *REASONS), tuple(lines), words=2).without_empty()
 
 
 def failure_table(runs: Sequence[RunScores], most: int = 12) -> TextTable:

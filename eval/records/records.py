@@ -27,7 +27,7 @@ Key = tuple[str, str, int]
 
 
 class RunError(ValueError):
-    """A run folder that cannot be read or gone on with; the message says what was found and what to type."""
+    """A run folder that cannot be read or resumed; the message says what was found and what to type."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Loop 1, predict: samples through the tree of points, in threads; the only loop that calls the models under test."""
+"""Runs every sample through every arm, in threads; stages run, and their failures are caught, in `walk`."""
 
 from __future__ import annotations
 

@@ -59,7 +59,9 @@ def build_tree(points: Sequence[Arm]) -> list[TreeNode]:
     return list(roots.values())
 
 
-QUIET = NoModel("this stage says `asks = False` and called the model all the same; drop that line from its class")
+NO_MODEL_ALLOWED = NoModel(
+    "this stage says `asks = False` and called the model all the same; drop that line from its class"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,7 @@ class Walk:
         self._send([partial(self._visit, node, state) for node in wanted])
 
     def _visit(self, node: TreeNode, state: State) -> None:
-        model = self.context.models[id(node.model)] if node.model is not None else QUIET
+        model = self.context.models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
         try:
             recording = RecordingModel(
                 model, self.sample.id, self.context.check, lambda second: self.context.models[id(second)]

@@ -44,7 +44,7 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "coverage": coverage,
 }
 """Name -> function that gives the value (0..1) of each sample that it is over. One that is added here gets its rows in
-report.csv, with macro and micro, and its column in the printed tables."""
+report.csv, with macro and micro, and its column in the printed tables; `accuracy` stays first."""
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:

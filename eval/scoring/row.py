@@ -1,4 +1,4 @@
-"""One row of the long table: the columns of report.csv, each described here, and how a metric fills them."""
+"""One row of the long table: the columns of report.csv, each described here; `measure` in `metrics` fills them."""
 
 from __future__ import annotations
 

@@ -65,12 +65,12 @@ def _score_point(
     verdicts: Verdicts,
 ) -> PointScores:
     reader = override or configured_reader(point)
-    judge = RecordScorer(folder, reader, build_scorer(point.facts), verdicts, prices_of(point))
+    score_record = RecordScorer(folder, reader, build_scorer(point.facts), verdicts, prices_of(point))
     scored: dict[str, dict[int, ScoredRecord]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
-            scored[record.sample][record.draw] = judge(record, samples[record.sample])
-    return PointScores(point, samples, scored, " + ".join(_readers(scored, judge.reader)))
+            scored[record.sample][record.draw] = score_record(record, samples[record.sample])
+    return PointScores(point, samples, scored, " + ".join(_readers(scored, reader)))
 
 
 def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) -> Iterator[str]:

@@ -37,7 +37,7 @@ from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, map_to_sources, state_of_view
 
-MOST_FAULTS = 3  # that are reported to the model at once
+MAX_REPORTED_ERRORS = 3  # that the model is told at once
 COORDINATES, IMAGE = "coordinates", "image"
 
 ImageNumber = Annotated[
@@ -128,7 +128,7 @@ def parse_arguments(
     except ValidationError as exc:
         faults = exc.errors(include_url=False, include_context=False, include_input=False)
         said = [f"{'.'.join(str(part) for part in fault['loc']) or 'arguments'}: {fault['msg']}" for fault in faults]
-        raise ToolError("; ".join(said[:MOST_FAULTS])[:500]) from exc
+        raise ToolError("; ".join(said[:MAX_REPORTED_ERRORS])[:500]) from exc
     return _to_view_pixels(given, shown, gone, frame), given.model_dump(mode="json")
 
 

@@ -32,8 +32,8 @@ from looktwice.prompting.views.zoom import ZoomOnMarks
 ASKED = "asked"
 CROP = Crop(padding=0, min_px=16, upscale=512)
 CLAHE_TILES = 8  # of CLAHE along each side
-LARGEST = 32.0  # megapixels of a rotated image, which grows with every rotation
-LONGEST_TEXT = 4000  # characters of an answer, and of a label 40
+MAX_MEGAPIXELS = 32.0  # of a rotated image, which grows with every rotation
+MAX_ANSWER_CHARACTERS = 4000
 
 
 class MagnifyArguments(PointArguments):
@@ -76,7 +76,7 @@ class MeasureArguments(ImageArguments):
 class AnswerArguments(Arguments):
     """A text."""
 
-    text: str = Field(max_length=LONGEST_TEXT, description="the answer to the question, and nothing else")
+    text: str = Field(max_length=MAX_ANSWER_CHARACTERS, description="the answer to the question, and nothing else")
 
 
 @dataclass(frozen=True)
@@ -168,12 +168,12 @@ class Rotate:
     arguments: ClassVar[type[Arguments]] = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
-        """The rotated image. Raises ToolError for full turns, and for results over `LARGEST` megapixels."""
+        """The rotated image. Raises ToolError for full turns, and for results over `MAX_MEGAPIXELS` megapixels."""
         if arguments.degrees % 360 == 0:
             raise ToolError(f"turned by {arguments.degrees:g} degrees the image would stay as it is")
         view = state.views[arguments.image - 1]
         width, height = transforms.turned_size(view.size, arguments.degrees)
-        if arguments.degrees % 90 and width * height > LARGEST * 1e6:
+        if arguments.degrees % 90 and width * height > MAX_MEGAPIXELS * 1e6:
             raise ToolError(
                 f"turned by {arguments.degrees:g} degrees image {arguments.image} would be too large; turn an earlier "
                 "image, or a part of it"

@@ -75,7 +75,7 @@ class Encode:
             )
         data = self._jpeg(view.pixels) if self.codec == "jpeg" else self._webp(view.pixels)
         name = f"{self.codec} of {view.picture.name or 'a view'}"
-        return replace(view, picture=Picture.encoded(data, name, sound=True))
+        return replace(view, picture=Picture.encoded(data, name, known_to_decode=True))
 
     def _jpeg(self, pixels: Pixels) -> bytes:
         settings = [cv2.IMWRITE_JPEG_QUALITY, self.quality, cv2.IMWRITE_JPEG_SAMPLING_FACTOR, SAMPLING[self.chroma]]
