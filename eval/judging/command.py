@@ -22,7 +22,7 @@ from looktwice.eval.display.progress import Display
 from looktwice.eval.judging.annotations import AnnotatedSolutions
 from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
 from looktwice.eval.judging.summary import agreement, summary
-from looktwice.eval.records.judgements import Judgement, append, judgements, words_of
+from looktwice.eval.records.judgements import REASONING_PASS, Judgement, append, judgements, words_of
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
@@ -136,7 +136,7 @@ class RunJudge:
                 continue
             sample = row.without_pixels(folder.blobs, record.choices)
             case = JudgeCase(sample, row.answer or "", replies[-1].text, entry)
-            case = solutions(case, scores.point) if judging.name == "cot" else case
+            case = solutions(case, scores.point) if judging.name == REASONING_PASS else case
             if judging.covers(case):
                 yield _Job(judging, case, record)
 

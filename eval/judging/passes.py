@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from looktwice.eval.readers.open_answers import kind_of, read_open
+from looktwice.eval.records.judgements import DESCRIPTION_PASS, REASONING_PASS, UNREADABLE_PASS
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.blink_twice import TwiceScorer, judged_cot
@@ -98,7 +99,7 @@ SCALES = {
 class VideoPass:
     """VLM2-Bench's PC-VID: whether a description tells the persons of a video apart, and recognises the first one."""
 
-    name: str = "vid"
+    name: str = DESCRIPTION_PASS
     version: int = 1
 
     def covers_point(self, point: PointRow) -> bool:
@@ -132,7 +133,7 @@ class VideoPass:
 class ReasoningPass:
     """BLINK-Twice's CoT score: whether the reasoning notices the annotated clues and finds out what is really shown."""
 
-    name: str = "cot"
+    name: str = REASONING_PASS
     version: int = 1
 
     def covers_point(self, point: PointRow) -> bool:
@@ -180,7 +181,7 @@ ANSWER_FORMS: Mapping[str, str] = {
 class UnreadablePass:
     """Replies in which the reader found no answer although they have words: the answer that they settle on, or none."""
 
-    name: str = "unreadable"
+    name: str = UNREADABLE_PASS
     version: int = 1
 
     def covers_point(self, point: PointRow) -> bool:

@@ -1,4 +1,4 @@
-"""Data at rest: the records of a run, how they are written and read, and judgements beside them.
+"""The on-disk format of a run: records, how they are written and read, and judgements.
 
 Not here: what makes them (`runs`) and what is computed from them (`scoring`)."""
 

@@ -13,6 +13,12 @@ from typing import Any
 from looktwice.eval.records.records import Record, RunError
 
 VERSION = 1
+DESCRIPTION_PASS = "vid"
+"""The judge grades a description; its grade is then the answer that is compared with the key."""
+REASONING_PASS = "cot"
+"""The judge scores the reasoning by criteria; this leaves the verdict on the answer as it is."""
+UNREADABLE_PASS = "unreadable"
+"""The judge extracts the answer from a reply that the reader could not read."""
 NOBODY = "none"
 """The name of no judge, as `--judge` takes it."""
 

@@ -1,4 +1,4 @@
-"""Finds recorded labels that the reply itself proves wrong, without the question and the key."""
+"""Finds recorded correctness labels that the reply text contradicts, without the question and the key."""
 
 from __future__ import annotations
 

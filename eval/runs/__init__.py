@@ -1,4 +1,4 @@
-"""Runs: predict every sample of every arm, check before, show, merge and replay after.
+"""Runs studies: checks before a run, runs every sample through every arm, inspects, merges and replays runs.
 
 Not here: configurations (`pipelines.config`), scores (`scoring`)."""
 

@@ -31,10 +31,10 @@ from looktwice.pipelines.sample import Item
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run: none of it changes an answer.
+    """Options of a run that do not change any answer.
 
-    `limit` takes the first samples of each task, `shard` (i, n) every n-th sample by id, `keep_failed` does not
-    ask FAILED samples again.
+    `limit` keeps only the first samples of each task, `shard` (i, n) the samples whose hashed id falls in shard i of n.
+    With `keep_failed`, samples that FAILED in an earlier run are not run again.
     """
 
     workers: int = 16
@@ -45,7 +45,7 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """What a run did: where it lies, how many records it wrote, how many were there, and whether it was stopped."""
+    """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it was stopped."""
 
     folder: Path
     written: int
@@ -56,18 +56,18 @@ class RunSummary:
 
 @dataclass(eq=False)
 class Run:
-    """Runs a plan into a folder and goes on where an earlier run was stopped.
+    """Runs a plan into a folder, and resumes an earlier run in that folder.
 
-    `wrap` puts cache, retries and limits around a model; `on_record` is called with every record written,
-    `on_skipped` with the number of records that were there already; setting `stop` ends the run at the next model
-    call, setting `drain` lets calls in flight finish.
+    `wrap` adds cache, retries and limits to a model; `on_record` is called with every record written, `on_skipped` with
+    the number of records that an earlier run wrote. Setting `stop` ends the run at the next model call, setting `drain`
+    lets calls in flight finish.
     """
 
     plan: Plan
     folder: Path
     options: RunOptions = RunOptions()
     wrap: Callable[[Any], Any] = lambda model: model
-    on_record: Callable[[Arm, SampleRow, Record], None] = lambda point, row, record: None
+    on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
     stop: threading.Event = field(default_factory=threading.Event)
     drain: threading.Event = field(default_factory=threading.Event)
@@ -77,22 +77,22 @@ class Run:
     errors: list[BaseException] = field(default_factory=list)
 
     def __call__(self) -> RunSummary:
-        """Run everything that is still to do. Raises RunError and TaskError; what was obtained is kept."""
+        """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
         for model in self._all_models():
             self.models[id(model)] = self.wrap(model)
         with RunWriter(self.folder) as writer:
-            there = RunFolder(self.folder)
-            known, records = there.samples, there.records()
-            rows = [_row(point) for point in (*self.plan.points, *self.plan.readings)]
+            existing_run = RunFolder(self.folder)
+            known, records = existing_run.samples, existing_run.records()
+            rows = [_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
             self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records))
             writer.points(rows)
-            started = there.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
-            writer.yaml("run.yaml", self._facts() | {"started": started, "finished": False})
+            started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
+            writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done)
             stopped = self.stop.is_set() or self.drain.is_set() or bool(self.errors)
-            writer.yaml("run.yaml", self._facts() | {"started": started, "finished": not stopped})
+            writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": not stopped})
         if self.errors:
             raise self.errors[0]
         counts = self.counts
@@ -100,15 +100,15 @@ class Run:
         return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped)
 
     def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
-        """The points by (task id, seed, draw): each group is one walk over a task's items."""
+        """The arms by (task id, seed, draw): each group takes one pass over the items of its task."""
         groups: dict[tuple[str, int, int], list[Arm]] = defaultdict(list)
-        for point in self.plan.points:
-            for draw in range(point.draws):
-                groups[point.task_id, point.seed, draw].append(point)
+        for arm in self.plan.points:
+            for draw in range(arm.draws):
+                groups[arm.task_id, arm.seed, draw].append(arm)
         return groups
 
     def items(self, task: Any) -> Iterator[Item]:
-        """The items of this limit and shard. Raises TaskError for an id that comes twice, and for an empty set."""
+        """The items within the limit and the shard. Raises TaskError for a duplicate id and for an empty task."""
         seen: set[str] = set()
         number, shards = self.options.shard
         for item in task:
@@ -123,87 +123,90 @@ class Run:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
 
     def total(self) -> int:
-        """How many records the whole plan comes to, as far as the tasks can tell."""
+        """The expected number of records of the whole plan, from the lengths of its tasks."""
         limit = self.options.limit
         sizes = {p.task_id: len(p.task) if limit is None else min(limit, len(p.task)) for p in self.plan.points}
-        return sum(sizes[point.task_id] * point.draws for point in self.plan.points) // self.options.shard[1]
+        return sum(sizes[arm.task_id] * arm.draws for arm in self.plan.points) // self.options.shard[1]
 
     def _all_models(self) -> list[Any]:
-        """Every model of every point once: its own, and those among its stages' settings."""
-        held: dict[int, Any] = {}
+        """Every distinct model of every arm: its own, and those in the settings of its stages."""
+        models: dict[int, Any] = {}
 
-        def seen(model: Any) -> Any:
-            return held.setdefault(id(model), model)
+        def collect(model: Any) -> Any:
+            return models.setdefault(id(model), model)
 
-        for point in self.plan.points:
-            with_models((point.model, *point.stages.values()), seen)
-        return list(held.values())
+        for arm in self.plan.points:
+            with_models((arm.model, *arm.stages.values()), collect)
+        return list(models.values())
 
     def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]]) -> None:
-        """Old answers must not be mixed with questions that changed under their ids; a repaired image has none."""
+        """Refuse to mix old answers with questions that changed under the same ids.
+
+        A sample that only failed so far may change: an image that could not be read may have been repaired.
+        """
         for task_id, task in {p.task_id: p.task for p in self.plan.points}.items():
             old = {sample: row for (task_id_, sample), row in known.items() if task_id_ == task_id}
             if not old:
                 continue
             now = {item.sample.id: item.sample.sha for item in self.items(task)}
-            kept = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
-            changed = [name for name, sha in now.items() if kept.get(name, sha) != sha]
+            answered_shas = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
+            changed = [name for name, sha in now.items() if answered_shas.get(name, sha) != sha]
             whole = self.options.limit is None and self.options.shard == (1, 1)
             gone = [name for name in old if name not in now] if whole else []
-            for names, what in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
+            for names, problem in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
                 if names:
                     raise RunError(
-                        f"{self.folder}: {len(names)} samples {what} since the first run, such as "
-                        f"{', '.join(names[:3])}; run into another --out, or start anew with --fresh"
+                        f"{self.folder}: {len(names)} samples {problem} since the first run, such as "
+                        f"{', '.join(names[:3])}; choose another --out, or start over with --fresh"
                     )
 
     def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
-            context = RunContext(self.models, writer, pool, self._check, self._on_record, self.errors)
-            room = threading.Semaphore(2 * self.options.workers)
+            context = RunContext(self.models, writer, pool, self._raise_if_stopped, self._on_record, self.errors)
+            slots = threading.Semaphore(2 * self.options.workers)
             try:
-                for (_, seed, draw), points in self.groups().items():
-                    self._walk_all(points, seed, draw, context, room, known, done)
-            finally:  # the pool takes no new visits once it is left, so every walk must have ended
+                for (_, seed, draw), arms in self.groups().items():
+                    self._run_items(arms, seed, draw, context, slots, known, done)
+            finally:  # the pool accepts no new work once it is left, so every walk must have ended
                 for _ in range(2 * self.options.workers):
-                    _wait_for_room(room)
+                    _acquire_slot(slots)
 
-    def _walk_all(
-        self, points: Sequence[Arm], seed: int, draw: int, context: RunContext, room: threading.Semaphore,
+    def _run_items(
+        self, arms: Sequence[Arm], seed: int, draw: int, context: RunContext, slots: threading.Semaphore,
         known: Mapping[tuple[str, str], SampleRow], done: set[Key],
     ) -> None:  # fmt: skip
-        """Send every item of one task through the tree, never more at once than twice the workers."""
-        roots = build_tree(points)
-        for item in self.items(points[0].task):
+        """Run every item of one task through the tree, with at most twice as many items as workers in progress."""
+        roots = build_tree(arms)
+        for item in self.items(arms[0].task):
             if self.drain.is_set() or self.stop.is_set() or self.errors:
                 return
-            row = SampleRow(points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
+            row = SampleRow(arms[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
             old = known.get((row.task, row.id))
             if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 context.writer.sample(row)
-            wanted = frozenset(p.id for p in points if (p.id, row.id, draw) not in done)
-            if there := len(points) - len(wanted):
-                self._count("kept", there)
-                self.on_skipped(there)
+            wanted = frozenset(arm.id for arm in arms if (arm.id, row.id, draw) not in done)
+            if already_recorded := len(arms) - len(wanted):
+                self._count("kept", already_recorded)
+                self.on_skipped(already_recorded)
             if wanted:
-                _wait_for_room(room)
-                Walk(context, item.sample, row, draw, wanted, room.release).begin(roots, seed)
+                _acquire_slot(slots)
+                Walk(context, item.sample, row, draw, wanted, slots.release).start(roots, seed)
 
-    def _on_record(self, point: Arm, row: SampleRow, record: Record) -> None:
+    def _on_record(self, arm: Arm, row: SampleRow, record: Record) -> None:
         self._count("failed" if record.error else "answered")
         self._count("written")
-        self.on_record(point, row, record)
+        self.on_record(arm, row, record)
 
-    def _count(self, what: str, by: int = 1) -> None:
+    def _count(self, name: str, by: int = 1) -> None:
         with self.lock:
-            self.counts[what] += by
+            self.counts[name] += by
 
-    def _check(self) -> None:
-        """Called at each model call and between stages. Raises Stopped once the run is to stop at once."""
+    def _raise_if_stopped(self) -> None:
+        """Called at each model call and between stages. Raises Stopped after `stop` was set."""
         if self.stop.is_set():
             raise Stopped
 
-    def _facts(self) -> dict[str, Any]:
+    def _run_facts(self) -> dict[str, Any]:
         names = (
             "looktwice",
             "numpy",
@@ -214,11 +217,11 @@ class Run:
             "kornia",
             "transformers",
         )
-        versions = {name: said for name in names if (said := _installed_version(name))}
+        versions = {name: installed for name in names if (installed := _installed_version(name))}
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
-            "samples": {point.task_id: len(point.task) for point in self.plan.points},
+            "samples": {arm.task_id: len(arm.task) for arm in self.plan.points},
             "limit": self.options.limit,
             "shard": list(self.options.shard),
             "versions": {"python": platform.python_version()} | versions,
@@ -226,22 +229,22 @@ class Run:
         }
 
 
-def _row(point: Arm) -> PointRow:
-    facts = asdict(point.task.facts)
+def _point_row(arm: Arm) -> PointRow:
+    facts = asdict(arm.task.facts)
     return PointRow(
-        point.id, point.contestant, point.task_name, point.task_id, dict(point.changes), point.baseline, facts,
-        point.spec, spec(point.read), point.draws, point.seed, point.replies_of,
+        arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
+        arm.spec, spec(arm.read), arm.draws, arm.seed, arm.replies_of,
     )  # fmt: skip
 
 
-def _answered_samples(points: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
-    """The samples, by task, of which some record did not fail."""
-    tasks = {row.id: row.task_id for row in points}
+def _answered_samples(rows: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+    """(task id, sample id) of every sample with at least one record that did not fail."""
+    tasks = {row.id: row.task_id for row in rows}
     return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
 
 
-def _wait_for_room(room: threading.Semaphore) -> None:
-    while not room.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
+def _acquire_slot(slots: threading.Semaphore) -> None:
+    while not slots.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
         pass
 
 

@@ -1,4 +1,4 @@
-"""One sample through all points of a run: points that share their first stages share that work, as a tree."""
+"""Runs one sample through all arms as a prefix tree, so that shared leading stages are executed once."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from looktwice.pipelines.state import Stage, State
 
 @dataclass(eq=False)
 class TreeNode:
-    """One stage of the tree: the points that end here, and the stages that go on from here.
+    """One stage of the tree: the arms whose last stage this is, and the stages that follow it.
 
-    `model` is None as long as no stage on the way asks one, so that such work is shared between models.
+    `model` is None until a stage on the path asks a model, so that arms with different models share the work before.
     """
 
     slot: str
@@ -35,52 +35,51 @@ class TreeNode:
     ends: list[Arm] = field(default_factory=list)
     children: dict[tuple[str, str, int], TreeNode] = field(default_factory=dict)
 
-    def points(self) -> Iterator[Arm]:
-        """Every point that ends here or further on."""
+    def arms(self) -> Iterator[Arm]:
+        """Every arm that ends at this node or below it."""
         yield from self.ends
         for child in self.children.values():
-            yield from child.points()
+            yield from child.arms()
 
 
-def build_tree(points: Sequence[Arm]) -> list[TreeNode]:
-    """The roots for points of one task and seed."""
+def build_tree(arms: Sequence[Arm]) -> list[TreeNode]:
+    """The roots of the prefix tree over the stages of these arms, which have the same task and seed."""
     roots: dict[tuple[str, str, int], TreeNode] = {}
-    for point in points:
+    for arm in arms:
         level, asking = roots, False
         node: TreeNode | None = None
-        for slot, stage in point.stages.items():
+        for slot, stage in arm.stages.items():
             asking = asking or asks_model(stage)
-            model = point.model if asking else None
+            model = arm.model if asking else None
             key = (slot, canonical(identity(stage)), id(model))
             node = level.setdefault(key, TreeNode(slot, stage, model))
             level = node.children
         if node is not None:
-            node.ends.append(point)
+            node.ends.append(arm)
     return list(roots.values())
 
 
-NO_MODEL_ALLOWED = NoModel(
-    "this stage says `asks = False` and called the model all the same; drop that line from its class"
-)
+NO_MODEL_ALLOWED = NoModel("this stage declares `asks = False` but called the model; remove that line from its class")
 
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """What every walk of a run shares: wrapped models by id, the writer, the pool, and the callbacks."""
+    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and the callbacks."""
 
     models: Mapping[int, Any]
     writer: RunWriter
     pool: ThreadPoolExecutor
-    check: Callable[[], None]
+    raise_if_stopped: Callable[[], None]
     on_record: Callable[[Arm, SampleRow, Record], None]
     errors: list[BaseException]
 
 
 @dataclass(eq=False)
 class Walk:
-    """Runs the wanted part of the tree for one sample; no visit waits for another.
+    """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    A visit runs one stage, hands its children to the pool and returns. The last one calls `finished`.
+    A stage task runs one stage, submits the children of its node to the pool and returns. The last task to end calls
+    `finished`.
     """
 
     context: RunContext
@@ -89,71 +88,71 @@ class Walk:
     draw: int
     wanted: frozenset[str]
     finished: Callable[[], None]
-    under_way: int = 0
+    pending: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def begin(self, roots: Sequence[TreeNode], seed: int) -> None:
-        """Start; returns at once."""
-        self._send([partial(self._start, roots, seed)])
+    def start(self, roots: Sequence[TreeNode], seed: int) -> None:
+        """Submit the first task; returns immediately."""
+        self._submit([partial(self._run_roots, roots, seed)])
 
-    def _send(self, visits: Sequence[Callable[[], None]]) -> None:
+    def _submit(self, tasks: Sequence[Callable[[], None]]) -> None:
         with self.lock:
-            self.under_way += len(visits)
-        for visit in visits:
-            self.context.pool.submit(self._run, visit)
+            self.pending += len(tasks)
+        for task in tasks:
+            self.context.pool.submit(self._run_task, task)
 
-    def _run(self, visit: Callable[[], None]) -> None:
+    def _run_task(self, task: Callable[[], None]) -> None:
         try:
-            visit()
+            task()
         except Stopped:
             pass
         except BaseException as exc:
             self.context.errors.append(exc)
         finally:
             with self.lock:
-                self.under_way -= 1
-                last = self.under_way == 0
+                self.pending -= 1
+                last = self.pending == 0
             if last:
                 self.finished()
 
-    def _start(self, roots: Sequence[TreeNode], seed: int) -> None:
+    def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
         try:
             state = State.start(self.sample, seed, self.draw)
         except PictureError as exc:  # an image that cannot be read fails this sample alone
             empty = State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
-            self._fail([p for root in roots for p in root.points()], empty, exc)
+            self._fail([p for root in roots for p in root.arms()], empty, exc)
             return
-        self._go_on(roots, state)
+        self._submit_children(roots, state)
 
-    def _go_on(self, nodes: Sequence[TreeNode], state: State) -> None:
-        wanted = [node for node in nodes if any(point.id in self.wanted for point in node.points())]
-        self._send([partial(self._visit, node, state) for node in wanted])
+    def _submit_children(self, nodes: Sequence[TreeNode], state: State) -> None:
+        wanted = [node for node in nodes if any(arm.id in self.wanted for arm in node.arms())]
+        self._submit([partial(self._run_stage, node, state) for node in wanted])
 
-    def _visit(self, node: TreeNode, state: State) -> None:
+    def _run_stage(self, node: TreeNode, state: State) -> None:
         model = self.context.models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
         try:
             recording = RecordingModel(
-                model, self.sample.id, self.context.check, lambda second: self.context.models[id(second)]
+                model, self.sample.id, self.context.raise_if_stopped, lambda second: self.context.models[id(second)]
             )
             state = step(node.slot, node.stage, state, recording)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):
                 raise cause from exc
-            self._fail(list(node.points()), exc.state, cause)
+            self._fail(list(node.arms()), exc.state, cause)
             return
-        for point in node.points() if state.ended else node.ends:
-            self._write(point, state)
+        for arm in node.arms() if state.ended else node.ends:
+            self._write(arm, state)
         if state.ended:
             return
-        self._go_on(list(node.children.values()), state)
+        self._submit_children(list(node.children.values()), state)
 
-    def _fail(self, points: Sequence[Arm], state: State, exc: BaseException) -> None:
-        for point in points:
-            self._write(point, state, describe_failure(exc))
+    def _fail(self, arms: Sequence[Arm], state: State, exc: BaseException) -> None:
+        for arm in arms:
+            self._write(arm, state, describe_failure(exc))
 
-    def _write(self, point: Arm, state: State, error: str = "") -> None:
-        if point.id in self.wanted:
-            record = make_record(point, self.sample, self.row.sha, state, self.context.writer.blobs, error)
+    def _write(self, arm: Arm, state: State, error: str = "") -> None:
+        if arm.id in self.wanted:
+            record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
             self.context.writer.record(record)
-            self.context.on_record(point, self.row, record)
+            self.context.on_record(arm, self.row, record)

@@ -1,4 +1,4 @@
-"""An answer and its key to a score, scores to metrics with intervals, and the statistics of comparisons.
+"""Compares answers with ground truth, aggregates metrics with confidence intervals, and tests differences.
 
 Not here: reading replies (`readers`), tables (`display`)."""
 

@@ -1,4 +1,4 @@
-"""What is right without looking at an image: always the most frequent key, and the chance level."""
+"""Majority-class baseline and chance level: the accuracy that is reached without looking at an image."""
 
 from __future__ import annotations
 

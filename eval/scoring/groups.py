@@ -1,4 +1,4 @@
-"""Several samples as one unit: the pair, image or group that a benchmark counts once, and circular evaluation."""
+"""Grouped scoring: pairs, image groups and circular evaluation count as one unit."""
 
 from __future__ import annotations
 

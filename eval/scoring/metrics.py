@@ -21,20 +21,20 @@ ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
-    """RIGHT over all samples with a key: what is wrong, unreadable, failed or missing counts 0."""
-    names = (name for name, row in scores.samples.items() if row.answer is not None)
+    """Mean score over samples with ground truth; an unreadable, failed or missing answer scores 0."""
+    names = (name for name, sample_row in scores.samples.items() if sample_row.answer is not None)
     return {name: fmean(s.score.value if s else 0.0 for s in scores.draws(name)) for name in names}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
-    """RIGHT/(RIGHT + WRONG): over the samples that were answered at all."""
+    """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
-    held = {name: [s for s in scores.draws(name) if s and s.verdict in graded] for name in scores.samples}
-    return {name: fmean(s.score.value for s in draws) for name, draws in held.items() if draws}
+    graded_draws = {name: [s for s in scores.draws(name) if s and s.verdict in graded] for name in scores.samples}
+    return {name: fmean(s.score.value for s in draws) for name, draws in graded_draws.items() if draws}
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
-    """The share of samples that were answered, right or wrong."""
+    """The share of samples with a readable answer: right, wrong, or without ground truth to compare with."""
     return {name: fmean(_is_answered(s) for s in scores.draws(name)) for name in scores.samples}
 
 
@@ -43,14 +43,14 @@ METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
     "accuracy_answered": accuracy_answered,
     "coverage": coverage,
 }
-"""Name -> function that gives the value (0..1) of each sample that it is over. One that is added here gets its rows in
+"""Name -> function that returns a value (0..1) for each sample the metric covers. A metric added here gets its rows in
 report.csv, with macro and micro, and its column in the printed tables; `accuracy` stays first."""
 
 
 def measure(scores: PointScores, row: Row) -> list[Row]:
-    """The rows of one point (or one slice of it): `row` holds its names, and comes back once per metric.
+    """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that they share.
 
-    A row "missing" with the share of draws that have no record is there only where there are some.
+    A row "missing" with the share of draws without a record is added only if there are such draws.
     """
     counts = Counter(s.verdict if s else None for name in scores.samples for s in scores.draws(name))
     costs = [s.cost for s in scores.all if s.cost is not None]
@@ -74,40 +74,40 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
 
 
 def macro_row(rows: Sequence[Row]) -> Row:
-    """The unweighted mean over tasks; one that is swept into variants counts once, with their mean."""
-    held = [row for row in rows if row.value is not None and row.n]
-    variants = Counter(row.task_name for row in held)
+    """The unweighted mean over tasks; a task swept over several variants counts as one task, with their mean."""
+    rows_with_value = [row for row in rows if row.value is not None and row.n]
+    variants = Counter(row.task_name for row in rows_with_value)
     total = replace(_sum_rows(rows), task="macro", n_tasks=len(variants))
-    if not held:
+    if not rows_with_value:
         return total
-    weighted = [(row, row.value or 0.0, 1 / (len(variants) * variants[row.task_name])) for row in held]
+    weighted = [(row, row.value or 0.0, 1 / (len(variants) * variants[row.task_name])) for row in rows_with_value]
     low, high = stratified_interval([(value * row.n, row.n, weight) for row, value, weight in weighted])
     deltas = [row.delta * weight for row, _, weight in weighted if row.delta is not None]
-    delta = sum(deltas) if len(deltas) == len(held) else None
+    delta = sum(deltas) if len(deltas) == len(rows_with_value) else None
     return replace(total, value=sum(value * weight for _, value, weight in weighted), low=low, high=high, delta=delta)
 
 
 def micro_row(rows: Sequence[Row]) -> Row:
     """All samples of all tasks as one set, tasks weighted by their size.
 
-    Variants of one task ask the same questions again, so over them there is a value and no interval.
+    Variants of one task ask the same questions again, so a value over several variants has no interval.
     """
-    held = [row for row in rows if row.value is not None and row.n]
-    n, total = sum(row.n for row in held), sum((row.value or 0.0) * row.n for row in held)
-    row = replace(_sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in held}), n=n)
+    rows_with_value = [row for row in rows if row.value is not None and row.n]
+    n, total = sum(row.n for row in rows_with_value), sum((row.value or 0.0) * row.n for row in rows_with_value)
+    row = replace(_sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n)
     if not n:
         return row
-    low, high = (None, None) if len(held) > row.n_tasks else wilson(total, n)
+    low, high = (None, None) if len(rows_with_value) > row.n_tasks else wilson(total, n)
     return replace(row, value=total / n, low=low, high=high)
 
 
 def _sum_rows(rows: Sequence[Row]) -> Row:
-    """A row with the sums of the columns that are summed and the facts of all, without what belongs to one point."""
+    """One row that adds up the columns marked as summed and joins the distinct split, label version and reader."""
     first = rows[0]
     sums: dict[str, Any] = {}
     for name in (column.name for column in fields(Row) if column.metadata.get("summed")):
-        held = [value for row in rows if (value := getattr(row, name)) is not None]
-        sums[name] = sum(held) if held else None
+        values = [value for row in rows if (value := getattr(row, name)) is not None]
+        sums[name] = sum(values) if values else None
     facts: dict[str, Any] = {
         name: "; ".join(dict.fromkeys(getattr(row, name) for row in rows if getattr(row, name)))
         for name in ("split", "label_version", "reader")

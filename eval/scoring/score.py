@@ -9,7 +9,14 @@ from typing import Any
 from looktwice.eval.readers.reader import reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.from_state import describe_failure
-from looktwice.eval.records.judgements import Judgement, judgements, words_of
+from looktwice.eval.records.judgements import (
+    DESCRIPTION_PASS,
+    REASONING_PASS,
+    UNREADABLE_PASS,
+    Judgement,
+    judgements,
+    words_of,
+)
 from looktwice.eval.records.records import Key, PointRow, Record, RunFolder, SampleRow
 from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
@@ -33,27 +40,28 @@ from looktwice.pipelines.state import Stage, State
 
 
 def score_run(folder: RunFolder, reader: Stage | None = None, judge: str = "") -> RunScores:
-    """Read and score every record of a run. `reader` stands in for the reader that the run's configuration names.
+    """Read and score every record of a run. `reader` replaces the reader that the run's configuration names.
 
-    Where the run was judged, the verdicts of one judge count for what it was asked: `judge` names it, "" is the first
-    that was asked, "none" nobody. No judge is asked here. Raises RunError for a folder that is none. A reader that
-    raises makes that one record FAILED.
+    If the run was judged, the judgements of one judge are used: `judge` names it, "" takes the first that was asked,
+    "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder. A reader that
+    raises makes only that record FAILED.
     """
     by_point: dict[str, dict[Key, Record]] = {name: {} for name in folder.points}
     for key, record in folder.records().items():
         by_point.setdefault(record.point, {})[key] = record
     tasks: dict[str, dict[str, SampleRow]] = {}
-    for (task, name), row in folder.samples.items():
-        tasks.setdefault(task, {})[name] = row
+    for (task_id, name), row in folder.samples.items():
+        tasks.setdefault(task_id, {})[name] = row
     judged = judgements(folder.path, judge)
-    verdicts = judged.by_record()
-    named = labels(list(folder.points.values()))
-    points = [
-        _score_point(folder, point, by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {}), reader, verdicts)
-        for point in folder.points.values()
-    ]
-    named_points = (replace(p, contestant=named[p.point.id][0], task=named[p.point.id][1]) for p in points)
-    return RunScores(folder, tuple(named_points), judged)
+    by_record = judged.by_record()
+    names = labels(list(folder.points.values()))
+    points = []
+    for point in folder.points.values():
+        records, samples = by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {})
+        scores = _score_point(folder, point, records, samples, reader, by_record)
+        contestant, task = names[point.id]
+        points.append(replace(scores, contestant=contestant, task=task))
+    return RunScores(folder, tuple(points), judged)
 
 
 def _score_point(
@@ -62,10 +70,10 @@ def _score_point(
     records: Mapping[Key, Record],
     samples: Mapping[str, SampleRow],
     override: Stage | None,
-    verdicts: Verdicts,
+    by_record: JudgementsByRecord,
 ) -> PointScores:
     reader = override or configured_reader(point)
-    score_record = RecordScorer(folder, reader, build_scorer(point.facts), verdicts, prices_of(point))
+    score_record = RecordScorer(folder, reader, build_scorer(point.facts), by_record, prices_of(point))
     scored: dict[str, dict[int, ScoredRecord]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
@@ -74,7 +82,7 @@ def _score_point(
 
 
 def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) -> Iterator[str]:
-    """Who read the replies: the reader where it was needed, and the judges whose verdicts count."""
+    """Names what extracted the answers: the reader if it was needed, and each judge whose judgements were used."""
     entries = [entry for draws in scored.values() for entry in draws.values()]
     if any((entry.read or entry.reason == "unread") and not entry.judge for entry in entries):
         yield reader_name(type(reader).__name__)
@@ -89,57 +97,62 @@ def configured_reader(point: PointRow) -> Stage:
     return built
 
 
-Verdicts = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
-"""What a judge said, by (point, sample, draw, words) and pass."""
+JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
+"""The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by pass."""
 
 
 @dataclass(frozen=True)
 class RecordScorer:
-    """Reads records with one reader, which may call no model, and compares what it finds with the keys.
+    """Extracts answers from records with one reader, which may not call a model, and compares them with the keys.
 
-    `scorer` is the benchmark's own way to compare, where it has one. `verdicts` are those of the judge whose word
-    counts: descriptions that only a judge can grade are what it says, and replies that the reader cannot read are
-    what it read in them.
+    `scorer` is the benchmark's own comparison, if it has one. `judgements` are those of one judge: its grade of a
+    description replaces the reader's answer, and its answer is used for a reply that the reader could not read.
     """
 
     folder: RunFolder
     reader: Stage
     scorer: Scorer | None = None
-    verdicts: Verdicts = field(default_factory=dict)
+    judgements: JudgementsByRecord = field(default_factory=dict)
     prices: Prices = field(default_factory=dict)
     model: NoModel = field(default=NoModel("a reader may not call a model: scoring only reads what was recorded"))
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
-        """One record, scored. What the reader raises makes this record FAILED, and no other."""
-        replies, judged = record.replies, self._judged(record)
-        found, graded, read = self._find(record, row, replies), judged.get("vid"), judged.get("unreadable")
-        if graded and found.verdict is not Verdict.FAILED:
-            found = _judge_result(graded)
-        scored = self._scored(record, row, found)
-        if read and scored.verdict is Verdict.UNREADABLE:
-            nothing = replace(scored, judge=read.judge, detail=scored.detail or f"{read.judge} finds no answer either")
-            scored = nothing if read.none else self._scored(record, row, _judge_result(read))
-        marks = judged["cot"].scores if "cot" in judged else {}
+        """Score one record. An error in the reader makes only this record FAILED."""
+        replies, judged = record.replies, self._judgements_of(record)
+        result = self._extract_answer(record, row, replies)
+        description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
+        if description_judgement and result.verdict is not Verdict.FAILED:
+            result = _judge_result(description_judgement)
+        scored = self._compare_and_score(record, row, result)
+        if reply_judgement and scored.verdict is Verdict.UNREADABLE:
+            if reply_judgement.none:
+                judge = reply_judgement.judge
+                scored = replace(scored, judge=judge, detail=scored.detail or f"{judge} finds no answer either")
+            else:
+                scored = self._compare_and_score(record, row, _judge_result(reply_judgement))
+        criterion_scores = judged[REASONING_PASS].scores if REASONING_PASS in judged else {}
         tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
         cost = cost_of(record, self.prices)
-        return replace(scored, judged=marks, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost)
+        return replace(scored, judged=criterion_scores, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost)
 
-    def _judged(self, record: Record) -> Mapping[str, Judgement]:
-        """What the judge said of these very words, by pass."""
-        if not self.verdicts or record.error:
+    def _judgements_of(self, record: Record) -> Mapping[str, Judgement]:
+        """The judgements of exactly this reply, by pass."""
+        if not self.judgements or record.error:
             return {}
-        return self.verdicts.get((record.point, record.sample, record.draw, words_of(record)), {})
+        return self.judgements.get((record.point, record.sample, record.draw, words_of(record)), {})
 
-    def _scored(self, record: Record, row: SampleRow, found: ReadResult) -> ScoredRecord:
-        if record.letters and found.answer is not None:
-            found = replace(found, answer=record.letters.get(found.answer.strip(), found.answer))
-        score = _compare_with_key(found, row, self.scorer)
-        if score.verdict is Verdict.UNREADABLE and not found.reason:
-            found = replace(found, reason="unread", detail=f"{found.answer!r} is no answer to this task")
-        said = found.answer, score, found.reason, found.detail, found.read
-        return ScoredRecord(record.sample, record.draw, *said, judge=found.judge)
+    def _compare_and_score(self, record: Record, row: SampleRow, result: ReadResult) -> ScoredRecord:
+        if record.letters and result.answer is not None:
+            result = replace(result, answer=record.letters.get(result.answer.strip(), result.answer))
+        score = _compare_with_key(result, row, self.scorer)
+        if score.verdict is Verdict.UNREADABLE and not result.reason:
+            result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
+        return ScoredRecord(
+            record.sample, record.draw, result.answer, score, result.reason, result.detail, result.read,
+            judge=result.judge,
+        )  # fmt: skip
 
-    def _find(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
+    def _extract_answer(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
         if record.error:
             return ReadResult(Verdict.FAILED, detail=record.error)
         if record.sample_sha and record.sample_sha != row.sha:
@@ -172,20 +185,20 @@ def _judge_result(judgement: Judgement) -> ReadResult:
     return ReadResult(answer=judgement.answer, read=True, judge=judgement.judge)
 
 
-def _compare_with_key(found: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
+def _compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
     group = str(row.meta.get("group", ""))
-    if found.verdict is not None or found.answer is None:
-        return Score(found.verdict or Verdict.UNREADABLE, 0.0, group)
+    if result.verdict is not None or result.answer is None:
+        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
     if row.answer is None:
         return Score(Verdict.HIDDEN, 0.0, group)
-    own = scorer.compare(found.answer, row) if scorer is not None else None
+    own = scorer.compare(result.answer, row) if scorer is not None else None
     if own is not None:
         return replace(own, group=own.group or group)
-    right = _same(found.answer, row.answer, bool(row.sample["choices"]))
+    right = _is_same_answer(result.answer, row.answer, bool(row.sample["choices"]))
     return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 
-def _same(answer: str, key: str, letter: bool) -> bool:
+def _is_same_answer(answer: str, key: str, letter: bool) -> bool:
     """Letters must be equal; texts may differ in case and white space."""
     if letter:
         return answer.strip() == key

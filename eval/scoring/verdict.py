@@ -1,4 +1,4 @@
-"""The values of scoring: what reading a record brought, its verdict and score, and those of a point and a run."""
+"""The data types of scoring: the result of extracting an answer, its verdict and score, and the scores of a run."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
 
 
 class Verdict(StrEnum):
-    """The outcome of one sample; the four are counted apart everywhere.
+    """The outcome of one sample; each kind is counted separately everywhere.
 
-    HIDDEN is no verdict but its absence: an answer was found and there is no key to compare it with.
+    HIDDEN is the absence of a verdict: there is an answer, but no key to compare it with.
     """
 
     RIGHT = "right"
@@ -29,7 +29,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class ReadResult:
-    """What reading a record brought, before it is compared with the key; `judge` names the judge who found it."""
+    """The result of extracting an answer, before the comparison with the key; `judge` names the judge that found it."""
 
     verdict: Verdict | None = None
     answer: str | None = None
@@ -41,7 +41,7 @@ class ReadResult:
 
 @dataclass(frozen=True)
 class Score:
-    """A verdict and its value in 0..1 (graded tasks have values between); `group` joins samples that count as one."""
+    """A verdict and a value in 0..1, strictly between on graded tasks; samples of one `group` count as one unit."""
 
     verdict: Verdict
     value: float = 0.0
@@ -54,12 +54,11 @@ class Score:
 
 @dataclass(frozen=True)
 class ScoredRecord:
-    """One record, read: the answer and its score.
+    """The answer extracted from one record, and its score.
 
-    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure,
-    `read` says whether the reader found the answer (else a stage gave it), tokens and `cost` (by list price)
-    are those of all its calls.
-    `judge` names the judge whose verdict this is, `judged` are its marks by criterion.
+    `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure. `read`
+    says whether the answer was extracted from a reply (otherwise a stage set it); tokens and `cost` (by list price) are
+    those of all its calls. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
     """
 
     sample: str
@@ -83,9 +82,9 @@ class ScoredRecord:
 
 @dataclass(frozen=True)
 class PointScores:
-    """Every sample that a point's task has, and what was scored of it: an empty mapping of draws means missing.
+    """All samples of a point's task with their scored records by draw; a sample without records is missing.
 
-    `contestant` and `task` are the labels under which tables show the point.
+    `contestant` and `task` are the labels of the point in tables.
     """
 
     point: PointRow
@@ -101,19 +100,19 @@ class PointScores:
         return [scored for draws in self.scored.values() for scored in draws.values()]
 
     def draws(self, sample: str) -> list[ScoredRecord | None]:
-        """One entry per draw that was asked for; None is a record that is missing."""
-        held = self.scored.get(sample, {})
-        return [held.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in held)))]
+        """One entry for each draw of the point; None for a missing record."""
+        by_draw = self.scored.get(sample, {})
+        return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
     def only(self, samples: set[str]) -> PointScores:
-        """The same for some of the samples: a slice."""
+        """The same scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
         return replace(self, samples=kept, scored={name: self.scored[name] for name in self.scored if name in samples})
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """A run folder, scored: the points in the order in which they were asked, and what judges said of it."""
+    """The scores of a run folder: its points in the order of the run, and the judgements used."""
 
     folder: RunFolder
     points: tuple[PointScores, ...]
@@ -126,7 +125,7 @@ class RunScores:
 
 
 def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResult | None:
-    """Why there is nothing to read for a reader or a judge; None where there is a reply."""
+    """The reason why there is no reply to read; None if there is one."""
     last = replies[-1] if replies else None
     if record.reason or last is None:
         reason = reason_of(record.reason)
@@ -141,14 +140,14 @@ def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResul
 
 
 def read_stage_answer(answer: str, letters: tuple[str, ...]) -> ReadResult:
-    """An answer that a stage set; one that is no choice is not WRONG but UNREADABLE."""
+    """The result for an answer that a stage set; an answer that is not among the choices is UNREADABLE, not WRONG."""
     if letters and answer.strip() not in letters:
-        said = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
-        return ReadResult(Verdict.UNREADABLE, answer, "unread", said)
+        detail = f"the stages answered {answer!r}, which is none of {', '.join(letters)}"
+        return ReadResult(Verdict.UNREADABLE, answer, "unread", detail)
     return ReadResult(answer=answer)
 
 
-def reason_of(said: str) -> str:
-    """The one of REASONS with which a stage's sentence begins, else "unread"."""
-    kind = said.partition(":")[0].strip()
+def reason_of(sentence: str) -> str:
+    """The member of REASONS with which a stage's sentence begins, otherwise "unread"."""
+    kind = sentence.partition(":")[0].strip()
     return kind if kind in REASONS else "unread"

@@ -124,7 +124,7 @@ ERRATA = (
 class BlinkTwice(TableTask):
     """Questions from a parquet, JSONL, CSV or TSV file, or a folder of parquet files.
 
-    `columns` maps our words to the file's columns: question, answer and image must be found, id, image_id, group,
+    `columns` maps our field names to the file's columns: question, answer and image must be found, id, image_id, group,
     slot (which of an image's questions), category and kind may be. What it leaves out is looked for under likely
     names; the error for what is not found lists all columns. A cell of questions and one of answers may be lists.
     Keys "A) Yes", "yes", "B" ... become A (Yes) and B (No). Images are embedded, base64, or paths below `images`.

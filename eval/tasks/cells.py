@@ -1,4 +1,4 @@
-"""What stands in a cell of somebody's table, as images, choices and keys."""
+"""Parses table cells into images, choices and answers."""
 
 from __future__ import annotations
 

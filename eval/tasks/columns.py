@@ -1,4 +1,4 @@
-"""Any table of questions as a task: parquet, JSON lines, CSV or TSV, with a map from our words to its columns."""
+"""Any table of questions as a task: parquet, JSON lines, CSV or TSV, with a map from our field names to its columns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ USUAL: Mapping[str, tuple[str, ...]] = {
 class Columns(TableTask):
     """Questions from one table: `path` is a .parquet, .jsonl, .csv or .tsv file, or a folder of parquet files.
 
-    `columns` maps our words (id, question, images, choices, answer, prompt) to a column or to a list of them
+    `columns` maps our field names (id, question, images, choices, answer, prompt) to a column or to a list of them
     (`choices: [A, B, C, D]`, `images: [image_1, image_2]`); what it leaves out is looked for under the usual names,
     and null says that there is none. Only `question` and `images` must be found; without an id rows are numbered.
     Images are embedded bytes, base64, or paths below `images` (a folder or a .zip; default: the table's folder).

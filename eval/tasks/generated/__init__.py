@@ -1,1 +1,1 @@
-"""Do You See Me drawn anew: a module for each kind of scene, over one canvas."""
+"""Do You See Me generated anew: a module for each kind of scene, over one canvas."""

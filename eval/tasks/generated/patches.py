@@ -1,6 +1,6 @@
-"""Do You See Me's two studies of size against an encoder's patches: is a square rotated, how many rectangles are there?
+"""Do You See Me's two studies that vary the object size relative to the encoder's patch size: rotation and counting.
 
-Appendix O of the paper. It measures sizes against patches of 14 px, so the pictures are 28 of these wide.
+Appendix O of the paper, which measures sizes against patches of 14 px, so the pictures are 28 of these wide.
 """
 
 from __future__ import annotations
