@@ -1,11 +1,13 @@
 """Protocols of specialists: what a detector, matcher, depth estimator ... takes and returns.
 
 To add a specialist: write a frozen dataclass whose `__call__` has the signature of one of these protocols and returns
-its class of `results`; inherit nothing. Put it in a file of the room named for what it computes (`detection`,
-`segmentation`, `matching`, `features`, `maps`, `drawings`) and add `from .file import Name as Name` to that room's
-`__init__.pyi`. It can then be named in YAML as `specialists.<room>.<Name>`, and every stage that takes the protocol
-accepts it. A neural network inherits `networks.Network`, or `networks.HubNetwork` where transformers opens it, and gets
-devices, batches over threads, and stored results. A rule that answers questions is a stage, in `answers`.
+its class of `results`. Without weights, inherit nothing. A network inherits `networks.HubNetwork` where Hugging Face
+transformers opens it (`maps/depth_anything.py` shows all of it), else `networks.Network`, for which you write
+`open_network` and `forward`; both bring devices, batches over threads, and stored results. Put it in a file of the room
+named for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for depth, `drawings`) and add
+`from .file import Name as Name` to that room's `__init__.pyi`. It can then be named in YAML as
+`specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers questions is a
+stage, in `answers`.
 
 All images are HxWx3 RGB uint8. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are
 edges: (0, 0) is the upper left corner of that pixel.
