@@ -171,6 +171,9 @@ class Binder:
 
     def value(self, value: Any, hint: Any, place: str) -> Any:
         """A setting's value, checked against its type hint."""
+        if self.faults and isinstance(value, str) and "${" in value:  # a reference that was reported as unresolvable
+            self.noticed += 1
+            return None
         if isinstance(value, Mapping) and "use" in value:
             if is_plain(hint):
                 return self.fault(place, f"expected {_shown(hint)}, found a node of {value['use']!r}")
