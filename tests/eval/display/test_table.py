@@ -252,6 +252,12 @@ def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun
         "blink_macro_without_reflectance": (pytest.approx(1), 13, 13),
         "blink_micro_without_reflectance": (1, 13, 13),
     }
+    pooled = row(found, task="BLINK", contestant="plain", metric="blink_micro")
+    assert (pooled.low, pooled.high, pooled.n_groups, pooled.unit) == (*wilson(13, 16), None, "")
+    levels = found.where(task="BLINK", contestant="chance (level)", metric="blink_micro").rows
+    assert [(level.value, level.low, level.high) for level in levels] == [(0.5, None, None)]
+    (majority,) = found.where(task="BLINK", contestant="majority (key)", metric="blink_micro").rows
+    assert (majority.value, majority.low, majority.high) == (1.0, *wilson(16, 16))
 
 
 def micro(found: Table, contestant: str) -> Row:
@@ -306,6 +312,23 @@ def test_circular_evaluation_counts_samples_of_which_every_rotation_was_asked(
     found = row(score_table(made.write().path), metric="circular_accuracy")
     assert (found.contestant, found.n, found.n_groups) == ("plain [2 rotations]", 3, 2)
     assert found.value == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_circular_evaluation_is_shown_with_the_facts_of_the_first_rotation(
+    made: MadeRun, order: tuple[int, int]
+) -> None:
+    """The unrotated point's replies were read, the rotated one's were given by a stage that needs no reader."""
+    made.task("t", ["A"])
+    for by in order:
+        stages = {"turn": {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}}
+        point = made.point("plain", "t", spec={"stages": stages})
+        if by == 0:
+            made.reply(point, "s0", "(A)")
+        else:
+            made.record(point, "s0", answer="A")
+    found = row(score_table(made.write().path), metric="circular_accuracy")
+    assert (found.value, found.point, found.reader) == (1.0, "", "robust")
 
 
 @pytest.mark.parametrize(("meta", "groups"), [({"circle": "x"}, 1), ({}, 0)])

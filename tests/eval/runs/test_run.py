@@ -25,7 +25,7 @@ from looktwice.pipelines.config.plan import with_id
 from looktwice.pipelines.config.spec import asks_model
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Message, Model, ModelError, Reply
-from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.models import CacheError, Scripted
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
@@ -301,6 +301,36 @@ def test_stopping_keeps_what_was_obtained(tmp_path: Path) -> None:
     assert again().written + outcome.written == 40
 
 
+@pytest.mark.parametrize("how", ["stop", "drain", "error"])
+def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> None:
+    def answer(messages: Any) -> str:
+        if how == "error":
+            raise CacheError("the store is damaged")
+        getattr(study, how).set()
+        return "(A)"
+
+    study = run([point("a", Greys(40), {"ask": Ask()}, Scripted(answer))], tmp_path, workers=1)
+    if how == "error":
+        with pytest.raises(CacheError, match="damaged"):
+            study()
+    else:
+        assert study().stopped
+    assert RunFolder(tmp_path).facts["finished"] is False
+    assert len(records(tmp_path)) < 40
+
+
+@pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (4, 16, 1), (None, 1, 1)])
+def test_the_workers_share_the_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cores: int | None, workers: int, threads: int
+) -> None:
+    """OpenCV would else start as many threads as there are cores in each of the workers."""
+    told: list[int] = []
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("cv2.setNumThreads", told.append)
+    run([point("a", Greys(1), {"ask": Ask()}, Scripted("(A)"))], tmp_path, workers=workers)()
+    assert told == [threads]
+
+
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
     with RunWriter(tmp_path), pytest.raises(RunError, match="being written"), RunWriter(tmp_path):
         pass
@@ -467,8 +497,6 @@ def test_fresh_does_not_move_a_run_that_is_going_on(tmp_path: Path) -> None:
 
 
 def test_a_broken_cache_stops_the_run_with_a_sentence(tmp_path: Path) -> None:
-    from looktwice.pipelines.models import CacheError
-
     def answer(messages: Any) -> str:
         raise CacheError("the store is damaged")
 

@@ -73,3 +73,16 @@ def test_the_interval_of_a_difference_is_narrow_where_both_sides_go_together() -
     against = paired_difference([1, 0] * 10, [0, 1] * 10)
     assert same == pytest.approx((0.0, 0.0), abs=1e-9)
     assert against[0] < -0.3 and against[1] > 0.3
+
+
+@pytest.mark.parametrize(
+    ("others", "interval"),
+    [
+        # Wilson's limits are 0.1500..0.8500 and 0.0456..0.6994, the correlation 0.5774
+        ([1, 0, 0, 0], (0.25 - 0.37789, 0.25 + 0.28575)),
+        # one side is always the same, so there is no correlation; its limits are 0..0.4899
+        ([0, 0, 0, 0], (0.5 - 0.60205, 0.5 + 0.34996)),
+    ],
+)
+def test_the_interval_of_a_difference_is_newcombe_s(others: list[int], interval: tuple[float, float]) -> None:
+    assert paired_difference([1, 1, 0, 0], others) == pytest.approx(interval, abs=2e-5)

@@ -1,0 +1,217 @@
+"""Rows from metrics: what enters a mean over tasks, a benchmark's own metrics, groups, chance levels, and readers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+
+from looktwice.eval.records import Judgement
+from looktwice.eval.records.judgements import append, words_of
+from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
+from looktwice.eval.scoring.benchmark_rows import benchmark_rows
+from looktwice.eval.scoring.chance import majority_and_chance
+from looktwice.eval.scoring.groups import group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.metrics import macro_row, micro_row
+from looktwice.eval.scoring.row import empty_row
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
+from tests.made_run import MadeRun
+
+ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def score(made: MadeRun) -> RunScores:
+    return score_run(made.write())
+
+
+def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
+    return Row("run", "p", "c", name, "", "accuracy", value, n=n, task_name=name, **more)
+
+
+# ---- means over tasks
+
+
+@pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
+def test_a_task_without_a_value_or_without_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
+    rows = [task_row("t", 0.25, 8), task_row(*idle)]
+    macro, micro = macro_row(rows), micro_row(rows)
+    assert (macro.value, macro.n_tasks) == (0.25, 1)
+    assert (micro.value, micro.n, micro.n_tasks) == (0.25, 8, 1)
+    assert (micro.low, micro.high) == wilson(2, 8)
+
+
+def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:
+    rows = [
+        task_row("t", 1.0, 3, right=3, wrong=0, missing=1, cost=0.5, split="val", reader="robust"),
+        task_row("u", 0.0, 1, right=0, wrong=1, hidden=2, split="val", reader="judge solomon"),
+    ]
+    for row in (macro_row(rows), micro_row(rows)):
+        assert (row.n, row.right, row.wrong, row.missing, row.hidden, row.cost) == (4, 3, 1, 1, 2, 0.5)
+        assert (row.unreadable, row.split, row.reader, row.point) == (None, "val", "robust; judge solomon", "")
+
+
+def test_a_row_that_no_metric_filled_is_over_nothing(made: MadeRun) -> None:
+    made.task("t", ["A", "B"])
+    made.answers(made.point("plain", "t"), ["A", "A"])
+    run = score(made)
+    plain = empty_row(run, run.points[0])
+    assert (plain.n, plain.missing, plain.hidden, plain.n_tasks) == (0, 0, 0, 1)
+    majority, chance = majority_and_chance(run.points[0], plain)
+    assert (majority.n, majority.right, majority.wrong, majority.missing, majority.hidden) == (2, 1, 1, 0, 0)
+    assert (majority.unreadable, majority.failed, majority.point, majority.reader) == (0, 0, "", "")
+    assert (chance.n, chance.value, chance.right, chance.missing, chance.hidden) == (2, 0.5, None, 0, 0)
+
+
+# ---- a benchmark's own metrics
+
+
+@dataclass(frozen=True)
+class Own(Scorer):
+    """The share of right samples, the same of the slice size=1, and a trend with a test of its own."""
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        units = {name: float(all(right_by_draw(scores, name))) for name in samples_with_key(scores)}
+        first = {"s0": units["s0"]} if "s0" in units else {}
+        return [
+            Metric("sharp", units),
+            Metric("sharp", first, slice="size=1"),
+            Metric("trend", units, value=0.3, groups=3, p=0.04),
+        ]
+
+    def chance(self, samples: Mapping[str, Any]) -> Mapping[str, float]:
+        return {"sharp": 0.125}
+
+
+@pytest.fixture
+def own(made: MadeRun, monkeypatch: pytest.MonkeyPatch) -> MadeRun:
+    """A run whose task has these metrics: the baseline is right once of three, the other contestant three times."""
+    for module in ("benchmark_rows", "chance", "score"):
+        monkeypatch.setattr(f"looktwice.eval.scoring.{module}.build_scorer", lambda facts: Own())
+    made.task("t", ["A", "A", "A"])
+    made.answers(made.point("base", "t", baseline=True), ["A", "B", "B"])
+    made.answers(made.point("other", "t"), ["A", "A", "A"])
+    return made
+
+
+def test_own_metrics_are_compared_unless_they_are_slices_or_tests(own: MadeRun) -> None:
+    run = score(own)
+    base, other = run.points
+    sharp, part, trend = benchmark_rows(other, empty_row(run, other), base)
+    assert (sharp.value, sharp.baseline, sharp.discordant, sharp.n) == (1.0, "base", 2, 3)
+    assert (sharp.delta, sharp.p) == (pytest.approx(2 / 3), pytest.approx(binomtest(2, 2).pvalue))
+    assert (part.slice, part.n, part.baseline, part.delta) == ("size=1", 1, "", None)
+    assert (trend.value, trend.low, trend.p, trend.n_groups, trend.baseline) == (0.3, None, 0.04, 3, "")
+    assert [row.baseline for row in benchmark_rows(base, empty_row(run, base))] == ["", "", ""]
+
+
+def test_a_slice_is_not_sliced_again(own: MadeRun) -> None:
+    run = score(own)
+    part = run.points[1].only({"s0", "s1"})
+    rows = benchmark_rows(part, empty_row(run, part, "kind=x"))
+    assert [(row.metric, row.slice, row.n) for row in rows] == [("sharp", "kind=x", 2), ("trend", "kind=x", 2)]
+
+
+def test_chance_levels_of_own_metrics_follow_accuracy_and_are_of_no_slice(own: MadeRun) -> None:
+    run = score(own)
+    scores = run.points[0]
+    levels = [row for row in majority_and_chance(scores, empty_row(run, scores)) if row.contestant == "chance (level)"]
+    assert [(row.metric, row.value) for row in levels] == [("accuracy", 0.5), ("sharp", 0.125)]
+    assert [row.metric for row in majority_and_chance(scores, empty_row(run, scores, "kind=x"))] == ["accuracy"] * 2
+
+
+def test_a_scorer_s_key_is_an_answer_unless_it_says_otherwise(made: MadeRun) -> None:
+    made.task("t", ["A", "A", "B"])
+    made.answers(made.point("plain", "t", facts=ALL_RIGHT), ["A", "A", "A"])
+    run = score(made)
+    majority, _ = majority_and_chance(run.points[0], empty_row(run, run.points[0]))
+    assert (majority.contestant, majority.right, majority.wrong) == ("majority (key)", 2, 1)
+
+
+# ---- groups
+
+
+def test_a_group_with_a_failed_or_missing_sample_counts_and_is_in_no_paired_test(made: MadeRun) -> None:
+    made.task("t", ["A"] * 6)
+    point = made.point("plain", "t")
+    made.answers(point, ["A", "A", "A", None, "A"])
+    made.record(point, "s3", error="boom")  # and s5 is missing
+    (scores,) = score(made).points
+    found = group_metric("m", "pair", scores, {"x": ["s0", "s1"], "y": ["s2", "s3"], "z": ["s4", "s5"], "none": []})
+    assert found.units == {"x": 1.0, "y": 0.0, "z": 0.0, "none": 0.0}
+    assert found.failed == {"y", "z"}
+    either = group_metric("m", "pair", scores, {"y": ["s2", "s3"]}, any)
+    assert (either.units, either.failed, either.unit) == ({"y": 1.0}, {"y"}, "pair")
+
+
+def test_a_group_is_right_over_the_draws_that_all_its_samples_have(made: MadeRun) -> None:
+    made.task("t", ["A", "A"])
+    point = made.point("plain", "t", draws=2)
+    made.answers(point, ["A", "A"])
+    made.answers(point, ["A", "B"], draw=1)
+    made.answers(point, ["A"], draw=2)  # of an earlier configuration with more draws
+    (scores,) = score(made).points
+    assert group_metric("m", "pair", scores, {"x": ["s0", "s1"]}).units == {"x": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("choices", "level"),
+    [((2, 2, 2), {"circular_accuracy": 0.375}), ((2, 4, 2), {"circular_accuracy": 0.3125}), ((2, 2, 0), {})],
+)
+def test_chance_for_a_group_is_the_product_of_its_samples(
+    made: MadeRun, choices: Sequence[int], level: Mapping[str, float]
+) -> None:
+    """s0 and s1 are one group, s2 another: (1/2 * 1/2 + 1/2) / 2; without choices nobody can guess."""
+    made.task("t", ["A"] * 3, meta=[{"circle": "x"}, {"circle": "x"}, {"circle": "y"}])
+    for row, count in zip(made.samples, choices, strict=True):
+        row.sample["choices"] = ["one"] * count
+    samples = {row.id: row for row in made.samples}
+    assert AllRight().chance(samples) == level
+    assert AllRight(by="nothing").chance(samples) == {}
+
+
+# ---- readers
+
+
+@pytest.mark.parametrize(
+    ("fields", "reader"),
+    [
+        ([{"answer": "A"}, {"reason": "abstained: no idea"}, {"error": "boom"}], ""),
+        ([{"answer": "A"}, {"text": "(A)"}], "robust"),
+        ([{"text": "Let me see"}], "robust"),  # it could not read it
+        ([{"text": "Hmm", "judged": "A"}], "judge solomon"),
+        ([{"text": "(A)"}, {"text": "Hmm", "judged": "A"}], "robust + judge solomon"),
+    ],
+)
+def test_who_read_the_replies(made: MadeRun, fields: Sequence[dict[str, Any]], reader: str) -> None:
+    made.task("t", ["A"] * len(fields))
+    point = made.point("plain", "t")
+    for number, given in enumerate(fields):
+        if "text" not in given:
+            made.record(point, f"s{number}", **given)
+            continue
+        made.reply(point, f"s{number}", given["text"])
+        if "judged" in given:
+            words = words_of(made.records[-1])
+            append(made.path, Judgement("unreadable", point, f"s{number}", 0, "solomon", "id", words, answer="A"))
+    assert score(made).points[0].reader == reader
+
+
+def test_only_what_the_reader_found_counts_as_read(made: MadeRun) -> None:
+    made.task("t", ["A", "A"])
+    point = made.point("plain", "t")
+    made.record(point, "s0", answer="A")
+    made.reply(point, "s1", "(A)")
+    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {"s0": False, "s1": True}
+    assert not ReadResult(answer="A").read
+    assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
