@@ -1,4 +1,4 @@
-"""A pipeline: named stages called in order, and the model as they reach it, which records every call."""
+"""A pipeline: named stages called in order, and the recording proxy through which they call the model."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed"
 
 @runtime_checkable
 class BySample(Protocol):
-    """A model that answers from a table by sample, such as recorded replies."""
+    """A model with other replies for each sample, such as recorded ones; `of` is the model for one sample."""
 
     def of(self, sample: str) -> Model: ...
 
 
 @dataclass(frozen=True)
 class NoModel:
-    """Stands where no model may be called: in scoring, and behind stages that say that they never ask."""
+    """Raises on every call: for scoring, and for stages that declare `asks = False`."""
 
     why: str = "this pipeline was given no model; pass one, or name one under `models:`"
 
     @property
     def identity(self) -> str:
-        """No model has this name."""
+        """The constant "none"."""
         return "none"
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
@@ -37,10 +37,10 @@ class NoModel:
 
 
 class RecordingModel:
-    """The model as the stages of one sample reach it: it keeps every call, and stops when the run does.
+    """The recording proxy through which the stages of one sample call the model; it stops when the run does.
 
-    `check` is called before each call and between stages and may raise Stopped. `around` gives a stage's second
-    model as the run wraps it.
+    `check` is called before each call and between stages and may raise Stopped. `wrap_second` puts the run's retries,
+    limits and cache around a stage's second model.
     """
 
     def __init__(
@@ -48,23 +48,23 @@ class RecordingModel:
         model: Model,
         sample: str,
         check: Callable[[], None] = lambda: None,
-        around: Callable[[Model], Model] = lambda model: model,
+        wrap_second: Callable[[Model], Model] = lambda model: model,
     ) -> None:
-        self.sample, self.check, self.around = sample, check, around
+        self.sample, self.check, self.wrap_second = sample, check, wrap_second
         self.model = self._of_sample(model)
         self.calls: list[Call] = []
 
     @property
     def identity(self) -> str:
-        """The identity of the model inside."""
+        """The identity of the wrapped model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask the model inside, and keep what was sent and what came back, also where it failed."""
+        """Ask the wrapped model, and record request and reply or error."""
         return self.ask(self.model, messages, draw, options)
 
     def ask(self, model: Model, messages: Messages, draw: int, options: CallOptions) -> Reply:
-        """Ask this or a second model; the call of a second one is kept with its identity."""
+        """Ask this or a second model; a call of a second one is recorded with its identity."""
         self.check()
         sent, name = tuple(messages), "" if model is self.model else model.identity
         try:
@@ -75,9 +75,9 @@ class RecordingModel:
         self.calls.append(Call(sent, draw, options, reply, "", name))
         return reply
 
-    def beside(self, model: Model) -> Model:
-        """A stage's second model: wrapped, stopped and recorded like the first."""
-        return SecondModel(self, self._of_sample(self.around(model)))
+    def record_second(self, model: Model) -> Model:
+        """The proxy of a stage's second model: wrapped, stopped and recorded like the first."""
+        return SecondModel(self, self._of_sample(self.wrap_second(model)))
 
     def _of_sample(self, model: Model) -> Model:
         return model.of(self.sample) if isinstance(model, BySample) else model
@@ -85,23 +85,23 @@ class RecordingModel:
 
 @dataclass(frozen=True)
 class SecondModel:
-    """A second model of a stage, whose calls the sample's `RecordingModel` keeps too."""
+    """The proxy of a second model of a stage, whose calls the sample's `RecordingModel` records too."""
 
-    door: RecordingModel
+    recorder: RecordingModel
     model: Model
 
     @property
     def identity(self) -> str:
-        """That of the second model."""
+        """The identity of the second model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Ask the second model, recorded by the first."""
-        return self.door.ask(self.model, messages, draw, options)
+        """Ask the second model; the sample's recorder keeps the call."""
+        return self.recorder.ask(self.model, messages, draw, options)
 
 
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
-    """The same stage with every model among its settings changed, however deep; itself where it holds none."""
+    """The stage with `change` applied to every model in its settings, at any depth; the same object without one."""
     if isinstance(thing, type | RecordingModel | SecondModel):
         return thing
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):  # a stage may hold another identity
@@ -121,7 +121,7 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
 
 
 class StageFailed(Exception):
-    """A stage raised; `state` is the sample as the stage got it, with every call and remark made until then."""
+    """A stage raised; `state` is its input, with every call and remark made until then."""
 
     def __init__(self, slot: str, state: State) -> None:
         super().__init__(f"stage {slot!r} failed")
@@ -129,32 +129,32 @@ class StageFailed(Exception):
 
 
 def cause_of(failed: StageFailed) -> BaseException:
-    """The exception that a stage raised, also where it raised inside a pipeline within a pipeline."""
+    """The exception that a stage raised, also from a nested pipeline."""
     cause = failed.__cause__ or failed
     return cause_of(cause) if isinstance(cause, StageFailed) and cause is not failed else cause
 
 
-def step(slot: str, stage: Stage, state: State, door: RecordingModel) -> State:
-    """Run one stage and write into the trace what it did. Raises StageFailed from the stage's own exception."""
-    door.check()
-    heard, start = len(door.calls), time.perf_counter()
+def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> State:
+    """Run one stage and add a step to the trace. Raises StageFailed from the stage's own exception."""
+    recorder.check()
+    calls_before, start = len(recorder.calls), time.perf_counter()
     with collect_remarks() as said:
         try:
-            after = with_models(stage, door.beside)(state, door)
+            after = with_models(stage, recorder.record_second)(state, recorder)
         except Exception as exc:
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             known = state.with_notes(*inner, *said)
-            raise StageFailed(slot, _traced(slot, known, known, door.calls[heard:], start)) from exc
+            raise StageFailed(slot, _traced(slot, known, known, recorder.calls[calls_before:], start)) from exc
     if not isinstance(after, State):
         wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
-        raise StageFailed(slot, _traced(slot, state, state, door.calls[heard:], start)) from wrong
-    return _traced(slot, state, after.with_notes(*said), door.calls[heard:], start)
+        raise StageFailed(slot, _traced(slot, state, state, recorder.calls[calls_before:], start)) from wrong
+    return _traced(slot, state, after.with_notes(*said), recorder.calls[calls_before:], start)
 
 
-def _traced(slot: str, before: State, after: State, heard: list[Call], start: float) -> State:
+def _traced(slot: str, before: State, after: State, made: list[Call], start: float) -> State:
     inner = after.trace[len(before.trace) :]
     known = {id(call) for entry in inner for call in entry.calls}
-    calls = tuple(call for call in heard if id(call) not in known)
+    calls = tuple(call for call in made if id(call) not in known)
     entry = Step(slot, time.perf_counter() - start, calls, after.views, after.prompt)
     return after.replace(trace=(*after.trace, entry))
 
@@ -167,8 +167,8 @@ class Pipeline:
 
     def __call__(self, state: State, model: Model | None = None) -> State:
         """Run every stage, until one abstains. Raises StageFailed, which names the slot and keeps the calls made."""
-        door = model if isinstance(model, RecordingModel) else RecordingModel(model or NoModel(), state.sample.id)
+        recorder = model if isinstance(model, RecordingModel) else RecordingModel(model or NoModel(), state.sample.id)
         for slot, stage in self.stages.items():
             if stage is not None and not state.ended:
-                state = step(slot, stage, state, door)
+                state = step(slot, stage, state, recorder)
         return state

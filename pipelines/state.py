@@ -22,18 +22,18 @@ _REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default
 
 def remark(sentence: str) -> None:
     """Say that something was done differently than usual; the innermost `collect_remarks` of this thread keeps it."""
-    heard = _REMARKS.get()
-    if heard is not None:
-        heard.append(sentence)
+    remarks = _REMARKS.get()
+    if remarks is not None:
+        remarks.append(sentence)
 
 
 @contextmanager
 def collect_remarks() -> Iterator[list[str]]:
     """Inside, remarks are collected in this list."""
-    heard: list[str] = []
-    token = _REMARKS.set(heard)
+    remarks: list[str] = []
+    token = _REMARKS.set(remarks)
     try:
-        yield heard
+        yield remarks
     finally:
         _REMARKS.reset(token)
 

@@ -46,7 +46,7 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
     (text,) = blocks("yaml")
     (tmp_path / "study.yaml").write_text(text)
     expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-    nodes = list(expansion.points())
+    nodes = list(expansion.arms())
     assert not expansion.faults
     assert len(nodes) == 4 * 2 * 2
     binder = Binder(Scope(tmp_path))
@@ -76,7 +76,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     stages = "stages: {answer: {use: specialists.answers.Chance}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
     (tmp_path / "study.yaml").write_text(stages + text)
     expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-    (node,) = expansion.points()
+    (node,) = expansion.arms()
     binder = Binder(Scope(tmp_path))
     assert not expansion.faults
     assert all(binder.node(stage, slot) for slot, stage in node.stages.items()) and not binder.faults

@@ -42,7 +42,7 @@ def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
 
 
 def _run_stages(point: Arm, item: Item) -> tuple[State, str]:
-    model = RecordingModel(Scripted("(A)"), item.sample.id, around=lambda second: Scripted("(A)"))
+    model = RecordingModel(Scripted("(A)"), item.sample.id, wrap_second=lambda second: Scripted("(A)"))
     state = State.start(item.sample, point.seed)
     for slot, stage in point.stages.items():
         if state.ended:

@@ -165,7 +165,7 @@ def rerun(
         return models.get(model.identity) or RecordedReplies({}, model.identity)
 
     state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
-    model = RecordingModel(models[""], sample.id, around=recorded)
+    model = RecordingModel(models[""], sample.id, wrap_second=recorded)
     try:
         state = State.start(sample, point.seed, record.draw)
         for slot, stage in stages.items():

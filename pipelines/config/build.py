@@ -120,7 +120,7 @@ def load_plugin(text: str) -> str:
 class Binder:
     """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object.
 
-    A fault met again, by another point, is not said twice, but counts in `noticed`.
+    A fault met again, in another arm, is not said twice, but counts in `noticed`.
     """
 
     scope: Scope = field(default_factory=Scope)

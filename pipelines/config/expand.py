@@ -1,4 +1,4 @@
-"""From one configuration to the nodes of its points: contestants x sweep x each x their tasks."""
+"""Expands a configuration to one node per arm: contestants x sweep x one-at-a-time changes (`each`) x tasks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from looktwice.pipelines.config.suggest import did_you_mean
 
 
 @dataclass(frozen=True)
-class PointNode:
-    """One point before it is built: who answers, what was changed, and the nodes of its task, model and stages.
+class ArmNode:
+    """One arm before it is built: who answers, what was changed, and the nodes of its task, model and stages.
 
     `place` is the contestant's place in the file, `own` the slots that it names itself, and `models` what `{ref: ...}`
     may name.
@@ -46,10 +46,10 @@ class Expansion:
     faults: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
 
-    def points(self) -> Iterator[PointNode]:
-        """Every point that the configuration asks for, in order; what equals another point comes out too.
+    def arms(self) -> Iterator[ArmNode]:
+        """Every arm of the configuration, in order, duplicates included.
 
-        Where an entry holds the wrong kind of thing there are no points, only faults.
+        Where an entry has the wrong type there are no arms, only faults.
         """
         strange, wrong = shape_faults(self.config)
         self._note([*strange, *wrong])
@@ -61,10 +61,10 @@ class Expansion:
         first = self._baseline(named)
         for name, overlay in named.items():
             place = f"contestants.{name}" if self.config.get("contestants") else ""
-            entered = self._entered(base, overlay or {}, place)
-            if self._may_enter(name, overlay or {}, entered):
+            merged = self._merged(base, overlay or {}, place)
+            if self._needs_are_met(name, overlay or {}, merged):
                 for changes in self._changes():
-                    yield from self._of(name, entered, overlay or {}, changes, name == first, place)
+                    yield from self._arms_of(name, merged, overlay or {}, changes, name == first, place)
 
     def _baseline(self, named: Mapping[str, Any]) -> str:
         wanted = self.config.get("baseline")
@@ -72,8 +72,8 @@ class Expansion:
             self.faults.append(f"baseline: no contestant {wanted!r}; there are {', '.join(named)}")
         return str(wanted or next(iter(named), ""))
 
-    def _entered(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
-        """The file as this contestant plays it: its own stages replace the file's unless it says `extend: true`."""
+    def _merged(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
+        """The configuration of this contestant: its own stages replace the file's unless it says `extend: true`."""
         layer = Overlay()
         node = dict(base)
         own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
@@ -95,20 +95,20 @@ class Expansion:
         """Each combination of the sweep's axes, with nothing and then with each single change."""
         sweep, each = self.config.get("sweep") or {}, self.config.get("each") or []
         grid = [dict(zip(sweep, values, strict=True)) for values in product(*sweep.values())]
-        return [{**point, **alone} for point in grid for alone in ({}, *each)]
+        return [{**combination, **single} for combination in grid for single in ({}, *each)]
 
-    def _of(
+    def _arms_of(
         self,
         name: str,
-        entered: Node,
+        merged: Node,
         overlay: Mapping[str, Any],
         changes: Mapping[str, Any],
         baseline: bool,
         place: str,
-    ) -> Iterator[PointNode]:
-        """The points of one contestant under one set of changes, one for each of its tasks."""
-        applied = {k: v for k, v in changes.items() if self._applies(k, v, entered, overlay)}
-        layer, node = Overlay(), entered
+    ) -> Iterator[ArmNode]:
+        """The arms of one contestant under one set of changes, one for each of its tasks."""
+        applied = {k: v for k, v in changes.items() if self._applies(k, v, merged, overlay)}
+        layer, node = Overlay(), merged
         for key, value in applied.items():
             node = layer(node, nest(key, value))
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
@@ -118,20 +118,20 @@ class Expansion:
         for task in self._chosen(overlay, tasks, place):
             mine = {k: v for k, v in applied.items() if _touches(k, task)}
             stages = {slot: stage for slot, stage in (node.get("stages") or {}).items() if stage is not None}
-            yield PointNode(
+            yield ArmNode(
                 name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
                 node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
                 frozenset(overlay.get("stages") or ()), models,
             )  # fmt: skip
 
-    def _applies(self, key: str, value: Any, entered: Node, overlay: Mapping[str, Any]) -> bool:
+    def _applies(self, key: str, value: Any, merged: Node, overlay: Mapping[str, Any]) -> bool:
         """A contestant is not touched by changes of slots that it does not have, or has dropped."""
         parts, own = key.split("."), overlay.get("stages") or {}
         if parts[0] == "stages" and len(parts) > 1 and parts[1] in own and own[parts[1]] is None:
             return False
         if parts[0] != "stages" or "stages" not in overlay or overlay.get("extend"):
             return not (parts[0] == "model" and "model" in overlay)
-        return len(parts) > 1 and parts[1] in entered["stages"]
+        return len(parts) > 1 and parts[1] in merged["stages"]
 
     def _tasks(self, node: Node) -> dict[str, Any]:
         if node.get("task") is not None and node.get("tasks"):
@@ -161,7 +161,7 @@ class Expansion:
             return models.get(model)
         return model
 
-    def _may_enter(self, name: str, overlay: Mapping[str, Any], entered: Node) -> bool:
+    def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:
         """Whether what a contestant `needs` is there; if not, it is left out.
 
         `env` names environment variables, `A|B` means one of them; `file` names files.
@@ -170,7 +170,7 @@ class Expansion:
         wanted = (text.split("|") for text in _many(needs.get("env")))
         missing = [f"{' or '.join(names)} is not set" for names in wanted if not any(map(os.environ.get, names))]
         for text in _many(needs.get("file")):
-            plain = resolve({**entered, "needed": text}, self.faults).get("needed", text)
+            plain = resolve({**merged, "needed": text}, self.faults).get("needed", text)
             try:
                 self.scope.path(plain)
             except ValueError as exc:

@@ -1,4 +1,4 @@
-"""The settings in which two contestants differ, and points that change one of these settings at a time."""
+"""The settings in which two contestants differ, and arms that change one of these settings at a time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.spec import asks_model, settings, spec
 
 
-def make_gap_arms(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]) -> list[Arm]:
-    """For each task the first contestant's point with one factor of the second, for each factor in which they differ.
+def make_gap_arms(arms: Sequence[Arm], gap: Mapping[str, str] | None, faults: list[str]) -> list[Arm]:
+    """For each task the first contestant's arm with one factor of the second, for each factor in which they differ.
 
     `gap` names the two under `from` and `to`. A factor is a stage, a setting of a stage that asks (so that the order
     of images and the decoding are told apart), the model, or the reader. The changed place and what it became stand
-    in the point's `changes`. Only points without changes of their own are looked at. What cannot be done is noted in
+    in the arm's `changes`. Only arms without changes of their own are looked at. What cannot be done is noted in
     `faults`.
     """
-    if not gap or not points or not {"from", "to"} <= gap.keys():  # what is missing is a fault of its own
+    if not gap or not arms or not {"from", "to"} <= gap.keys():  # what is missing is a fault of its own
         return []
     sides: dict[str, dict[str, Arm]] = {name: {} for name in (gap["from"], gap["to"])}
-    for point in points:
-        if point.contestant in sides and not point.changes:
-            sides[point.contestant].setdefault(point.task_id, point)
-    known = ", ".join(dict.fromkeys(point.contestant for point in points))
+    for arm in arms:
+        if arm.contestant in sides and not arm.changes:
+            sides[arm.contestant].setdefault(arm.task_id, arm)
+    known = ", ".join(dict.fromkeys(arm.contestant for arm in arms))
     missing = [name for name in sides if not sides[name]]
     faults += [f"gap: no contestant {name!r} without changes; there are {known or 'none'}" for name in missing]
     if len(sides) < 2:
@@ -32,7 +32,7 @@ def make_gap_arms(points: Sequence[Arm], gap: Mapping[str, str] | None, faults: 
     if missing or len(sides) < 2:
         return []
     start, end = sides.values()
-    return [point for task, a in start.items() if task in end for point in _single_changes(a, end[task], faults)]
+    return [arm for task, a in start.items() if task in end for arm in _single_changes(a, end[task], faults)]
 
 
 def _single_changes(a: Arm, b: Arm, faults: list[str]) -> Iterator[Arm]:
@@ -50,7 +50,7 @@ def _single_changes(a: Arm, b: Arm, faults: list[str]) -> Iterator[Arm]:
 
 
 def _factors(a: Arm, b: Arm) -> Iterator[str]:
-    """The places in which two points differ, in the order in which they take effect."""
+    """The places in which two arms differ, in the order in which they take effect."""
     for slot in _slots(a, b):
         mine, other = a.stages.get(slot), b.stages.get(slot)
         if mine is None or other is None or spec(mine)["use"] != spec(other)["use"] or not asks_model(mine):
@@ -77,7 +77,7 @@ def _slots(a: Arm, b: Arm) -> list[str]:
 
 
 def _changed(a: Arm, b: Arm, place: str) -> Arm:
-    """The point `a` with one place of `b`. Raises ValueError where the two settings do not go together."""
+    """The arm `a` with one place of `b`. Raises ValueError where the two settings do not go together."""
     if place in ("model", "read"):
         changed = replace(a, model=b.model) if place == "model" else replace(a, read=b.read)
         return replace(changed, changes={place: describe(settings(getattr(b, place)))})
@@ -87,8 +87,8 @@ def _changed(a: Arm, b: Arm, place: str) -> Arm:
     if name:
         value = getattr(stage, name)
         stage = replace(a.stages[slot], **{name: value})  # type: ignore[type-var]
-    held = {known: stage if known == slot else a.stages.get(known) for known in _slots(a, b)}
-    stages = {known: one for known, one in held.items() if one is not None}
+    merged = {known: stage if known == slot else a.stages.get(known) for known in _slots(a, b)}
+    stages = {known: one for known, one in merged.items() if one is not None}
     model = a.model if a.model is not None or not any(asks_model(one) for one in stages.values()) else b.model
     return replace(a, stages=stages, model=model, changes={place: describe(settings(value))})
 

@@ -1,4 +1,4 @@
-"""The plan of a run: its points, each a task, a model and stages, built and identified by what decides its results."""
+"""The plan of a run: its arms, each a task, a model and stages, built and identified by what decides its results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
-from looktwice.pipelines.config.expand import Expansion, PointNode
+from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.factors import make_gap_arms
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
@@ -22,9 +22,9 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """All points of a configuration that are asked, and the contestants left out with the reason.
+    """All arms of a configuration that are asked, and the contestants left out with the reason.
 
-    `readings` are the points that only read the replies of one of these with another reader.
+    `readings` are the arms that only read the replies of one of these with another reader.
     """
 
     name: str
@@ -40,56 +40,56 @@ def load_plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] 
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 
-def with_id(point: Arm) -> Arm:
-    """The point with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
-    task = identity(point.task)
-    stages = [[slot, identity(stage)] for slot, stage in point.stages.items()]
-    whole = {"task": task, "model": identity(point.model), "stages": stages, "seed": point.seed}
-    return replace(point, id=digest(whole), task_id=digest(task))
+def with_id(arm: Arm) -> Arm:
+    """The arm with its `id` and `task_id`. Raises TypeError where a setting cannot be written down."""
+    task = identity(arm.task)
+    stages = [[slot, identity(stage)] for slot, stage in arm.stages.items()]
+    whole = {"task": task, "model": identity(arm.model), "stages": stages, "seed": arm.seed}
+    return replace(arm, id=digest(whole), task_id=digest(task))
 
 
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
     expansion = Expansion(config, scope, list(faults))
-    nodes = list(expansion.points())
+    nodes = list(expansion.arms())
     if not NAME.fullmatch(str(config.get("name", name))):
         expansion.faults.append(
             f"name: {config.get('name')!r} names a folder; use letters, digits, '.', '_' and '-' only"
         )
     binder = Binder(scope, faults=expansion.faults)
-    points = [point for node in nodes if (point := _build_point(node, binder))]
-    changed = make_gap_arms(points, config.get("gap"), binder.faults)
-    unready = {point.contestant: reason for point in points if (reason := _missing(point))}
-    points += [point for one in changed if (point := _with_id(one, binder))]
-    _note_duplicates(points, binder.faults)
+    arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
+    changed = make_gap_arms(arms, config.get("gap"), binder.faults)
+    unready = {arm.contestant: reason for arm in arms if (reason := _missing(arm))}
+    arms += [arm for one in changed if (arm := _with_id(one, binder))]
+    _note_duplicates(arms, binder.faults)
     if binder.faults:
         raise ConfigError(binder.faults)
-    if not points and not expansion.left_out:
+    if not arms and not expansion.left_out:
         raise ConfigError(["contestants: no contestant has a task, so there is nothing to run"])
-    ready = [point for point in points if point.contestant not in unready and not _missing(point)]
+    ready = [arm for arm in arms if arm.contestant not in unready and not _missing(arm)]
     if ready:
-        points = ready
+        arms = ready
     else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
         unready = {}
-    asked, readings = _separate_readings(points)
+    asked, readings = _separate_readings(arms)
     return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings)
 
 
-def _missing(point: Arm) -> str:
-    """What the models of a point say that they lack, those among the settings of its stages included."""
+def _missing(arm: Arm) -> str:
+    """What the models of an arm say that they lack, including those in the settings of its stages."""
     found: list[str] = []
 
     def ask(model: Any) -> Any:
         found.append(model.missing() if hasattr(model, "missing") else "")
         return model
 
-    for part in (point.model, *point.stages.values()):
+    for part in (arm.model, *arm.stages.values()):
         with_models(part, ask)
     return "; ".join(dict.fromkeys(filter(None, found)))
 
 
-def _build_point(node: PointNode, binder: Binder) -> Arm | None:
-    """The built point, or None with its faults noted."""
+def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
+    """The built arm, or None with its faults noted."""
     before, binder.models = binder.noticed, node.models
     where = f"{node.place}." if node.place else ""
     task = binder.node(node.task, f"tasks.{node.task_name}", "task")
@@ -105,46 +105,46 @@ def _build_point(node: PointNode, binder: Binder) -> Arm | None:
         binder.fault(f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`")
     if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):
         return None
-    point = Arm(
+    arm = Arm(
         node.contestant, node.changes, node.task_name, task, model, stages, read, draws, seed, node.baseline, "", ""
     )
-    return _with_id(point, binder)
+    return _with_id(arm, binder)
 
 
-def _with_id(point: Arm, binder: Binder) -> Arm | None:
+def _with_id(arm: Arm, binder: Binder) -> Arm | None:
     try:
-        return with_id(point)
+        return with_id(arm)
     except TypeError as exc:
-        binder.fault(f"contestants.{point.contestant}", str(exc))
+        binder.fault(f"contestants.{arm.contestant}", str(exc))
         return None
 
 
-def _note_duplicates(points: Sequence[Arm], faults: list[str]) -> None:
+def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
     """Two contestants that are the same, and two tasks that differ in their folder alone, are faults."""
     seen: dict[tuple[str, str], Arm] = {}
     tasks: dict[str, tuple[str, Any]] = {}
-    for point in points:
-        twin = seen.setdefault((point.id, _reader_id(point)), point)
-        if twin.contestant != point.contestant:
-            same = f"contestants.{point.contestant}: the same as {twin.contestant!r} on {point.task_name}; drop one"
+    for arm in arms:
+        twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
+        if twin.contestant != arm.contestant:
+            same = f"contestants.{arm.contestant}: the same as {twin.contestant!r} on {arm.task_name}; drop one"
             faults += [same] if same not in faults else []
-        name, other = tasks.setdefault(point.task_id, (point.task_name, spec(point.task)))
-        if other != spec(point.task):
-            alike = f"tasks.{point.task_name}: differs from {name!r} in its folder alone; rename one of the folders"
+        name, other = tasks.setdefault(arm.task_id, (arm.task_name, spec(arm.task)))
+        if other != spec(arm.task):
+            alike = f"tasks.{arm.task_name}: differs from {name!r} in its folder alone; rename one of the folders"
             faults += [alike] if alike not in faults else []
 
 
-def _separate_readings(points: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
-    """The points that are asked, and those that read the replies of one of them with another reader."""
+def _separate_readings(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], tuple[Arm, ...]]:
+    """The arms that are asked, and those that read the replies of one of them with another reader."""
     asked: dict[str, Arm] = {}
     readings: dict[str, Arm] = {}
-    for point in points:
-        first = asked.setdefault(point.id, point)
-        if _reader_id(point) != _reader_id(first):
-            name = f"{point.id}-{_reader_id(point)[:8]}"
-            readings.setdefault(name, replace(point, id=name, replies_of=point.id))
+    for arm in arms:
+        first = asked.setdefault(arm.id, arm)
+        if _reader_id(arm) != _reader_id(first):
+            name = f"{arm.id}-{_reader_id(arm)[:8]}"
+            readings.setdefault(name, replace(arm, id=name, replies_of=arm.id))
     return tuple(asked.values()), tuple(readings.values())
 
 
-def _reader_id(point: Arm) -> str:
-    return digest(identity(point.read))
+def _reader_id(arm: Arm) -> str:
+    return digest(identity(arm.read))

@@ -180,7 +180,7 @@ class Cached:
 
     @property
     def identity(self) -> str:
-        """That of the model inside."""
+        """The identity of the wrapped model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
@@ -198,7 +198,7 @@ class Cached:
             return self.store.put(key, self.identity, self.model(messages, draw, options))
 
     def close(self) -> None:
-        """Close the store and the model inside; both open again when used."""
+        """Close the store and the wrapped model; both open again when used."""
         self.store.close()
         close_model(self.model)
 

@@ -1,4 +1,4 @@
-"""A multimodal model in this process: any image-text-to-text network of transformers, by hub id or folder."""
+"""A multimodal model in this process: any image-text-to-text network of Hugging Face transformers, by hub id."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Asked:
 
 @dataclass(frozen=True)
 class LocalVLM:
-    """Answers with a network of transformers (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several images a turn.
+    """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several images a turn.
 
     `model` is a hub id or a local folder, `revision` pins a commit. Requests of several threads go through the
     network together, up to `batch` at once, where they are greedy (`temperature` 0); sampled ones go one by one,

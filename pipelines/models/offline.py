@@ -70,7 +70,7 @@ class Recorded:
 
     @property
     def identity(self) -> str:
-        """That of the recording."""
+        """The identity of the recording."""
         return self.replay.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:

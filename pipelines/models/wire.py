@@ -1,4 +1,4 @@
-"""Between our messages and the JSON of OpenAI-compatible chat endpoints, both ways."""
+"""Converts between our messages and the OpenAI chat JSON, both ways."""
 
 from __future__ import annotations
 

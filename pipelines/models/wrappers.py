@@ -1,4 +1,4 @@
-"""Models around a model: retries, rate limits and usage, and the order in which they are put together."""
+"""Wrappers around a model: retries, rate limits and usage counts, and the order in which they are nested."""
 
 from __future__ import annotations
 
@@ -22,31 +22,32 @@ POLL_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Retried:
-    """Asks again where a ModelError is retryable, up to `attempts` times in all.
+    """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
-    Between attempts it waits `first` seconds, then twice as long each time up to `most`, plus up to `first` seconds
-    of jitter. Where the server named a time, that counts, and the `Limited` inside is paused for all its callers;
-    a time of more than `patience` seconds ends the call. Setting `stop` ends the wait at once with Stopped.
+    Exponential backoff: it waits `initial_delay` seconds, then twice as long each time up to `max_delay`, plus up to
+    `initial_delay` seconds of jitter. If the server sends Retry-After, it waits that long instead, and the `Limited`
+    inside is paused for all its callers; with more than `max_retry_after` seconds it gives up at once. Setting `stop`
+    ends the wait with Stopped.
     """
 
     model: Model
     attempts: int = field(default=6, metadata=NOT_IDENTITY)
-    first: float = field(default=1.0, metadata=NOT_IDENTITY)
-    most: float = field(default=60.0, metadata=NOT_IDENTITY)
-    patience: float = field(default=300.0, metadata=NOT_IDENTITY)
+    initial_delay: float = field(default=1.0, metadata=NOT_IDENTITY)
+    max_delay: float = field(default=60.0, metadata=NOT_IDENTITY)
+    max_retry_after: float = field(default=300.0, metadata=NOT_IDENTITY)
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
 
     @property
     def identity(self) -> str:
-        """That of the model inside."""
+        """The identity of the wrapped model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The first reply that comes. Raises the last ModelError, with how often was tried; Stopped."""
+        """The first reply that comes. Raises the last ModelError, with the number of attempts; Stopped."""
         retrying = tenacity.Retrying(
             stop=tenacity.stop_after_attempt(self.attempts),
             wait=self._wait,
-            retry=tenacity.retry_if_exception(self._worthwhile),
+            retry=tenacity.retry_if_exception(self._is_worth_retrying),
             sleep=self._sleep,
             reraise=True,
         )
@@ -57,18 +58,18 @@ class Retried:
             raise self._given_up(exc, tried) if exc.retryable else exc from exc.__cause__
 
     def close(self) -> None:
-        """Close the model inside."""
+        """Close the wrapped model."""
         close_model(self.model)
 
-    def _worthwhile(self, exc: BaseException) -> bool:
-        return isinstance(exc, ModelError) and exc.retryable and (exc.retry_after or 0.0) <= self.patience
+    def _is_worth_retrying(self, exc: BaseException) -> bool:
+        return isinstance(exc, ModelError) and exc.retryable and (exc.retry_after or 0.0) <= self.max_retry_after
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         exc = state.outcome.exception() if state.outcome else None
         named = exc.retry_after if isinstance(exc, ModelError) else None
-        jitter = random.uniform(0, self.first)
+        jitter = random.uniform(0, self.initial_delay)
         if named is None:
-            return min(self.most, self.first * 2.0 ** (state.attempt_number - 1)) + jitter
+            return min(self.max_delay, self.initial_delay * 2.0 ** (state.attempt_number - 1)) + jitter
         if isinstance(self.model, Limited):
             self.model.pause(named)
         return named + min(jitter, named)
@@ -83,8 +84,8 @@ class Retried:
         return ModelError(text, status=exc.status, retryable=True, retry_after=exc.retry_after)
 
 
-class Gate:
-    """Lets so many callers through at a time and so many a minute, evenly spaced; nobody while it is paused."""
+class RateLimiter:
+    """Limits concurrency and requests per minute, evenly spaced; lets no request start while it is paused."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         if in_flight < 1 or (per_minute is not None and per_minute <= 0):
@@ -92,32 +93,32 @@ class Gate:
         self._slots = threading.Semaphore(in_flight)
         self._spacing = 60.0 / per_minute if per_minute else 0.0
         self._lock = threading.Lock()
-        self._opens = 0.0
+        self._paused_until = 0.0
         self._next = 0.0
 
     def pause(self, seconds: float) -> None:
-        """Let nobody through for so many seconds from now; a longer pause that is running stays."""
+        """Let no request start for so many seconds; a longer pause that is running stays."""
         with self._lock:
-            self._opens = max(self._opens, time.monotonic() + seconds)
+            self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
     @contextmanager
     def enter(self, stop: threading.Event) -> Iterator[None]:
-        """Inside, a place is taken. Raises Stopped where `stop` is set before there is one."""
+        """A context that takes one of the `in_flight` slots. Raises Stopped if `stop` is set while it waits."""
         while not self._slots.acquire(timeout=POLL_SECONDS):
             _stop_if(stop.is_set())
         try:
-            while (wait := self._left()) > 0:
+            while (wait := self._seconds_left()) > 0:
                 _stop_if(stop.wait(wait))
             _stop_if(stop.is_set())
             yield
         finally:
             self._slots.release()
 
-    def _left(self) -> float:
-        """Seconds until one may pass; 0 where this caller just took the turn."""
+    def _seconds_left(self) -> float:
+        """Seconds until a request may start; 0 or less if this caller may start now, which then counts as started."""
         with self._lock:
             now = time.monotonic()
-            left = max(self._opens, self._next) - now
+            left = max(self._paused_until, self._next) - now
             if left <= 0:
                 self._next = now + self._spacing
             return left
@@ -128,60 +129,60 @@ def _stop_if(stopped: bool) -> None:
         raise Stopped("stopped while waiting for the endpoint")
 
 
-_gates: WeakValueDictionary[tuple[str, int, float | None], Gate] = WeakValueDictionary()
-_gates_lock = threading.Lock()
+_limiters: WeakValueDictionary[tuple[str, int, float | None], RateLimiter] = WeakValueDictionary()
+_limiters_lock = threading.Lock()
 
 
-def _gate(model: Model, in_flight: int, per_minute: float | None) -> Gate:
-    """The gate of an endpoint: models behind one URL with equal limits share it, and all of one URL share pauses."""
+def _limiter_of(model: Model, in_flight: int, per_minute: float | None) -> RateLimiter:
+    """The limiter of an endpoint: models of one URL with equal limits share it; pauses hold for the whole URL."""
     endpoint = getattr(model, "endpoint", None)
     if not isinstance(endpoint, str):
-        return Gate(in_flight, per_minute)
-    with _gates_lock:
-        return _gates.setdefault((endpoint, in_flight, per_minute), Gate(in_flight, per_minute))
+        return RateLimiter(in_flight, per_minute)
+    with _limiters_lock:
+        return _limiters.setdefault((endpoint, in_flight, per_minute), RateLimiter(in_flight, per_minute))
 
 
-def _gates_of(endpoint: object) -> list[Gate]:
-    with _gates_lock:
-        return [gate for (url, _, _), gate in _gates.items() if url == endpoint]
+def _limiters_of_endpoint(endpoint: object) -> list[RateLimiter]:
+    with _limiters_lock:
+        return [limiter for (url, _, _), limiter in _limiters.items() if url == endpoint]
 
 
 @dataclass(frozen=True)
 class Limited:
-    """At most `in_flight` calls at a time and `per_minute` a minute; what is more waits, until `stop` is set."""
+    """Allows `in_flight` calls at a time and `per_minute` a minute; further calls wait, until `stop` is set."""
 
     model: Model
     in_flight: int = field(default=64, metadata=NOT_IDENTITY)
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
-    gate: Gate = field(init=False, repr=False, compare=False)
+    limiter: RateLimiter = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "gate", _gate(self.model, self.in_flight, self.per_minute))
+        object.__setattr__(self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute))
 
     @property
     def identity(self) -> str:
-        """That of the model inside."""
+        """The identity of the wrapped model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Wait for a place, then ask. Raises what the model raises; Stopped."""
-        with self.gate.enter(self.stop):
+        """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
+        with self.limiter.enter(self.stop):
             return self.model(messages, draw, options)
 
     def pause(self, seconds: float) -> None:
-        """Start no call to this endpoint, from whichever model, for so many seconds; those on their way go on."""
-        for gate in {self.gate, *_gates_of(getattr(self.model, "endpoint", None))}:
-            gate.pause(seconds)
+        """Start no call to this endpoint, from any model, for so many seconds; calls in flight go on."""
+        for limiter in {self.limiter, *_limiters_of_endpoint(getattr(self.model, "endpoint", None))}:
+            limiter.pause(seconds)
 
     def close(self) -> None:
-        """Close the model inside."""
+        """Close the wrapped model."""
         close_model(self.model)
 
 
 @dataclass(frozen=True)
 class UsageCount:
-    """Calls that brought a reply, their tokens, and their seconds as the server took them."""
+    """Successful calls, their tokens, and the seconds that the server took."""
 
     calls: int = 0
     tokens_in: int = 0
@@ -191,7 +192,7 @@ class UsageCount:
     seconds: float = 0.0
 
     def plus(self, reply: Reply) -> UsageCount:
-        """With one more reply."""
+        """The counts with one more reply."""
         used = reply.usage
         more = (1, used.tokens_in, used.tokens_out, used.reasoning_tokens, used.cached_tokens, reply.seconds)
         return UsageCount(*(getattr(self, f.name) + extra for f, extra in zip(fields(self), more, strict=True)))
@@ -208,7 +209,7 @@ class UsageSummary:
 
 @dataclass(frozen=True)
 class Metered:
-    """Counts calls, tokens and seconds, those that were paid for and those that came from the cache apart."""
+    """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache."""
 
     model: Model
     summaries: list[UsageSummary] = field(
@@ -218,7 +219,7 @@ class Metered:
 
     @property
     def identity(self) -> str:
-        """That of the model inside."""
+        """The identity of the wrapped model."""
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
@@ -237,7 +238,7 @@ class Metered:
             return self.summaries[0]
 
     def close(self) -> None:
-        """Close the model inside."""
+        """Close the wrapped model."""
         close_model(self.model)
 
     def _add(self, reply: Reply | None) -> None:

@@ -1,4 +1,4 @@
-"""A micro-batcher: one thread in front of a network, which takes what waits and never waits for more."""
+"""Dynamic batching: one worker thread per network takes all queued requests, without a batching delay."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Found = TypeVar("Found")
 
 
 @dataclass(frozen=True, eq=False)
-class _Waiting(Generic[Item, Found]):
-    """An item, and where its result and the remarks on it are to go."""
+class _Request(Generic[Item, Found]):
+    """A queued item and the future of its result and the remarks on it."""
 
     item: Item
     result: Future[tuple[Found, list[str]]] = field(default_factory=Future)
@@ -25,10 +25,10 @@ class _Waiting(Generic[Item, Found]):
 class Batcher(Generic[Item, Found]):
     """Gathers the items of many threads into batches for `forward`, which gives one result for each item, in order.
 
-    The owner thread has no deadline: when it is idle it takes what waits, the oldest first, up to `batch` items that
-    are `like` one another (such as of one size); few callers mean small batches and never a stall. Where a batch runs
-    out of memory, its size is halved for good and each result carries a remark that says so; where it fails
-    otherwise, its items are run again one by one, so that only those fail which fail by themselves.
+    When its worker thread is idle it takes the queued items, the oldest first, up to `batch` items of equal `like`
+    (such as the image's size); few callers mean small batches and no delay. If a batch runs out of memory, the batch
+    size is halved for good and each result carries a remark that says so; if it fails otherwise, its items are run
+    again one by one, so that only the faulty ones fail.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class Batcher(Generic[Item, Found]):
         if batch < 1:
             raise ValueError(f"batch is 1 or more, found {batch}")
         self.forward, self.like, self.name = forward, like, name
-        self.room, self.remarks = batch, ""
-        self.queue: list[_Waiting[Item, Found]] = []
+        self.max_batch, self.remarks = batch, ""
+        self.queue: list[_Request[Item, Found]] = []
         self.changed = threading.Condition()
-        self.owner: threading.Thread | None = None
+        self.worker: threading.Thread | None = None
 
     def __call__(self, item: Item) -> Found:
         """The result for one item; waits for it. Raises what `forward` raised for it."""
@@ -52,15 +52,15 @@ class Batcher(Generic[Item, Found]):
 
     def many(self, items: Sequence[Item]) -> list[Found]:
         """The results for several items, in their order."""
-        waiting = [_Waiting[Item, Found](item) for item in items]
+        requests = [_Request[Item, Found](item) for item in items]
         with self.changed:
-            self.queue += waiting
-            if self.owner is None:
-                self.owner = threading.Thread(target=self._own, name=f"looktwice-{self.name}", daemon=True)
-                self.owner.start()
+            self.queue += requests
+            if self.worker is None:
+                self.worker = threading.Thread(target=self._work, name=f"looktwice-{self.name}", daemon=True)
+                self.worker.start()
             self.changed.notify()
         found = []
-        for each in waiting:
+        for each in requests:
             result, remarks = each.result.result()
             for sentence in remarks:
                 remark(sentence)
@@ -68,38 +68,38 @@ class Batcher(Generic[Item, Found]):
         return found
 
     def close(self) -> None:
-        """Let the owner finish what waits and end; a later item starts another."""
+        """Let the worker finish the queued items and end; a later item starts another."""
         with self.changed:
-            owner, self.owner = self.owner, None
+            worker, self.worker = self.worker, None
             self.changed.notify_all()
-        if owner is not None and owner is not threading.current_thread():
-            owner.join()
+        if worker is not None and worker is not threading.current_thread():
+            worker.join()
 
-    def _own(self) -> None:
+    def _work(self) -> None:
         me = threading.current_thread()
         while True:
             with self.changed:
-                while not self.queue and self.owner is me:
+                while not self.queue and self.worker is me:
                     self.changed.wait()
                 batch = self._next()
             if not batch:
                 return
             self._serve(batch)
 
-    def _next(self) -> list[_Waiting[Item, Found]]:
+    def _next(self) -> list[_Request[Item, Found]]:
         """The oldest item and those behind it that are like it, taken out of the queue."""
         if not self.queue:
             return []
         kind = self.like(self.queue[0].item)
-        chosen = [each for each in self.queue if self.like(each.item) == kind][: self.room]
+        chosen = [each for each in self.queue if self.like(each.item) == kind][: self.max_batch]
         taken = {id(each) for each in chosen}
         self.queue = [each for each in self.queue if id(each) not in taken]
         return chosen
 
-    def _serve(self, batch: list[_Waiting[Item, Found]]) -> None:
-        """Run a batch and hand out its results; whatever happens, every item gets a result or an exception."""
+    def _serve(self, batch: list[_Request[Item, Found]]) -> None:
+        """Run a batch and hand out its results; every item gets a result or an exception."""
         try:
-            with collect_remarks() as heard:
+            with collect_remarks() as remarks:
                 found = self.forward([each.item for each in batch])
             if len(found) != len(batch):
                 raise RuntimeError(f"{self.name} gave {len(found)} results for {len(batch)} items")
@@ -108,31 +108,31 @@ class Batcher(Generic[Item, Found]):
         else:
             trouble = None
         if trouble is not None:
-            self._again(batch, trouble)
+            self._retry(batch, trouble)
             return
-        heard = [*heard, self.remarks] if self.remarks else heard
+        remarks = [*remarks, self.remarks] if self.remarks else remarks
         for each, result in zip(batch, found, strict=True):
-            each.result.set_result((result, heard))
+            each.result.set_result((result, remarks))
 
-    def _again(self, batch: list[_Waiting[Item, Found]], exc: BaseException) -> None:
+    def _retry(self, batch: list[_Request[Item, Found]], exc: BaseException) -> None:
         if len(batch) == 1:
             batch[0].result.set_exception(exc)
             return
         size = 1
         if out_of_memory(exc):
-            size = self.room = max(1, len(batch) // 2)
+            size = self.max_batch = max(1, len(batch) // 2)
             self.remarks = f"out of memory with {len(batch)} at once: {self.name} goes on with {size}"
-            _free()
+            _free_memory()
         for start in range(0, len(batch), size):
             self._serve(batch[start : start + size])
 
 
 def out_of_memory(exc: BaseException) -> bool:
-    """Whether an exception says that memory ran out, on the accelerator or beside it."""
+    """Whether an exception says that memory ran out, on the accelerator or on the host."""
     return isinstance(exc, MemoryError) or "out of memory" in str(exc).lower()
 
 
-def _free() -> None:
+def _free_memory() -> None:
     import sys
 
     torch = sys.modules.get("torch")

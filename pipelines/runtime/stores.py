@@ -1,4 +1,4 @@
-"""Files named by the sha256 of what they hold, each kept once: pictures that were sent, results of networks."""
+"""Content-addressed storage: pictures as files named by their sha256, and results of networks by key."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Blobs:
-    """Puts bytes under `folder/ab/abcd...` and gets them back. Safe between threads and processes."""
+    """Content-addressed storage in `folder/ab/abcd...`, named by sha256. Safe between threads and processes."""
 
     folder: Path
     known: set[str] = field(default_factory=set, init=False, repr=False, compare=False)

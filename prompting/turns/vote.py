@@ -53,14 +53,14 @@ class Vote:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the answer of the majority. Raises what the stage raises: a draw that fails fails them all."""
-        door = model if isinstance(model, RecordingModel) else RecordingModel(model, state.sample.id)
-        heard, trace, ended = len(door.calls), state.trace, ""
+        recorder = model if isinstance(model, RecordingModel) else RecordingModel(model, state.sample.id)
+        calls_before, trace, ended = len(recorder.calls), state.trace, ""
         ballots: list[Ballot] = []
         for number in range(self.n):
-            ended = self._ended(ballots, door.calls[heard:])
+            ended = self._ended(ballots, recorder.calls[calls_before:])
             if ended:
                 break
-            after = self.stage(state.replace(draw=state.draw * self.n + number, trace=trace), door)
+            after = self.stage(state.replace(draw=state.draw * self.n + number, trace=trace), recorder)
             trace = after.trace
             ballots.append(self._ballot(after))
         return self._counted(state, ballots, trace, ended)

@@ -1,4 +1,4 @@
-"""Which lettered point shows the same place as the reference: from matches, or from dense features."""
+"""Point correspondence: the lettered point at the same place as the reference, by matches or dense features."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from looktwice.specialists.networks.image_size import is_one_color
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid, Matches
 
-XY = NDArray[np.float64]
-LEAST = {"homography": 4, "affine": 3, "nearest": 1}
+Floats = NDArray[np.float64]
+MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 
 @dataclass(frozen=True)
 class MatchedPoint:
-    """Carries the reference point of image 0 into image 1 and answers the candidate nearest to where it lands.
+    """Maps the reference point of image 0 to image 1 and answers with the candidate nearest to it there.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
-    sample's letters. `transfer` says how: "homography" fits one plane to all matches (RANSAC); "affine" fits an
+    sample's letters. `transfer` says how: "homography" fits one homography to all matches (RANSAC), "affine" an
     affine map to the `neighbors` matches nearest to the reference (RANSAC), which follows scenes with depth;
     "nearest" applies the shift of the nearest match. `tolerance` is RANSAC's, in pixels of image 1. Confidence
     is 1 - d1 / d2 of the distances to the nearest and second nearest candidate.
 
-    Abstains where there are fewer than `min_matches` matches or matches that agree with the fit, where the
-    reference or a candidate is missing, and at a tie.
+    Abstains with fewer than `min_matches` matches or inliers of the fit, where the reference or a candidate is
+    missing, and at a tie.
     """
 
     matcher: Matcher
@@ -50,7 +50,7 @@ class MatchedPoint:
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
-        least = LEAST[self.transfer]
+        least = MIN_MATCHES[self.transfer]
         if self.min_matches < least:
             raise ValueError(
                 f"transfer {self.transfer!r} needs min_matches of {least} or more, found {self.min_matches}"
@@ -67,50 +67,51 @@ class MatchedPoint:
     def nearest(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         reference, candidates = find_reference_and_candidates(sample, self.reference)
-        x, y = self.carry(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
-        away = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
-        first, second = sorted(away, key=lambda letter: away[letter])[:2]
-        if away[first] == away[second]:
+        x, y = self.transfer_point(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
+        distances = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
+        first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
+        if distances[first] == distances[second]:
             raise NoEvidence(f"candidates {first} and {second} are equally far from ({x:.1f}, {y:.1f})")
-        return first, 1 - away[first] / away[second]
+        return first, 1 - distances[first] / distances[second]
 
-    def carry(self, reference: XY, matches: Matches) -> XY:
+    def transfer_point(self, reference: Floats, matches: Matches) -> Floats:
         """Where a point (2,) of image 0 lies in image 1, both in pixel centres. Raises NoEvidence."""
         if len(matches) < self.min_matches:
             raise NoEvidence(f"{len(matches)} matches, at least {self.min_matches} are needed")
-        carry: dict[str, Callable[[XY, Matches], XY]] = {
+        methods: dict[str, Callable[[Floats, Matches], Floats]] = {
             "homography": self._by_homography,
             "affine": self._by_affine,
             "nearest": _by_nearest,
         }
-        landed = carry[self.transfer](reference, matches)
-        if not np.isfinite(landed).all():
+        transferred = methods[self.transfer](reference, matches)
+        if not np.isfinite(transferred).all():
             raise NoEvidence("the fitted map sends the reference point to infinity")
-        return landed
+        return transferred
 
-    def _by_homography(self, reference: XY, matches: Matches) -> XY:
-        fit, agree = cv2.findHomography(matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance)
-        matrix = self._supported(fit, agree)
-        x, y, w = matrix @ (*reference, 1.0)
+    def _by_homography(self, reference: Floats, matches: Matches) -> Floats:
+        matrix, inliers = cv2.findHomography(matches.xy0, matches.xy1, cv2.RANSAC, self.tolerance)
+        x, y, w = self._check_inliers(matrix, inliers) @ (*reference, 1.0)
         if w <= 0:  # beyond the horizon of the fitted plane
             return np.full(2, np.nan)
         return np.array([x / w, y / w])
 
-    def _by_affine(self, reference: XY, matches: Matches) -> XY:
+    def _by_affine(self, reference: Floats, matches: Matches) -> Floats:
         near = matches[_sort_by_distance(reference, matches)[: self.neighbors]]
-        fit, agree = cv2.estimateAffine2D(near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance)
-        landed: XY = self._supported(fit, agree) @ (*reference, 1.0)
-        return landed
+        matrix, inliers = cv2.estimateAffine2D(
+            near.xy0, near.xy1, method=cv2.RANSAC, ransacReprojThreshold=self.tolerance
+        )
+        transferred: Floats = self._check_inliers(matrix, inliers) @ (*reference, 1.0)
+        return transferred
 
-    def _supported(self, fit: object, agree: object) -> XY:
-        """The fitted matrix, if enough matches agree with it."""
-        count = 0 if fit is None else int(np.count_nonzero(np.asarray(agree)))
+    def _check_inliers(self, matrix: object, inliers: object) -> Floats:
+        """The fitted matrix. Raises NoEvidence with too few inliers."""
+        count = 0 if matrix is None else int(np.count_nonzero(np.asarray(inliers)))
         if count < self.min_matches:
             raise NoEvidence(f"{count} matches agree on one map, at least {self.min_matches} are needed")
-        return np.asarray(fit, np.float64)
+        return np.asarray(matrix, np.float64)
 
 
-def find_reference_and_candidates(sample: Sample, reference: str) -> tuple[XY, dict[str, Point]]:
+def find_reference_and_candidates(sample: Sample, reference: str) -> tuple[Floats, dict[str, Point]]:
     """The point (2,) of image 0 with this label, and the point of image 1 for each choice. Raises NoEvidence."""
     if len(sample.images) < 2 or len(sample.letters) < 2:
         raise NoEvidence(
@@ -122,24 +123,24 @@ def find_reference_and_candidates(sample: Sample, reference: str) -> tuple[XY, d
     return np.array(references[0].center), points_by_letter(sample, image=1)
 
 
-def _sort_by_distance(reference: XY, matches: Matches) -> NDArray[np.intp]:
+def _sort_by_distance(reference: Floats, matches: Matches) -> NDArray[np.intp]:
     """Row numbers of the matches, the one nearest to the reference in image 0 first."""
     order: NDArray[np.intp] = np.argsort(np.linalg.norm(matches.xy0 - reference, axis=1), kind="stable")
     return order
 
 
-def _by_nearest(reference: XY, matches: Matches) -> XY:
+def _by_nearest(reference: Floats, matches: Matches) -> Floats:
     nearest = _sort_by_distance(reference, matches)[0]
-    landed: XY = reference + matches.xy1[nearest] - matches.xy0[nearest]
-    return landed
+    transferred: Floats = reference + matches.xy1[nearest] - matches.xy0[nearest]
+    return transferred
 
 
-SAME = 1e-6  # a smaller difference of cosines is rounding
+TIE_TOLERANCE = 1e-6  # a smaller difference of distances is rounding
 
 
 @dataclass(frozen=True)
 class NearestFeature:
-    """Answers the candidate whose feature is most similar to that of the reference point, by cosine.
+    """Answers with the candidate whose feature is most similar to that of the reference point, by cosine.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
     sample's letters; the reference lies on image 0. `search` "candidates" compares the features at the candidates;
@@ -147,7 +148,7 @@ class NearestFeature:
     for the image's content, for features that take one. Confidence is 1 - d1 / d2 of the nearest and the second nearest
     candidate, by 1 - cosine or by distance. BLINK's paper does not say which search its DIFT rows use.
 
-    Abstains where the reference or a candidate is missing, where an image is of one colour, and at a tie.
+    Abstains where the reference or a candidate is missing, where an image is single-coloured, and at a tie.
     """
 
     features: FeatureExtractor
@@ -170,19 +171,19 @@ class NearestFeature:
                 raise NoEvidence(f"image {number} is of one color")
         grid0, grid1 = (self.features(pixels, self.prompt) for pixels in images)
         places = np.array([point.center for point in candidates.values()])
-        away = self._away(grid0.at(reference), grid1, places)
-        order = np.argsort(away, kind="stable")[:2]
-        (first, second), (d1, d2) = (list(candidates)[n] for n in order), away[order]
-        if d2 - d1 <= SAME:
+        distances = self._distances(grid0.at(reference), grid1, places)
+        order = np.argsort(distances, kind="stable")[:2]
+        (first, second), (d1, d2) = (list(candidates)[n] for n in order), distances[order]
+        if d2 - d1 <= TIE_TOLERANCE:
             raise NoEvidence(f"candidates {first} and {second} are equally like the reference")
         return first, 1 - d1 / d2
 
-    def _away(
+    def _distances(
         self, reference: NDArray[np.float64], grid: FeatureGrid, places: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """The distance of each place (n, 2) of image 1 from the reference's vector (1, d)."""
         if self.search == "candidates":
             return np.asarray(np.clip(1 - cosines(reference, grid.at(places))[0], 0, 2))
         alike = cosines(reference, grid.values.reshape(-1, grid.values.shape[-1]))[0]
-        landed = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
-        return np.asarray(np.linalg.norm(places - landed, axis=1))
+        most_similar = grid.centers().reshape(-1, 2)[int(np.argmax(alike))]
+        return np.asarray(np.linalg.norm(places - most_similar, axis=1))

@@ -58,7 +58,7 @@ class ObjectIdentity:
     detector: Detector | None = None
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
-        """(1, d). Raises NoEvidence, for an image of one colour too."""
+        """(1, d). Raises NoEvidence, also for a single-coloured image."""
         require_colors(pixels)
         grid = self.features(self._crop_to_thing(pixels, words), words)
         mean = grid.values.mean(axis=(0, 1))

@@ -41,7 +41,7 @@ class MostSimilar:
 
     `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
     Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where
-    one is of one colour, where `similarity` cannot process one, and at a tie.
+    one is single-coloured, where `similarity` cannot process one, and at a tie.
     """
 
     similarity: ImageSimilarity

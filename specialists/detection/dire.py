@@ -1,4 +1,4 @@
-"""DIRE's classifier on plain pictures: how likely a generator made them."""
+"""DIRE's classifier on the images themselves, without reconstruction: how likely a generator made them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import require_colors, require_size
 from looktwice.specialists.networks.network import Network
 
-LEAST = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
+MIN_SIDE = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
 Tensors = dict[str, Any]
@@ -46,22 +46,22 @@ class DIRE(Network[tuple[Pixels], Probability]):
             raise ValueError("model is the file of DIRE's checkpoint, such as lsun_adm.pth; found none")
 
     def __call__(self, pixels: Pixels, /) -> float:
-        """The probability. Raises NoEvidence for pictures under 32 pixels or of one colour, WeightsError."""
-        require_size(pixels, LEAST)
+        """The probability. Raises NoEvidence for single-coloured images or ones under 32 pixels, WeightsError."""
+        require_size(pixels, MIN_SIDE)
         require_colors(pixels)
         return self.predict((pixels,)).value
 
     def open_network(self, place: Place) -> Tensors:
         """The tensors of the network. Raises WeightsError."""
-        held = read_tensors(self.model)
-        held = held.get("model", held.get("state_dict", held))
-        held = {str(name).removeprefix("module."): each for name, each in held.items()}
-        if "layer1.0.conv3.weight" not in held or getattr(held.get("fc.weight"), "shape", (0,))[0] != 1:
+        tensors = read_tensors(self.model)
+        tensors = tensors.get("model", tensors.get("state_dict", tensors))
+        tensors = {str(name).removeprefix("module."): each for name, each in tensors.items()}
+        if "layer1.0.conv3.weight" not in tensors or getattr(tensors.get("fc.weight"), "shape", (0,))[0] != 1:
             raise WeightsError(
                 f"{self.model} holds no ResNet with bottlenecks and one output (layer1.0.conv3.weight, fc.weight); "
                 "give DIRE's checkpoint, such as lsun_adm.pth"
             )
-        return {name: each.to(place.device, place.torch_dtype) for name, each in held.items()}
+        return {name: each.to(place.device, place.torch_dtype) for name, each in tensors.items()}
 
     def forward(self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]) -> list[Probability]:
         """The probability of each picture."""

@@ -1,4 +1,4 @@
-"""Grounding DINO, and any other detector of transformers that takes words, by hub id or folder."""
+"""Grounding DINO, and any other text-prompted detector of Hugging Face transformers, by hub id or folder."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Item = tuple[Pixels, tuple[str, ...]]
 
 @dataclass(frozen=True)
 class GroundingDINO(HubNetwork[Item, Boxes]):
-    """Boxes of things that are named in words, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
+    """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
 
-    Any id that transformers opens for zero-shot detection will do (MM-Grounding DINO, OWLv2, OmDet ...). A box is
-    kept where its score is above `threshold`; words count as its label where their score is above `text_threshold`,
-    which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad took
-    (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
+    Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO, OWLv2, OmDet ...). A
+    box is kept where its score is above `threshold`; words count as its label where their score is above
+    `text_threshold`, which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad
+    took (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"

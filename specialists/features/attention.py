@@ -1,4 +1,4 @@
-"""Attention of the vision encoder of a local multimodal network: a map, and its share on marked regions."""
+"""Attention of the vision encoder of a local multimodal network: a map, and its fraction inside marked regions."""
 
 from __future__ import annotations
 
@@ -96,9 +96,9 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
 @dataclass(frozen=True)
 class AttentionShare:
-    """Notes for the record how much of the attention falls on the sample's marks, beside their share of the area.
+    """Notes in the record the fraction of attention inside the sample's marks, and their fraction of the area.
 
-    Points count with the disc of `radius` pixels around them. Images without a mark are passed over. The views are
+    Points count with the disc of `radius` pixels around them. Images without a mark are skipped. The views are
     not changed; to draw the map, give the same `attention` to an overlay of scalars.
     """
 
@@ -122,14 +122,14 @@ class AttentionShare:
 
 
 def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
-    """(share of the attention, share of the area) under the marks, each pixel counted once."""
-    under = np.zeros(attention.shape, bool)
+    """(fraction of the attention, fraction of the area) inside the marks, each pixel counted once."""
+    covered = np.zeros(attention.shape, bool)
     for mark in marks:
-        under |= _under(mark, attention.shape, radius)
-    return float(attention[under].sum() / attention.sum()), float(under.mean())
+        covered |= _inside(mark, attention.shape, radius)
+    return float(attention[covered].sum() / attention.sum()), float(covered.mean())
 
 
-def _under(mark: Mark, shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
+def _inside(mark: Mark, shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
     rows, columns = np.mgrid[: shape[0], : shape[1]]
     if isinstance(mark, Mask):
         return np.asarray(mark.pixels, bool)

@@ -1,4 +1,4 @@
-"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, over diffusers."""
+"""DIFT: the activations of a diffusion network while it denoises an image, as dense features, via diffusers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DINOv2, and any other vision backbone of transformers, as dense features or as one vector for an image."""
+"""DINOv2, and any other vision backbone of Hugging Face transformers, as dense features or one vector per image."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Item = tuple[Pixels]
 
 @dataclass(frozen=True)
 class DINOv2(HubNetwork[Item, FeatureGrid]):
-    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another network that transformers opens as a model.
+    """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face transformers.
 
-    Vision transformers (DINOv3, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt, ResNet ...) will do.
+    Vision transformers (DINOv3, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt, ResNet ...) work.
     `layer` is the hidden state that is taken, -1 the last one as the network gives it. `part` "patches" gives a
     vector for each patch, "whole" one for the image: that of the class token where there is one, else the mean.
     Images are brought to a longest side of `longest` pixels in their own proportions, sides rounded down to whole

@@ -1,4 +1,4 @@
-"""One number for each pixel: depth by networks, stereo or pictorial cues, and reflectance.
+"""Dense prediction: depth by networks, stereo or pictorial cues, and reflectance.
 
 Not here: the rules that answer questions from them (`answers`)."""
 

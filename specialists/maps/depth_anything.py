@@ -1,4 +1,4 @@
-"""Depth Anything, and any other depth network of transformers, by hub id or folder."""
+"""Depth Anything, and any other depth network of Hugging Face transformers, by hub id or folder."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from looktwice.specialists.results import DepthMap
 class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     """Relative depth of one image by Depth Anything V2 (Yang et al., NeurIPS 2024) or another network for depth.
 
-    Any id that transformers opens for depth estimation will do. Depth Anything's relative models and DPT/MiDaS give
-    inverse depth, `larger_is_nearer`; for metric ones (ZoeDepth, Depth Pro, the Metric variants) say
-    `larger_is_nearer: false`. The map is brought to the size of the image bilinearly. The small model of version 2
-    is Apache-2.0, the larger ones CC-BY-NC.
+    Any id that Hugging Face transformers opens for depth estimation works. Depth Anything's relative models and
+    DPT/MiDaS give inverse depth, `larger_is_nearer`; for metric ones (ZoeDepth, Depth Pro, the Metric variants) say
+    `larger_is_nearer: false`. The map is brought to the size of the image bilinearly. The small model of version 2 is
+    Apache-2.0, the larger ones CC-BY-NC.
     """
 
     model: str = "depth-anything/Depth-Anything-V2-Small-hf"
@@ -32,9 +32,9 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The map of the first image, at its size; further images are not looked at.
 
-        Raises NoEvidence for an image of one colour or too small, and WeightsError.
+        Raises NoEvidence for a single-coloured image or one too small, and WeightsError.
         """
-        require_size(image, 2)  # first, so that an image of one pixel is called too small, not of one colour
+        require_size(image, 2)  # first, so that an image of one pixel is called too small, not single-coloured
         require_colors(image)
         return self.predict((image,))
 

@@ -1,4 +1,4 @@
-"""Depth without weights: pictorial cues of one image, each as its own map of nearness."""
+"""Relative depth from pictorial cues of one image, without weights: a `DepthMap` per cue, larger values nearer."""
 
 from __future__ import annotations
 
@@ -22,41 +22,41 @@ BANDS = 5  # of frequency, from fine to coarse, that `TextureSize` compares
 
 @dataclass(frozen=True)
 class VerticalPosition:
-    """What stands lower in the picture is nearer: the ground rises towards the horizon (Gibson, 1950)."""
+    """Lower in the image is nearer: the ground rises towards the horizon (Gibson, 1950)."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The row of each pixel, as nearness."""
+        """The row of each pixel; larger is nearer."""
         height, width = image.shape[:2]
         return DepthMap(np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
 class Haze:
-    """Air lies before what is far: the less of it, the nearer, by the dark channel prior (He et al., CVPR 2009).
+    """Less haze is nearer: transmission by the dark channel prior (He et al., CVPR 2009).
 
-    In clear air every window of a twentieth of the longer side holds something dark in one colour; what is not dark
-    there is the air's light, which is that of the brightest 0.1 % of such windows. Nearness is the share of light
-    that comes through, as in equation 11 without its `omega`.
+    In clear air every window of a twentieth of the longer side holds a pixel that is dark in one channel; haze adds
+    airlight, estimated from the brightest 0.1 % of the dark channel. The value is the transmission of equation 11
+    without its `omega`.
     """
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The share of light that comes through the air, 0..1. Raises NoEvidence for one colour."""
+        """The transmission, 0..1. Raises NoEvidence for a single-coloured image."""
         require_colors(image)
         side = _side(image, WINDOW)
         kernel = np.ones((side, side), np.uint8)
         dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
         brightest = np.argsort(dark.ravel(), kind="stable")[-max(1, dark.size // 1000) :]
         air = np.maximum(image.reshape(-1, 3)[brightest].max(0), 1).astype(np.float64)
-        through = 1 - cv2.erode((image / air).min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
-        return DepthMap(through.clip(0, 1), larger_is_nearer=True)
+        transmission = 1 - cv2.erode((image / air).min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
+        return DepthMap(transmission.clip(0, 1), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
 class LocalContrast:
-    """Haze lowers contrast: where grey levels differ more within a window, things are nearer."""
+    """Haze lowers contrast: regions with more contrast within a window are nearer."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The standard deviation of grey in each window, 0..1. Raises NoEvidence for one colour."""
+        """The standard deviation of grey in each window, 0..1. Raises NoEvidence for a single-coloured image."""
         require_colors(image)
         gray, side = _gray(image), _side(image, WINDOW)
         mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
@@ -68,7 +68,7 @@ class Saturation:
     """Haze lowers saturation: more saturated regions are nearer."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for one colour."""
+        """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for a single-coloured image."""
         require_colors(image)
         saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
         return DepthMap(_window_mean(saturation, _side(image, WINDOW)), larger_is_nearer=True)
@@ -76,17 +76,17 @@ class Saturation:
 
 @dataclass(frozen=True)
 class Brightness:
-    """What is brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A 2003)."""
+    """Brighter is nearer, as in natural scenes a little more often than not (Potetz and Lee, JOSA A 2003)."""
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
-        """The mean grey in each window, 0..1. Raises NoEvidence for one colour."""
+        """The mean grey in each window, 0..1. Raises NoEvidence for a single-coloured image."""
         require_colors(image)
         return DepthMap(_window_mean(_gray(image), _side(image, WINDOW)), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
 class Sharpness:
-    """What is in focus is taken for near: the share of edges that is left after a second blur, whatever their contrast.
+    """Sharper edges are nearer, as if the focus were on the foreground; independent of contrast.
 
     An edge that is blurred again loses the more the sharper it was (Zhuo and Sim, Pattern Recognition 2011).
     """
@@ -95,13 +95,13 @@ class Sharpness:
         """How many times steeper edges are than when blurred again; 1 where there are none. Raises NoEvidence."""
         require_colors(image)
         gray, side = _gray(image), _side(image, WINDOW)
-        first, second = (_window_mean(_steepness(each), side) for each in (gray, _blur(gray, SIGMA)))
+        first, second = (_window_mean(_gradient_magnitude(each), side) for each in (gray, _blur(gray, SIGMA)))
         return DepthMap((first + 1e-3) / (second + 1e-3), larger_is_nearer=True)
 
 
 @dataclass(frozen=True)
 class TextureSize:
-    """Texture grows finer with distance: where its grain is larger, things are nearer (Gibson, 1950).
+    """Texture gets finer with distance: coarser texture is nearer (Gibson, 1950).
 
     The grain of a window is the mean of its bands, weighted by its energy: five differences of
     Gaussian blurs, each twice as coarse as the one before.
@@ -112,9 +112,9 @@ class TextureSize:
         require_colors(image)
         gray, side = _gray(image), _side(image, 2 * WINDOW)
         blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
-        held = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
-        total = held.sum(0)
-        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), held, 1) / np.maximum(total, 1e-12)
+        energies = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])
+        total = energies.sum(0)
+        grain = np.tensordot(np.arange(BANDS, dtype=np.float64), energies, 1) / np.maximum(total, 1e-12)
         return DepthMap(np.where(total > 1e-7, grain, np.nan), larger_is_nearer=True)
 
 
@@ -135,5 +135,5 @@ def _blur(values: Floats, sigma: float) -> Floats:
     return np.asarray(cv2.GaussianBlur(values, (0, 0), sigma, borderType=cv2.BORDER_REFLECT), np.float64)
 
 
-def _steepness(values: Floats) -> Floats:
+def _gradient_magnitude(values: Floats) -> Floats:
     return np.hypot(*(cv2.Sobel(values, cv2.CV_64F, *axis, borderType=cv2.BORDER_REFLECT) for axis in ((1, 0), (0, 1))))

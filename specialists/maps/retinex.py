@@ -37,7 +37,7 @@ class ColorRetinex:
             raise ValueError(f"longest is 16 pixels or more, found {self.longest}")
 
     def __call__(self, pixels: Pixels, /) -> Floats:
-        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for pictures of one colour."""
+        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured images."""
         require_colors(pixels)
         size = InputSize.of(pixels, self.longest, 1)
         small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))

@@ -1,4 +1,4 @@
-"""EfficientLoFTR and other keypoint matchers of transformers, by hub id or folder."""
+"""EfficientLoFTR and other keypoint matchers of Hugging Face transformers, by hub id or folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from looktwice.specialists.results import Matches
 
 
 def fix_efficient_loftr(network: Any) -> None:
-    """Put the steps below in the place of those of an opened EfficientLoFTR of transformers."""
+    """Replace the steps of an opened EfficientLoFTR of Hugging Face transformers by those below."""
     network._get_matches_from_scores = partial(match_cells, config=network.config)
     network._fine_matching = partial(refine_matches, config=network.config)
 
@@ -75,7 +75,7 @@ Pair = tuple[Pixels, Pixels]
 class KeypointMatcher(HubNetwork[Pair, Matches]):
     """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue, or their like.
 
-    Any id that transformers opens for keypoint matching will do. A match is kept where its score, which is its
+    Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where its score, its
     confidence, is above `threshold`, beyond the network's own one. Images are looked at as the processor that was
     saved with the network brings them to one size, usually 640 x 480. SuperPoint's weights are not for commercial use.
     """
@@ -88,7 +88,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour. Raises WeightsError."""
+        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises WeightsError."""
         if is_one_color(pixels0) or is_one_color(pixels1):
             return Matches.none()
         return self.predict((pixels0, pixels1))

@@ -1,4 +1,4 @@
-"""DISK or ALIKED keypoints joined by LightGlue, over kornia."""
+"""DISK or ALIKED keypoints joined by LightGlue, via kornia."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LoFTR: matches between two images without keypoints, over kornia."""
+"""LoFTR: matches between two images without keypoints, via kornia."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks that match two images: what those over kornia have in common."""
+"""Networks that match two images: what those run via kornia share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PairNetwork(Network[Pair, Matches]):
     half_is_safe: ClassVar[bool] = False
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
-        """Matches between two images, HxWx3 RGB uint8; none where one is of one colour.
+        """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured.
 
         Raises WeightsError, and NoEvidence for images too small.
         """

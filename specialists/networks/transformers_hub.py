@@ -1,4 +1,4 @@
-"""Networks of transformers by hub id or folder: opened with their processor, in one place."""
+"""Networks of Hugging Face transformers by hub id or folder: opened with their processor, in one place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, eq=False)
 class HubModel:
-    """An opened network of transformers and the processor that was saved with it."""
+    """An opened network of Hugging Face transformers and the processor that was saved with it."""
 
     model: Any
     processor: Any
@@ -39,9 +39,9 @@ class HubModel:
 
 @dataclass(frozen=True)
 class HubNetwork(Network[Item, Result]):
-    """A network that transformers opens by id or folder, from safetensors, without torchvision.
+    """A network that Hugging Face transformers opens by id or folder, from safetensors, without torchvision.
 
-    `model_class` and `processor_class` are the classes of transformers that open it and its processor. `min_side` is
+    `model_class` and `processor_class` are the transformers classes that open it and its processor. `min_side` is
     the shortest side of an image in pixels that the processor takes; None where no processor is used.
     """
 
@@ -64,7 +64,7 @@ class HubNetwork(Network[Item, Result]):
         return HubModel(model.to(place.device).eval(), processor)
 
     def network_key(self) -> Hashable:
-        """The class of transformers, the id and the revision."""
+        """The transformers class, the id and the revision."""
         return (self.model_class, self.model, self.revision)
 
 

@@ -144,9 +144,9 @@ Item = tuple[Pixels, Floats, MaskFilter | None]
 class SAM(Network[Item, Masks]):
     """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
 
-    `model` is the id or folder of any SAM or SAM 2 of transformers, or the file of an original checkpoint of version
-    1 (`sam_vit_b_01ec64.pth`). Images of any sizes are seen as one batch; `prompts` of them are decoded at once.
-    A box gets the network's one mask, a point the best of its three. Scores are the predicted IoU.
+    `model` is the id or folder of any SAM or SAM 2 of Hugging Face transformers, or an original checkpoint file of
+    version 1 (`sam_vit_b_01ec64.pth`). Images of any sizes are seen as one batch; `prompts` of them are decoded at
+    once. A box gets the network's one mask, a point the best of its three. Scores are the predicted IoU.
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"
@@ -161,7 +161,7 @@ class SAM(Network[Item, Masks]):
             raise ValueError(f"prompts is 1 or more at once, found {self.prompts}")
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
-        """One mask for each box, in its order, with its label. Raises NoEvidence for one colour, WeightsError."""
+        """One mask for each box, in its order, with its label. Raises NoEvidence if single-coloured, WeightsError."""
         found = self._ask(pixels, boxes.xyxy, None)
         return Masks(found.masks, found.scores, boxes.labels)
 
@@ -247,7 +247,7 @@ class SegmentEverything:
             raise ValueError(f"side is 1 point or more along each side, found {self.side}")
 
     def __call__(self, pixels: Pixels, /) -> Masks:
-        """The masks at the size of the image. Raises NoEvidence for an image of one colour, WeightsError."""
+        """The masks at the size of the image. Raises NoEvidence for a single-coloured image, WeightsError."""
         height, width = pixels.shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)

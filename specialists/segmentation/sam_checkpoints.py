@@ -1,4 +1,4 @@
-"""Original checkpoints of Segment Anything, converted into the class of transformers without torchvision."""
+"""Original checkpoints of Segment Anything, converted for Hugging Face transformers, without torchvision."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_out_of_memory_halves_the_batch_for_good_and_says_so(trouble: Exception)
         assert batcher.many(list(range(16))) == [-item for item in range(16)]
     assert sizes == [16, 8, 4, 4, 8, 4, 4] or sizes == [16, 8, 4, 4, 4, 4]
     assert set(heard) == {"out of memory with 8 at once: Tiny goes on with 4"}
-    assert batcher.room == 4
+    assert batcher.max_batch == 4
     sizes.clear()
     batcher.many(list(range(16)))
     assert sizes == [4, 4, 4, 4]
@@ -131,7 +131,7 @@ def test_where_not_even_one_fits_that_one_fails() -> None:
     batcher = Batcher(forward, 4)
     with pytest.raises(MemoryError, match="no room at all"):
         batcher.many([1, 2, 3])
-    assert batcher.room == 1
+    assert batcher.max_batch == 1
     batcher.close()
 
 

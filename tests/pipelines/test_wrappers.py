@@ -72,7 +72,7 @@ def calls(model: Model, count: int) -> list[Reply]:
 
 def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
     inner = Flaky([BUSY, BUSY, BUSY])
-    assert Retried(inner, first=0.02)(HELLO).text == "fine"
+    assert Retried(inner, initial_delay=0.02)(HELLO).text == "fine"
     gaps = [after - before for before, after in itertools.pairwise(inner.times)]
     assert all(gap >= 0.02 * 2**number for number, gap in enumerate(gaps)) and len(gaps) == 3
 
@@ -88,7 +88,7 @@ def test_what_may_pass_is_asked_again_with_growing_waits() -> None:
 def test_when_it_gives_up(error: ModelError, asked: int, said: str) -> None:
     inner = Flaky([error] * 9)
     with pytest.raises(ModelError, match=said) as caught:
-        Retried(inner, attempts=3, first=0.001)(HELLO)
+        Retried(inner, attempts=3, initial_delay=0.001)(HELLO)
     assert len(inner.times) == asked and caught.value.status == error.status
 
 
@@ -102,7 +102,7 @@ def test_other_exceptions_pass_through_untouched() -> None:
 
 def test_retry_after_pauses_the_endpoint_for_everybody() -> None:
     inner = Flaky([ModelError("slow down", status=429, retryable=True, retry_after=0.4)])
-    model = Retried(Limited(inner), first=0.01)
+    model = Retried(Limited(inner), initial_delay=0.01)
     with ThreadPoolExecutor(4) as pool:
         start = time.monotonic()
         first = pool.submit(model, HELLO)
@@ -114,9 +114,9 @@ def test_retry_after_pauses_the_endpoint_for_everybody() -> None:
 
 def test_models_of_one_endpoint_share_the_pause_and_others_do_not() -> None:
     one, twin = (Limited(ChatAPI(name, "http://127.0.0.1:9/v1")) for name in ("a", "b"))
-    assert one.gate is twin.gate
-    assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).gate is not one.gate
-    assert Limited(Flaky()).gate is not Limited(Flaky()).gate
+    assert one.limiter is twin.limiter
+    assert Limited(ChatAPI("a", "http://127.0.0.1:10/v1")).limiter is not one.limiter
+    assert Limited(Flaky()).limiter is not Limited(Flaky()).limiter
 
 
 def test_in_flight_and_per_minute() -> None:
@@ -147,7 +147,7 @@ def paused(stop: threading.Event) -> Model:
 WAITS: list[Callable[[threading.Event], Model]] = [
     waiting_for_a_place,
     paused,
-    lambda stop: Retried(Flaky([BUSY]), first=60, stop=stop),
+    lambda stop: Retried(Flaky([BUSY]), initial_delay=60, stop=stop),
 ]
 
 
@@ -291,9 +291,9 @@ def test_a_pause_holds_for_every_model_of_an_endpoint() -> None:
     two = Limited(ChatAPI("b", "http://127.0.0.1:9/v1", in_flight=5), 5)
     other = Limited(ChatAPI("b", "http://127.0.0.1:8/v1"), 5)
     one.pause(0.3)
-    assert one.gate is not two.gate
-    assert one.gate._left() > 0.1 and two.gate._left() > 0.1
-    assert other.gate._left() <= 0
+    assert one.limiter is not two.limiter
+    assert one.limiter._seconds_left() > 0.1 and two.limiter._seconds_left() > 0.1
+    assert other.limiter._seconds_left() <= 0
 
 
 @pytest.mark.parametrize(
