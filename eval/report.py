@@ -36,34 +36,35 @@ from looktwice.pipelines.state import Stage
 __all__ = ["write_report"]
 
 METHOD = (
-    "accuracy is right/n: what is wrong, unreadable, failed or missing counts as not right. "
-    "Accuracy answered is right/(right + wrong), coverage is (right + wrong)/n.",
-    "With several draws a sample's value is the mean over its draws; intervals and tests are over samples, and the "
-    "four counts are of draws.",
-    "Intervals of 95 % are Wilson's, for macro the Wilson limits of the tasks combined (MOVER). They take samples "
-    "as independent of one another.",
-    "macro is the unweighted mean over tasks, a task that is swept into variants counting once; micro pools all "
-    "samples.",
+    "accuracy is the mean score over the samples with ground truth: 1 for right, 0 for wrong, unreadable, failed or "
+    "missing; graded tasks have scores between. Accuracy answered is the mean score of the answers that are right or "
+    "wrong, coverage the share of samples with a readable answer.",
+    "With several draws the value of a sample is the mean over its draws; intervals and tests are over samples, and "
+    "the counts are of draws.",
+    "Intervals are 95 % Wilson intervals, for macro the Wilson limits of the tasks combined (MOVER). They assume that "
+    "samples are independent of one another.",
+    "macro is the unweighted mean over tasks, where a task swept over several variants counts as one task; micro pools "
+    "all samples.",
     "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
     "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
     "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
-    "Specialists and MLLMs: on the samples that neither failed. Either is an oracle that always asks the one that "
-    "knows; by chance is the share that either would have right if their hits were independent.",
-    "Mistakes in common: what is not right for both, and its share of the line's own mistakes; unreadable counts as a "
-    "mistake, failed as not asked.",
-    "Looks: the answer before a look is what the reader finds in the reply that asked for it, or in the probe. Not "
-    "run are calls that were refused, failed, repeated or beyond a bound. Tokens per gained point are tokens per "
-    "sample more than the baseline's for each hundredth of accuracy gained over it; without a baseline, over the first "
-    "answer.",
+    "Specialists and MLLMs: on the samples that neither failed. `either` is an oracle that always picks the right one "
+    "of the two; `by chance` is its expected accuracy if the two were right independently of each other.",
+    "Shared errors: samples on which both contestants are not right, and their share of all errors of the contestant "
+    "in that line; unreadable counts as an error, failed as not asked.",
+    "Looks: the answer before a look is the answer that the reader finds in the reply that requested the look, or in "
+    "the probe. `not run` counts tool calls that were refused, failed, repeated or beyond a limit. Tokens per gained "
+    "point are the additional tokens per sample for each percentage point of accuracy gained over the baseline, or "
+    "over the first answer if there is no baseline.",
     "Cost is the list price of all tokens of the contestant's samples: the model's `prices` times the tokens that the "
-    "server counted. A reply from the cache costs what it cost when it was asked.",
-    "A judge reads what the reader cannot, grades what only a judge can, and is named in the reader's place; what it "
-    "leaves without a verdict stays unreadable. Its tokens are no part of the contestants'.",
-    "majority (key) always says the most frequent key of these very samples; chance (level) is the mean of one over "
-    "the number of choices.",
+    "server counted. A reply from the cache is counted at its original cost.",
+    "A judge extracts the answers that the reader cannot read and grades descriptions; it is then named as the reader. "
+    "A reply without a verdict of the judge stays unreadable. The judge's tokens are not counted for the contestants.",
+    "majority (key) always answers the most frequent key of these samples; chance (level) is the mean over samples of "
+    "one over the number of choices.",
     "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
     "what each metric counts (pairs, images, groups) and are not corrected. kruskal_* asks whether accuracy depends on "
     "a control parameter (Kruskal-Wallis over its levels): the value is the effect size H/(n - 1), p is the test's.",
@@ -76,7 +77,7 @@ FACTS = (
     ("revision", "revision", ""),
     ("left_out", "left out", ""),
 )
-"""The facts of a task that a report states: the field, its title, and what stands where there is nothing."""
+"""The facts of a task in a report: the field, its title, and the text shown if it is empty."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table under its own heading; long words in it are wrapped where `wrap` says so."""
+    """A table under its own heading; `wrap` allows line breaks inside long words."""
 
     title: str
     table: TextTable
@@ -106,9 +107,9 @@ def write_report(
     images: Images | None = None,
     judge: str = "",
 ) -> Path:
-    """Write the three files into the folder `out`; gives the path of report.html. Raises RunError.
+    """Write the three files into the folder `out` and return the path of report.html. Raises RunError.
 
-    `images` gives a sample's own images where the task's data is available; without it the sheets show what was sent.
+    `images` returns a sample's own images if the task's data is available; without it the sheets show what was sent.
     """
     scored = score_table(runs, reader, by, judge)
     folder = Path(out)
@@ -124,7 +125,7 @@ def write_report(
 
 def _context(scored: Table) -> dict[str, Any]:
     tasks = {row.task for row in scored.rows if row.task_name and row.metric == "accuracy"}
-    several = len(tasks) > 1  # of one task, the overview has them
+    several = len(tasks) > 1  # for a single task the overview already shows them
     means = [row for row in scored.rows if several and not row.task_name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
@@ -142,7 +143,7 @@ def _context(scored: Table) -> dict[str, Any]:
 
 
 def _tables(scored: Table) -> list[ReportTable]:
-    """The tables behind the tasks in their order; those without rows are left out of the report."""
+    """The tables after the sections of the tasks, in order; those without rows are left out of the report."""
     rows, runs = scored.rows, scored.scores
     looks = [point for run in runs for point in summarize_looks(run)]
     return [
@@ -151,7 +152,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
         ReportTable("Accuracy by turns that looked", turn_count_table(looks)),
         ReportTable("Spread over variants", spread_table(scored), wrap=True),
-        ReportTable("Mistakes in common", shared_error_table(runs)),
+        ReportTable("Shared errors", shared_error_table(runs)),
         ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
         ReportTable("Why answers are unreadable", reason_table(runs)),
         ReportTable("What failed", failure_table(runs), wrap=True),
@@ -165,29 +166,26 @@ def _tables(scored: Table) -> list[ReportTable]:
 
 def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
     """A section for each task name of each run, its variants together."""
-    found = []
+    sections = []
     for run in scored.scores:
         for name in dict.fromkeys(scores.point.task for scores in run.points):
-            held = [scores for scores in run.points if scores.point.task == name]
-            labels = {scores.task for scores in held}
+            variants = [scores for scores in run.points if scores.point.task == name]
+            labels = {scores.task for scores in variants}
             rows = [r for r in scored.rows if r.run == run.name and r.task_name == name and not r.slice]
             title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
-            shown = tuple(c for c in drawn if c.task == name or c.task in labels)
-            found.append(
-                Section(
-                    title, tuple(_facts([scores.point.facts for scores in held])), task_table(sort_rows(rows)), shown
-                )
-            )
-    return found
+            task_curves = tuple(c for c in drawn if c.task == name or c.task in labels)
+            facts = tuple(_describe_data([scores.point.facts for scores in variants]))
+            sections.append(Section(title, facts, task_table(sort_rows(rows)), task_curves))
+    return sections
 
 
-def _facts(facts: Sequence[Any]) -> list[tuple[str, str]]:
-    """Split, labels, errata and what else is known of the data, each value once over the task's variants."""
-    shown = []
+def _describe_data(facts: Sequence[Any]) -> list[tuple[str, str]]:
+    """Split, labels, errata and other facts of the data, each distinct value once over the task's variants."""
+    described = []
     for name, title, empty in FACTS:
         values = [value for fact in facts for value in _many(fact.get(name))]
-        shown.append((title, "; ".join(dict.fromkeys(values)) or empty))
-    return [pair for pair in shown if pair[1]]
+        described.append((title, "; ".join(dict.fromkeys(values)) or empty))
+    return [pair for pair in described if pair[1]]
 
 
 def _many(value: Any) -> list[str]:
@@ -195,14 +193,14 @@ def _many(value: Any) -> list[str]:
 
 
 def _left_out(run: RunScores) -> list[tuple[str, str]]:
-    """Contestants that the configuration left out, and those that were planned and never asked."""
+    """Contestants that the configuration left out, and those that were planned and not run yet."""
     path = run.folder.path / "run.yaml"
     run_facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-    found = [(str(name), str(why)) for name, why in ((run_facts or {}).get("left_out") or {}).items()]
+    left_out = [(str(name), str(why)) for name, why in ((run_facts or {}).get("left_out") or {}).items()]
     for name in dict.fromkeys(scores.point.contestant for scores in run.points):
         if not any(scores.all for scores in run.points if scores.point.contestant == name):
-            found.append((name, "planned, and no sample of it was asked yet"))
-    return found
+            left_out.append((name, "planned, and no sample of it was asked yet"))
+    return left_out
 
 
 def _markdown(facts: dict[str, Any]) -> str:
@@ -218,5 +216,5 @@ def _markdown(facts: dict[str, Any]) -> str:
     parts += ["\n".join(f"- {line}" for line in facts["agreement"])] if facts["agreement"] else []
     if facts["left_out"]:
         parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]
-    parts += ["## How the numbers are made", "\n".join(f"- {line}" for line in facts["method"])]
+    parts += ["## Method", "\n".join(f"- {line}" for line in facts["method"])]
     return "\n\n".join(parts) + "\n"

@@ -138,7 +138,7 @@ def look_table(found: Sequence[LookSummary]) -> TextTable:
             f"{point.tokens:,.0f}", "no gain" if point.tokens_per_gain is None else f"{point.tokens_per_gain:,.1f}",
         )  # fmt: skip
         rows.append((point.contestant, point.task, _counts(point.tools), _counts(point.ended_by), *numbers))
-    table = TextTable(header, tuple(rows), words=4).without_empty()
+    table = TextTable(header, tuple(rows), text_columns=4).without_empty()
     return table if len({point.task for point in found}) > 1 else table.without(1)
 
 
@@ -150,7 +150,7 @@ def turn_count_table(found: Sequence[LookSummary]) -> TextTable:
         for point in found
         for each in point.by_turns
     ]
-    table = TextTable(header, tuple(rows), words=2)
+    table = TextTable(header, tuple(rows), text_columns=2)
     return table if len({point.task for point in found}) > 1 else table.without(1)
 
 

@@ -21,7 +21,7 @@ def guess_table(runs: Sequence[RunScores]) -> TextTable:
             if any(note.startswith(Guess.NOTE) for note in r.notes)
         }
         lines += [line for scores in run.points if (line := _guess_cells(scores, guessed))]
-    return TextTable(header, tuple(lines), words=2)
+    return TextTable(header, tuple(lines), text_columns=2)
 
 
 def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tuple[str, ...]:
@@ -52,7 +52,7 @@ def published_table(runs: Sequence[RunScores]) -> TextTable:
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
     titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
     lines = ((name, source, *(_percent(held.get(task)) for task in tasks)) for (name, source), held in rows.items())
-    return TextTable(("published, not run", "source", *titles), tuple(lines), words=2)
+    return TextTable(("published, not run", "source", *titles), tuple(lines), text_columns=2)
 
 
 def _percent(value: Any) -> str:

@@ -80,7 +80,7 @@ def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
         "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
         "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "excluded",
     )  # fmt: skip
-    return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), words=3)
+    return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), text_columns=3)
 
 
 def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> list[tuple[str, Sheet]]:

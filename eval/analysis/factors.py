@@ -71,7 +71,7 @@ def factor_table(table: Table) -> TextTable:
             levels = percent(line.before), percent(line.after)
             test = f"{_signed(line.value)}{wide}", format_p(line.p), part
             lines.append((line.task, line.metric, line.factor, *levels, *test, str(line.n or "")))
-    return TextTable(header, tuple(lines), words=3)
+    return TextTable(header, tuple(lines), text_columns=3)
 
 
 @dataclass(frozen=True)

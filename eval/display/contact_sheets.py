@@ -1,4 +1,4 @@
-"""Contact sheets: some samples of each task with their pictures, the key, and what every contestant answered."""
+"""Contact sheets: a few samples of each task with pictures, the key and the answer of every contestant."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
 Images = Callable[[str, str], tuple[Picture, ...]]
-"""(task id, sample id) -> the sample's own images, empty where they are gone."""
+"""(task id, sample id) -> the sample's own images, empty if they are no longer available."""
 
-PER_TASK, PER_VARIANT, MOST_PICTURES, MOST_SENT = 8, 2, 240, 4
-LONGEST, MOST_WORDS = 224, 600
+SAMPLES_PER_TASK, SAMPLES_PER_VARIANT, MAX_PICTURES, MAX_SENT_PICTURES = 8, 2, 240, 4
+THUMBNAIL_SIDE, MAX_CHARACTERS = 224, 600
 SIGNS = {"right": "✓", "wrong": "✗", "unreadable": "?", "failed": "!", "hidden": "·", "missing": "–"}
 
 
 @dataclass(frozen=True)
 class SheetAnswer:
-    """What one contestant answered to a sample; `words` are its last reply or the error, cut to a readable length."""
+    """The answer of one contestant to a sample; `words` is its last reply or the error, shortened."""
 
     contestant: str
     verdict: str
@@ -33,13 +33,13 @@ class SheetAnswer:
 
     @property
     def sign(self) -> str:
-        """A sign for the verdict, which colour alone would not show to everybody."""
+        """A symbol for the verdict, for readers who cannot tell the colours apart."""
         return SIGNS[self.verdict]
 
 
 @dataclass(frozen=True)
 class Overlay:
-    """A mark over a picture: its CSS class and place, and its label."""
+    """A mark drawn over a picture: its CSS class, position and label."""
 
     kind: str
     style: str
@@ -80,9 +80,9 @@ class Sheet:
 
 @dataclass
 class _Budget:
-    """How many pictures may still go onto the page."""
+    """How many more pictures the page may hold."""
 
-    left: int = MOST_PICTURES
+    left: int = MAX_PICTURES
 
 
 def sheets(runs: Sequence[RunScores], images: Images | None = None) -> list[Sheet]:
@@ -95,28 +95,29 @@ def _sheets(run: RunScores, images: Images | None, budget: _Budget) -> Iterator[
     tasks: dict[str, list[PointScores]] = {}
     for scores in run.points:
         tasks.setdefault(scores.point.task_id, []).append(scores)
-    variants = Counter(held[0].point.task for held in tasks.values())
+    variants = Counter(arms[0].point.task for arms in tasks.values())
     order = {name: number for number, name in enumerate(variants)}
     records = {(r.point, r.sample): r for r in run.folder.records().values() if r.draw == 0}
-    for task_id, held in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
-        rows, most = held[0].samples, max(PER_VARIANT, PER_TASK // variants[held[0].point.task])
-        names = _choose_samples(held, rows, most)
-        make_card = _CardMaker(run, task_id, held, records, images, budget)
-        yield Sheet(run.name, held[0].task, len(rows), tuple(make_card(rows[name]) for name in names))
+    for task_id, arms in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
+        rows = arms[0].samples
+        count = max(SAMPLES_PER_VARIANT, SAMPLES_PER_TASK // variants[arms[0].point.task])
+        names = _choose_samples(arms, rows, count)
+        make_card = _CardMaker(run, task_id, arms, records, images, budget)
+        yield Sheet(run.name, arms[0].task, len(rows), tuple(make_card(rows[name]) for name in names))
 
 
-def _choose_samples(held: Sequence[PointScores], rows: Mapping[str, SampleRow], most: int) -> list[str]:
-    """The samples that split the contestants most evenly, then those that the better ones miss, in the task's order."""
-    better = [sum(s.verdict is Verdict.RIGHT for s in scores.all) / max(1, len(scores.all)) for scores in held]
+def _choose_samples(arms: Sequence[PointScores], rows: Mapping[str, SampleRow], count: int) -> list[str]:
+    """The samples on which contestants disagree most, then those that the better ones miss, in the task's order."""
+    shares_right = [sum(s.verdict is Verdict.RIGHT for s in scores.all) / max(1, len(scores.all)) for scores in arms]
 
-    def split(name: str) -> tuple[float, float]:
-        first = [scores.draws(name)[0] for scores in held]
+    def disagreement(name: str) -> tuple[float, float]:
+        first = [scores.draws(name)[0] for scores in arms]
         right = [s is not None and s.verdict is Verdict.RIGHT for s in first]
-        missed = sum(share for share, hit in zip(better, right, strict=True) if not hit)
+        missed = sum(share for share, hit in zip(shares_right, right, strict=True) if not hit)
         return -min(sum(right), len(right) - sum(right)), -missed
 
     order = {name: number for number, name in enumerate(rows)}
-    best = sorted(rows, key=lambda name: (*split(name), order[name]))[:most]
+    best = sorted(rows, key=lambda name: (*disagreement(name), order[name]))[:count]
     return sorted(best, key=order.__getitem__)
 
 
@@ -126,7 +127,7 @@ class _CardMaker:
 
     run: RunScores
     task_id: str
-    held: Sequence[PointScores]
+    arms: Sequence[PointScores]
     records: Mapping[tuple[str, str], Record]
     images: Images | None
     budget: _Budget
@@ -135,7 +136,7 @@ class _CardMaker:
         choices = [c if isinstance(c, str) else "(a picture)" for c in row.sample["choices"]]
         lettered = tuple(f"({chr(ord('A') + i)}) {text}" for i, text in enumerate(choices))
         key = row.answer if row.answer is not None else "hidden"
-        answers = tuple(self._answer(scores, row.id) for scores in self.held)
+        answers = tuple(self._answer(scores, row.id) for scores in self.arms)
         return Card(row.id, row.sample["question"], key, lettered, tuple(self._figures(row)), answers)
 
     def _answer(self, scores: PointScores, name: str) -> SheetAnswer:
@@ -149,38 +150,38 @@ class _CardMaker:
         return SheetAnswer(label, scored.verdict.value, scored.answer or "", _reason(scored, failed), _cut(words))
 
     def _figures(self, row: SampleRow) -> Iterator[Figure]:
-        """The sample's own images with its marks laid over them, then what was sent where that is another picture."""
+        """The sample's own images with its marks drawn over them, then sent pictures that differ from these."""
         own = self.images(self.task_id, row.id) if self.images else ()
         marks = [mark_from_dict(mark) for mark in row.sample["marks"]]
         for number, picture in enumerate(own):
             yield self._figure(picture, f"image {number + 1}", [mark for mark in marks if mark.image == number])
         sent = [(sha, label) for sha, label in self._sent(row.id).items() if not own or sha not in row.sample["images"]]
-        for sha, label in sent[:MOST_SENT]:
-            yield self._figure(_kept_picture(self.run, sha), f"sent to {label}", ())
+        for sha, label in sent[:MAX_SENT_PICTURES]:
+            yield self._figure(_stored_picture(self.run, sha), f"sent to {label}", ())
         if not own and not sent:
-            yield Figure(note="no picture of this sample was kept, and its data is not available")
+            yield Figure(note="no picture of this sample was stored, and its data is not available")
 
     def _sent(self, name: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for scores in self.held:
+        sent: dict[str, str] = {}
+        for scores in self.arms:
             record = self.records.get((scores.point.recorded_as, name))
             for sha in record.pictures if record else ():
-                found.setdefault(sha, scores.contestant)
-        return found
+                sent.setdefault(sha, scores.contestant)
+        return sent
 
     def _figure(self, picture: Picture, caption: str, marks: Sequence[Mark]) -> Figure:
         if self.budget.left <= 0:
             return Figure(note="picture left out: the page has reached its limit")
         self.budget.left -= 1
         try:
-            source, size = thumbnail(picture, LONGEST, 80), picture.size
+            source, size = thumbnail(picture, THUMBNAIL_SIDE, 80), picture.size
         except (PictureError, OSError) as exc:
             return Figure(note=f"{caption} cannot be shown: {exc}")
         return Figure(caption, source, tuple(_overlay(mark, size) for mark in marks))
 
 
 def _overlay(mark: Mark, size: tuple[int, int]) -> Overlay:
-    """A mark laid over a thumbnail by percentages; a mask shows its centre."""
+    """A mark positioned over a thumbnail in percent; a mask is shown by its centre."""
     width, height = size
     if isinstance(mark, Box):
         sides = (mark.x0 / width, mark.y0 / height, (mark.x1 - mark.x0) / width, (mark.y1 - mark.y0) / height)
@@ -191,7 +192,7 @@ def _overlay(mark: Mark, size: tuple[int, int]) -> Overlay:
     return Overlay("dot area" if isinstance(mark, Mask) else "dot", style, mark.label)
 
 
-def _kept_picture(run: RunScores, sha: str) -> Picture:
+def _stored_picture(run: RunScores, sha: str) -> Picture:
     blobs: Any = run.folder.blobs
     return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
 
@@ -202,5 +203,5 @@ def _reason(scored: ScoredRecord, failed: bool) -> str:
     return scored.reason if scored.reason in ("", "unread") or not scored.detail else _cut(scored.detail, 160)
 
 
-def _cut(words: str, most: int = MOST_WORDS) -> str:
-    return words if len(words) <= most else words[: most - 1] + "…"
+def _cut(text: str, length: int = MAX_CHARACTERS) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""One sample as a page: the views after each stage with their exact bytes, the words, the replies, the answer."""
+"""Shows one sample as a page or as lines: the views after each stage, the prompts, the replies, the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from looktwice.pipelines.view import View
 
 @dataclass(frozen=True)
 class ViewFigure:
-    """A view on the page: its picture as a data URL, or why there is none."""
+    """A view on the page: its picture as a data URL, or why it cannot be shown."""
 
     caption: str
     image: str = ""
@@ -24,7 +24,7 @@ class ViewFigure:
 def page(
     title: str, question: str, key: str | None, shown: Sequence[tuple[str, State, str]], longest: int = 420
 ) -> str:
-    """A self-contained HTML page; `shown` holds, per contestant, its label, its last state and its error."""
+    """A self-contained HTML page; `shown` holds the label, last state and error of each contestant."""
 
     def changed(state: State, step: int) -> list[ViewFigure] | None:
         views = changed_views(state, step)
@@ -35,7 +35,7 @@ def page(
 
 
 def words(state: State) -> list[str]:
-    """The same as plain lines: what each stage changed, what was sent and what came back."""
+    """The content of the page as lines of text: what each stage changed, what was sent and the replies."""
     lines: list[str] = []
     for number, step in enumerate(state.trace):
         lines.append(f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)} calls")
@@ -46,14 +46,14 @@ def words(state: State) -> list[str]:
 
 
 def changed_views(state: State, step: int) -> tuple[View, ...] | None:
-    """The views after a stage, None where the stage left those before it as they were."""
+    """The views after a stage, None if the stage did not change them."""
     views, before = state.trace[step].views, state.trace[step - 1].views if step else ()
     same = len(before) == len(views) and all(a is b for a, b in zip(before, views, strict=True))
     return None if same else views
 
 
 def _answer(state: State) -> str:
-    """The answer in the sample's own letters, or why there is none."""
+    """The answer in the sample's own letters, or the reason why there is no answer."""
     if state.answer is None:
         return state.reason or "none"
     return state.letters.get(state.answer, state.answer)
@@ -72,6 +72,6 @@ def _caption(number: int, view: View) -> str:
     except PictureError as exc:
         return f"view {number}: {exc}"
     width, height = view.size
-    why = f", re-encoded: {payload.note}" if payload.note else ", the source's own bytes"
+    encoding = f", re-encoded: {payload.note}" if payload.note else ", the original bytes"
     kind = payload.media_type.removeprefix("image/")
-    return f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256 {payload.sha[:12]}{why}"
+    return f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256 {payload.sha[:12]}{encoding}"

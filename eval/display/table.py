@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class Table:
     """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then majority and chance.
 
-    `scores` are what the rows were made from. A notebook and `print` show the accuracy of every point.
+    `scores` are the runs that the rows were computed from. A notebook and `print` show the accuracy of every point.
     """
 
     rows: tuple[Row, ...]
@@ -79,14 +79,14 @@ def score_table(
 ) -> Table:
     """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError.
 
-    `judge` says whose verdicts count where a run was judged: "" those of the first judge, "none" nobody's.
+    `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge.
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     return make_table([score_run(RunFolder(Path(path)), reader, judge) for path in paths], by)
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
-    """The table of runs that are scored already. Raises RunError for a field `by` that no sample has."""
+    """The table of scored runs. Raises RunError for a field in `by` that no sample has."""
     known = {name for run in runs for scores in run.points for row in scores.samples.values() for name in row.meta}
     for name in by:
         if name not in known:
@@ -109,7 +109,7 @@ def console_table(shown: Table) -> RichTable:
     words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
     caption = (
         f"split: {split} | labels: {labels} | reader: {readers}\n"
-        f"accuracy: right/n in percent with its 95 % interval; {counts}: {words}"
+        f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("\none task: macro and micro are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in _cost_lines(shown))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
@@ -123,16 +123,16 @@ def console_table(shown: Table) -> RichTable:
     blocks: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         blocks[f"{row.task} ({row.slice})" if row.slice else row.task].append(row)
-    for title, held in blocks.items():
+    for title, block in blocks.items():
         out.add_row(Text(title, style="bold"))
-        for row in held:
+        for row in block:
             out.add_row(*(Text(cell) for cell in _console_cells(row, missing)))
         out.add_section()
     return out
 
 
 def _cost_lines(shown: Table) -> Iterator[str]:
-    """Tokens and list price of the contestants whose model has prices."""
+    """Tokens and list price of each contestant whose model has prices."""
     for row in shown.where(metric="accuracy", task="micro", slice=""):
         if row.cost is not None:
             cost = format_cost(row.cost)
@@ -140,13 +140,13 @@ def _cost_lines(shown: Table) -> Iterator[str]:
 
 
 def _judge_lines(run: RunScores) -> Iterator[str]:
-    """What the judge whose verdicts count found in how many replies."""
+    """In how many replies the judge in use found an answer."""
     entries = [entry for scores in run.points for entry in scores.all if entry.judge]
     none = sum(entry.answer is None for entry in entries)
     if entries:
         yield (
             f"judge {run.judged.counts}: read {len(entries) - none} replies, and found no answer in {none} more; its "
-            "tokens are counted apart"
+            "tokens are counted separately"
         )
 
 
@@ -159,8 +159,8 @@ def _console_cells(row: Row, missing: bool) -> list[str]:
 
 
 def _facts(rows: Sequence[Row], name: str) -> str:
-    found = dict.fromkeys(part for row in rows for part in str(getattr(row, name)).split("; ") if part)
-    return ", ".join(found) or "-"
+    values = dict.fromkeys(part for row in rows for part in str(getattr(row, name)).split("; ") if part)
+    return ", ".join(values) or "-"
 
 
 def _cell(value: Any) -> Any:

@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts: the first `words` columns are words, the others numbers. A second line follows a newline."""
+    """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell may have two lines."""
 
     header: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    words: int = 1
+    text_columns: int = 1
 
     @property
     def markdown(self) -> str:
-        """A GitHub table; what Markdown or HTML would read as its own is escaped."""
-        rule = ["---" if i < self.words else "---:" for i in range(len(self.header))]
+        """A GitHub table; characters with a meaning in Markdown or HTML are escaped."""
+        rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
         return "\n".join(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
 
     @property
@@ -39,15 +39,15 @@ class TextTable:
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
     def console(self, title: str, blocks: int = 0) -> RichTable:
-        """The same for a terminal; the first `blocks` columns become titles above their lines."""
+        """A table for a terminal; the first `blocks` columns become headings above their lines."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
 
         out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
         for number, name in enumerate(self.header[blocks:], blocks):
-            words = number < self.words
-            out.add_column(Text(name), justify="left" if words else "right", overflow="fold", no_wrap=not words)
+            is_text = number < self.text_columns
+            out.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
         before: tuple[str, ...] = ()
         for row in self.rows:
             if row[:blocks] != before:
@@ -59,22 +59,22 @@ class TextTable:
         return out
 
     def without_empty(self) -> TextTable:
-        """The grid without the columns of numbers that hold nothing."""
-        kept = [i for i in range(len(self.header)) if i < self.words or any(row[i] for row in self.rows)]
+        """The table without number columns that are empty."""
+        kept = [i for i in range(len(self.header)) if i < self.text_columns or any(row[i] for row in self.rows)]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
-        return TextTable(tuple(self.header[i] for i in kept), rows, self.words)
+        return TextTable(tuple(self.header[i] for i in kept), rows, self.text_columns)
 
     def without(self, column: int) -> TextTable:
-        """The grid without one of its columns of words."""
+        """The table without one of its text columns."""
         rows = tuple((*row[:column], *row[column + 1 :]) for row in self.rows)
-        return TextTable((*self.header[:column], *self.header[column + 1 :]), rows, self.words - 1)
+        return TextTable((*self.header[:column], *self.header[column + 1 :]), rows, self.text_columns - 1)
 
     def _html_cells(self, row: Sequence[str]) -> str:
         tags = ("th scope=row" if i == 0 else f"td{self._number(i)}" for i in range(len(row)))
         return "".join(_cell(tag, cell) for tag, cell in zip(tags, row, strict=True))
 
     def _number(self, column: int) -> str:
-        return "" if column < self.words else " class=n"
+        return "" if column < self.text_columns else " class=n"
 
 
 def overview_table(rows: Sequence[Row]) -> TextTable:
@@ -87,18 +87,18 @@ def overview_table(rows: Sequence[Row]) -> TextTable:
     whole = len({row.task_name for row in rows} - {""})
     lines = []
     for run, contestant in dict.fromkeys((row.run, row.contestant) for row in rows):
-        found = [cells.get((run, contestant, task)) for task in tasks]
-        part = len({row.task_name for row in found if row is not None} - {""})
+        task_rows = [cells.get((run, contestant, task)) for task in tasks]
+        part = len({row.task_name for row in task_rows if row is not None} - {""})
         name = f"{contestant} ({run})" if many else contestant
         name += f"\n{part} of {whole} tasks" if part < whole else ""
-        lines.append((name, *(_overview_cell(row) for row in found)))
+        lines.append((name, *(_overview_cell(row) for row in task_rows)))
     return TextTable(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
 
 
 def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
-    """The rows of one task (all its metrics): a line per point, with counts and the comparison to the baseline.
+    """The rows of one task (all its metrics): a line per arm, with counts and the comparison to the baseline.
 
-    `full` is for the rows of several tasks: it names the task, where else its variant is enough.
+    `full` is for the rows of several tasks: it shows the task's name and not only its variant.
     """
     others = [name for name in METRICS if name != "accuracy"]
     header = (
@@ -114,12 +114,12 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
         names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
         lines.append((*names, *_numbers(row, beside)))
     several = len({line[1] for line in lines}) > 1
-    grid = TextTable(header, tuple(lines), words=2).without_empty()
+    grid = TextTable(header, tuple(lines), text_columns=2).without_empty()
     return grid if several else grid.without(1)
 
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
-    """The benchmarks' own metrics: a line per task, metric and contestant, with what each metric counts."""
+    """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each metric."""
     header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "excluded")
     many = len({row.run for row in rows}) > 1
     lines = []
@@ -131,12 +131,12 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
         lines.append((row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, *test))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
-    whole = TextTable(header, tuple(lines), words=4).without_empty()
+    whole = TextTable(header, tuple(lines), text_columns=4).without_empty()
     return whole if any(line[2] for line in lines) else whole.without(2)
 
 
 def reason_table(runs: Sequence[RunScores]) -> TextTable:
-    """Why answers are unreadable or missing: a line per point that has any."""
+    """Why answers are unreadable: a line per arm that has unreadable answers."""
     lines = []
     for run in runs:
         for scores in run.points:
@@ -144,11 +144,11 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
             if counts:
                 cells = [str(counts[kind]) if counts[kind] else "" for kind in REASONS]
                 lines.append((scores.contestant, scores.task, *cells))
-    return TextTable(("contestant", "task", *REASONS), tuple(lines), words=2).without_empty()
+    return TextTable(("contestant", "task", *REASONS), tuple(lines), text_columns=2).without_empty()
 
 
-def failure_table(runs: Sequence[RunScores], most: int = 12) -> TextTable:
-    """What failed: the first line of each error with how often it came and an example, most frequent first."""
+def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
+    """Errors: the first line of each with its count and an example, most frequent first."""
     counts: Counter[tuple[str, str, str]] = Counter()
     example: dict[tuple[str, str, str], str] = {}
     for run in runs:
@@ -158,8 +158,8 @@ def failure_table(runs: Sequence[RunScores], most: int = 12) -> TextTable:
                 key = (scores.contestant, scores.task, first)
                 counts[key] += 1
                 example.setdefault(key, scored.sample)
-    lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(most))
-    return TextTable(("contestant", "task", "error", "for example", "samples"), lines, words=4)
+    lines = tuple((*key, example[key], str(count)) for key, count in counts.most_common(limit))
+    return TextTable(("contestant", "task", "error", "for example", "samples"), lines, text_columns=4)
 
 
 def token_table(rows: Sequence[Row]) -> TextTable:
@@ -178,14 +178,14 @@ def sort_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def drop_repeats(rows: Sequence[Row]) -> list[Row]:
-    """Majority and chance once for each task: variants of one task mostly have the same keys."""
+    """Keep majority and chance only once for each task: variants of one task mostly have the same keys."""
     seen: set[tuple[Any, ...]] = set()
     kept = []
     for row in rows:
-        what = (row.run, row.contestant, row.task_name or row.task, row.slice, row.value, row.n)
-        if row.point or what not in seen:
+        identity = (row.run, row.contestant, row.task_name or row.task, row.slice, row.value, row.n)
+        if row.point or identity not in seen:
             kept.append(row)
-        seen.add(what)
+        seen.add(identity)
     return kept
 
 
@@ -200,7 +200,7 @@ def format_cost(cost: float | None) -> str:
 
 
 def format_p(p: float | None) -> str:
-    """A p-value to the precision that one reads."""
+    """A p-value with three or four decimals, small ones as "<0.0001"."""
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
@@ -233,7 +233,7 @@ def _title(metric: str) -> str:
 def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
-    values = [percent(found.value) if found else "" for found in beside]
+    values = [percent(other.value) if other else "" for other in beside]
     test = [percent(row.delta, sign=True), format_p(row.p), format_p(row.p_holm), _count(row.discordant)]
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""

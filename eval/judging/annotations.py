@@ -5,7 +5,7 @@ No stage sees them, so they are in no record; they are read from the task's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.blink_twice import BlinkTwice
 from looktwice.eval.tasks.cells import as_list, as_text
 from looktwice.eval.tasks.files import locate_data
-from looktwice.eval.tasks.row_errors import nearest
+from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_files import open_table
 from looktwice.pipelines.config.build import Binder, Scope
 
@@ -72,18 +72,18 @@ class AnnotatedSolutions:
         for number, row in enumerate(cells.rows(list(named.values()))):
             yield number, {name: _join_texts(row[column]) for name, column in named.items()}
 
-    def _find_columns(self, there: Any) -> dict[str, str]:
-        by_case = {column.casefold().replace(" ", "_"): column for column in there}
-        found = {}
+    def _find_columns(self, available: Sequence[str]) -> dict[str, str]:
+        by_case = {column.casefold().replace(" ", "_"): column for column in available}
+        chosen = {}
         for name, guesses in COLUMN_NAMES.items():
             guess = next((by_case[one] for one in guesses if one in by_case), "")
-            found[name] = self.columns.get(name, guess)
-            if found[name] not in there:
-                said = (
-                    f"there is no column {found[name]!r}{nearest(found[name], there)}" if found[name] else "none found"
+            column = chosen[name] = self.columns.get(name, guess)
+            if column not in available:
+                problem = f"there is no column {column!r}{suggest_name(column, available)}" if column else "none found"
+                raise TaskError(
+                    f"{name}: {problem}; the columns are {', '.join(available)}. Say --column {name}=COLUMN"
                 )
-                raise TaskError(f"{name}: {said}; the columns are {', '.join(there)}. Say --column {name}=COLUMN")
-        return found
+        return chosen
 
 
 def _join_texts(cell: Any) -> str:

@@ -12,7 +12,7 @@ from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.replies.files import CHOICES, load_key
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.blink import BlinkScorer
-from looktwice.eval.tasks.row_errors import among
+from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import State
@@ -39,7 +39,7 @@ class RecordedQuestions:
 
     def __post_init__(self) -> None:
         if self.name not in CHOICES:
-            raise TaskError(f"no task of BLINK is named {self.name!r}{among(self.name, CHOICES)}")
+            raise TaskError(f"no task of BLINK is named {self.name!r}{suggest_among(self.name, CHOICES)}")
 
     @property
     def facts(self) -> Facts:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer, Total
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.row_errors import RowErrors, nearest
+from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
@@ -86,7 +86,7 @@ class Blink:
         present = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
         if self.name in present:
             return
-        hint = nearest(self.name, {*NAMES, *present} - {self.name})
+        hint = suggest_name(self.name, {*NAMES, *present} - {self.name})
         known = f"BLINK's {self.name} is not in it." if self.name in NAMES else f"no task is named {self.name!r}{hint}"
         raise TaskError(f"{folder}: {known} It has {', '.join(present) or 'no folders'}")
 

@@ -19,7 +19,7 @@ from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, is_path, picture_from_cell
 from looktwice.eval.tasks.files import DataLocation, locate_data
-from looktwice.eval.tasks.row_errors import nearest
+from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.pipelines.picture import PictureError
 
@@ -43,10 +43,10 @@ def cot_score(clues: float, truth: float) -> float:
 
 def judged_cot(text: str) -> tuple[float, float] | None:
     """Both criteria from a judge's words, such as "Clues: 0.5" and "Truth: 1" on lines of their own; else None."""
-    found = [_JUDGED[name].findall(text) for name in CRITERIA]
-    if any(len(values) != 1 for values in found):
+    matches = [_JUDGED[name].findall(text) for name in CRITERIA]
+    if any(len(values) != 1 for values in matches):
         return None
-    clues, truth = (float(values[0]) for values in found)
+    clues, truth = (float(values[0]) for values in matches)
     return (clues, truth) if max(clues, truth) <= 1.0 else None
 
 
@@ -109,7 +109,7 @@ GUESSES: Mapping[str, tuple[str, ...]] = {
     "category": ("category", "illusion_type", "type", "class"),
     "kind": ("kind", "variant", "image_type", "is_adversarial", "adversarial"),
 }
-"""The names that are tried for each of our words; the authors' own could not be seen when this was written."""
+"""The column names that are tried for each of our field names; the authors' files were not available for this list."""
 NEEDED = ("question", "answer", "image")
 CHOICES = ("Yes", "No")
 ERRATA = (
@@ -145,7 +145,7 @@ class BlinkTwice(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in GUESSES]:
-            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{nearest(unknown[0], GUESSES)}")
+            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], GUESSES)}")
         if (self.path is None) == (not self.hub):
             raise TaskError("say where the data lie: either `path` or `hub`, and not both")
 
@@ -183,22 +183,22 @@ class BlinkTwice(TableTask):
 
     @cached_property
     def _map(self) -> dict[str, str]:
-        there = self._table.columns
-        by_case = {column.casefold().replace(" ", "_"): column for column in there}
-        found = {}
+        available = self._table.columns
+        by_case = {column.casefold().replace(" ", "_"): column for column in available}
+        mapping = {}
         for name, guesses in GUESSES.items():
             if name in self.columns:
-                found[name] = self.columns[name]
+                mapping[name] = self.columns[name]
             elif guess := next((by_case[guess] for guess in guesses if guess in by_case), ""):
-                found[name] = guess
-        said = f"the columns are {', '.join(there)}"
-        if wrong := [column for column in found.values() if column not in there]:
-            raise TaskError(f"there is no column {wrong[0]!r}{nearest(wrong[0], there)} {said}")
-        if missing := [name for name in NEEDED if name not in found]:
+                mapping[name] = guess
+        listing = f"the columns are {', '.join(available)}"
+        if wrong := [column for column in mapping.values() if column not in available]:
+            raise TaskError(f"there is no column {wrong[0]!r}{suggest_name(wrong[0], available)} {listing}")
+        if missing := [name for name in NEEDED if name not in mapping]:
             raise TaskError(
-                f"no column was found for {', '.join(missing)}; {said}. Say which: columns: {{{missing[0]}: COLUMN}}"
+                f"no column was found for {', '.join(missing)}; {listing}. Name it: columns: {{{missing[0]}: COLUMN}}"
             )
-        return found
+        return mapping
 
     @cached_property
     def _image_id(self) -> str | None:
@@ -228,7 +228,7 @@ class BlinkTwice(TableTask):
                 raise ValueError("the question is empty")
             self._slots[image] += 1
             meta = {name: as_text(row.get(name)) for name in ("group", "category", "kind")}
-            meta = {name: said for name, said in meta.items() if said}
+            meta = {name: value for name, value in meta.items() if value}
             slot = as_text(row.get("slot")) or str(self._slots[image])
             identifier = base if len(questions) == 1 else f"{base}_q{place}"
             whole = {**meta, "row": number, "slot": slot, "image": image}
@@ -247,16 +247,16 @@ class BlinkTwice(TableTask):
         return digest.hexdigest()
 
 
-def _key(found: Any) -> str | None:
+def _key(cell: Any) -> str | None:
     """A for yes, B for no. Raises ValueError for anything else."""
-    said = as_text(found).strip().casefold()
-    if isinstance(found, bool):
-        return "A" if found else "B"
-    if said in HIDDEN:
+    text = as_text(cell).strip().casefold()
+    if isinstance(cell, bool):
+        return "A" if cell else "B"
+    if text in HIDDEN:
         return None
-    words: Sequence[str] = re.findall(r"[a-z]+", said)
+    words: Sequence[str] = re.findall(r"[a-z]+", text)
     if words in (["a"], ["yes"], ["a", "yes"]):
         return "A"
     if words in (["b"], ["no"], ["b", "no"]):
         return "B"
-    raise ValueError(f"the answer {as_text(found)!r} is neither A) Yes nor B) No")
+    raise ValueError(f"the answer {as_text(cell)!r} is neither A) Yes nor B) No")

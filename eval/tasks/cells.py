@@ -15,19 +15,19 @@ from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.picture import Picture, PictureError
 
 HIDDEN = ("hidden", "nan", "none", "")
-"""What an answer says where the key is kept back."""
+"""The contents of an answer cell whose key is hidden."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 
 
 def is_empty(cell: Any) -> bool:
-    """Whether a cell holds nothing: none, not a number, or no text."""
+    """Whether a cell is empty: None, NaN, or text without characters."""
     if isinstance(cell, str):
         return not cell.strip()
     return cell is None or (isinstance(cell, float) and math.isnan(cell))
 
 
 def as_text(cell: Any) -> str:
-    """A cell as text; whole numbers that came as floats lose their point."""
+    """A cell as text; whole numbers stored as floats are written without a decimal point."""
     if is_empty(cell):
         return ""
     return str(int(cell)) if isinstance(cell, float) and cell.is_integer() else str(cell)
@@ -38,13 +38,13 @@ def as_list(cell: Any) -> list[Any]:
     if is_empty(cell):
         return []
     if isinstance(cell, str) and cell.lstrip().startswith("["):
-        for read in (json.loads, ast.literal_eval):
+        for parse in (json.loads, ast.literal_eval):
             try:
-                found = read(cell)
+                parsed = parse(cell)
             except (ValueError, SyntaxError, MemoryError, RecursionError):
                 continue
-            if isinstance(found, list):
-                return found
+            if isinstance(parsed, list):
+                return parsed
         return [cell]
     return list(cell) if isinstance(cell, list | tuple) else [cell]
 
@@ -62,7 +62,7 @@ def is_path(cell: Any) -> bool:
 def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
     """An image cell: bytes, a hub's {bytes, path}, a path in `files`, a data URL or base64.
 
-    What is none of these fails its own sample when it is looked at; `name` stands in the message.
+    Anything else gives a picture that raises PictureError when it is read; `name` is part of the message.
     """
     if isinstance(cell, Mapping):
         inner = cell.get("bytes")
@@ -81,7 +81,7 @@ def picture_from_cell(cell: Any, name: str, files: Files | None) -> Picture:
 
 
 def broken_picture(name: str, why: str) -> Picture:
-    """A picture that says why it is none as soon as somebody looks at it."""
+    """A picture that raises PictureError with this reason when it is read."""
 
     def fetch() -> bytes:
         raise PictureError(f"{name}: {why}")
@@ -98,34 +98,34 @@ def _decode_base64(cell: str, name: str) -> bytes:
 
 
 def choice_texts(row: Mapping[str, Any], columns: Sequence[str]) -> tuple[str, ...]:
-    """The choices of a row, from one column with a list or from one column each; empty cells at the end are none."""
-    found = [as_text(cell) for name in columns for cell in (as_list(row.get(name)) or [""])]
-    while found and not found[-1]:
-        found.pop()
-    return tuple(found)
+    """The choices of a row, from one column with a list or one column each; empty cells at the end are dropped."""
+    texts = [as_text(cell) for name in columns for cell in (as_list(row.get(name)) or [""])]
+    while texts and not texts[-1]:
+        texts.pop()
+    return tuple(texts)
 
 
 def answer_key(cell: Any, choices: Sequence[str], first: int | None = None) -> str | None:
-    """The answer of a row: a letter where there are choices, else its text; None where it is hidden.
+    """The answer of a row: a letter if there are choices, otherwise its text; None if it is hidden.
 
-    With choices it may be written as a letter ("B", "(b)", "B."), as the choice's text, or, where `first` says
-    whether they count from 0 or 1, as a number. Raises ValueError for anything else.
+    With choices it may be written as a letter ("B", "(b)", "B."), as the text of the choice, or, if `first` is 0 or 1,
+    as a number that counts from there. Raises ValueError for anything else.
     """
-    said = as_text(cell).strip()
-    if said.casefold() in HIDDEN and said not in choices:
+    text = as_text(cell).strip()
+    if text.casefold() in HIDDEN and text not in choices:
         return None
     if not choices:
-        return said
+        return text
     letters = ascii_uppercase[: len(choices)]
     if first is not None:
-        number = int(said) - first if said.removeprefix("-").isdecimal() else -1
+        number = int(text) - first if text.removeprefix("-").isdecimal() else -1
         if 0 <= number < len(choices):
             return letters[number]
-        raise ValueError(f"the answer {said!r} is no number from {first} to {first + len(choices) - 1}")
-    bare = said.strip("().: ").upper()
+        raise ValueError(f"the answer {text!r} is not a number from {first} to {first + len(choices) - 1}")
+    bare = text.strip("().: ").upper()
     meant = {bare} if len(bare) == 1 and bare in letters else set()
-    meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == said}
+    meant |= {letter for letter, choice in zip(letters, choices, strict=True) if choice == text}
     if len(meant) != 1:
         which = "two of them" if meant else f"none of {', '.join(letters)} and of the choices' texts"
-        raise ValueError(f"the answer {said!r} is {which}; choices: {list(choices)}")
+        raise ValueError(f"the answer {text!r} is {which}; choices: {list(choices)}")
     return meant.pop()

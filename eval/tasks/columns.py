@@ -12,7 +12,7 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import answer_key, as_text, choice_texts
-from looktwice.eval.tasks.row_errors import nearest
+from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 
 FIELDS = ("id", "question", "images", "choices", "answer", "prompt")
@@ -24,7 +24,7 @@ USUAL: Mapping[str, tuple[str, ...]] = {
     "answer": ("answer", "gt_answer", "ground_truth", "label"),
     "prompt": ("prompt",),
 }
-"""The names that are tried where the map names no column."""
+"""The column names that are tried for a field that `columns` does not name."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Columns(TableTask):
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in FIELDS]:
-            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{nearest(unknown[0], FIELDS)}")
+            raise TaskError(f"columns: {unknown[0]!r} is no setting of `columns`{suggest_name(unknown[0], FIELDS)}")
         if self.answers_from not in (None, 0, 1):
             raise TaskError(f"answers_from is 0, 1 or null, found {self.answers_from}")
         if (self.path is None) == (not self.hub):
@@ -76,28 +76,28 @@ class Columns(TableTask):
 
     @cached_property
     def _map(self) -> dict[str, tuple[str, ...]]:
-        there = self._table.columns
-        found = {name: self._find_columns(name, there) for name in FIELDS}
-        if not there:
+        available = self._table.columns
+        mapping = {name: self._find_columns(name, available) for name in FIELDS}
+        if not available:
             raise TaskError(f"{self._left_out.source} is empty: it has no columns")
-        said = f"the table has the columns {', '.join(there)}"
+        listing = f"the table has the columns {', '.join(available)}"
         for name in ("question", "images"):
-            if not found[name]:
-                raise TaskError(f"no column for `{name}` is known; {said}. Name it: columns: {{{name}: COLUMN}}")
-        wanted = [*(c for names in found.values() for c in names), *self.meta, *self.where]
-        if missing := [column for column in wanted if column not in there]:
-            raise TaskError(f"there is no column {missing[0]!r}{nearest(missing[0], there)} {said}")
-        return found
+            if not mapping[name]:
+                raise TaskError(f"no column for `{name}` is known; {listing}. Name it: columns: {{{name}: COLUMN}}")
+        wanted = [*(c for names in mapping.values() for c in names), *self.meta, *self.where]
+        if missing := [column for column in wanted if column not in available]:
+            raise TaskError(f"there is no column {missing[0]!r}{suggest_name(missing[0], available)} {listing}")
+        return mapping
 
-    def _find_columns(self, name: str, there: Sequence[str]) -> tuple[str, ...]:
+    def _find_columns(self, name: str, available: Sequence[str]) -> tuple[str, ...]:
         if name in self.columns:
-            said = self.columns[name]
-            return () if said is None else (said,) if isinstance(said, str) else tuple(said)
-        usual = next(((column,) for column in USUAL[name] if column in there), ())
-        if name == "choices" and not usual and {"A", "B"} <= set(there):
-            return tuple(letter for letter in ascii_uppercase if letter in there)
-        if name == "images" and "image_1" in there:
-            return tuple(column for column in there if column.startswith("image_") and column[6:].isdecimal())
+            named = self.columns[name]
+            return () if named is None else (named,) if isinstance(named, str) else tuple(named)
+        usual = next(((column,) for column in USUAL[name] if column in available), ())
+        if name == "choices" and not usual and {"A", "B"} <= set(available):
+            return tuple(letter for letter in ascii_uppercase if letter in available)
+        if name == "images" and "image_1" in available:
+            return tuple(column for column in available if column.startswith("image_") and column[6:].isdecimal())
         return usual
 
     def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:

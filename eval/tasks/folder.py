@@ -13,7 +13,7 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
-from looktwice.eval.tasks.row_errors import RowErrors, nearest
+from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.spec import NOT_IDENTITY, spec
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
@@ -46,7 +46,9 @@ def parse(number: int, line: bytes, root: Path) -> FolderRow:
     """Read one line of a file in the folder `root`. Raises ValueError with what is wrong in it."""
     row = _read(line)
     if unknown := [key for key in row if key not in KEYS]:
-        raise ValueError(f"unknown key {unknown[0]!r}{nearest(unknown[0], KEYS)} Fields of your own go under `meta`")
+        raise ValueError(
+            f"unknown key {unknown[0]!r}{suggest_name(unknown[0], KEYS)} Fields of your own go under `meta`"
+        )
     question, meta = row.get("question"), row.get("meta") or {}
     if not isinstance(question, str) or not question.strip():
         raise ValueError(f"`question` must be a text that is not empty, found {question!r}")

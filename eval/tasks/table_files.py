@@ -78,14 +78,14 @@ class ParquetTable:
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """The names of the columns. Raises TaskError where two files differ."""
-        found: tuple[str, ...] | None = None
+        common: tuple[str, ...] | None = None
         for file in self.files:
-            with _open_parquet(file) as held:
-                names = tuple(held.schema_arrow.names)
-            if found is not None and names != found:
-                raise TaskError(f"{file} has the columns {', '.join(names)}; {self.files[0]} has {', '.join(found)}")
-            found = names
-        return found or ()
+            with _open_parquet(file) as parquet:
+                names = tuple(parquet.schema_arrow.names)
+            if common is not None and names != common:
+                raise TaskError(f"{file} has the columns {', '.join(names)}; {self.files[0]} has {', '.join(common)}")
+            common = names
+        return common or ()
 
     @property
     def sha(self) -> str:
@@ -95,25 +95,25 @@ class ParquetTable:
     @cached_property
     def heavy(self) -> frozenset[str]:
         """The columns of images and other bytes."""
-        with _open_parquet(self.files[0]) as held:
-            return frozenset(column.name for column in held.schema_arrow if _is_heavy(column.type))
+        with _open_parquet(self.files[0]) as parquet:
+            return frozenset(column.name for column in parquet.schema_arrow if _is_heavy(column.type))
 
     def rows(self, columns: Sequence[str]) -> Iterator[Row]:
         """These cells of every row. Raises TaskError for a damaged file."""
         for file in self.files:
-            with _open_parquet(file) as held:
+            with _open_parquet(file) as parquet:
                 size = BATCH if self.heavy & set(columns) else WORDS_BATCH
-                yield from _read_batches(held, file, batch_size=size, columns=list(columns))
+                yield from _read_batches(parquet, file, batch_size=size, columns=list(columns))
 
     def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
         """These cells of the wanted rows; row groups without any are not read. Raises TaskError."""
         first, wanted = 0, set(numbers)
         for file in self.files:
-            with _open_parquet(file) as held:
-                for group in range(held.metadata.num_row_groups):
-                    end = first + held.metadata.row_group(group).num_rows
+            with _open_parquet(file) as parquet:
+                for group in range(parquet.metadata.num_row_groups):
+                    end = first + parquet.metadata.row_group(group).num_rows
                     if not wanted.isdisjoint(range(first, end)):
-                        rows = _read_batches(held, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
+                        rows = _read_batches(parquet, file, batch_size=BATCH, row_groups=[group], columns=list(columns))
                         yield from ((n, row) for n, row in enumerate(rows, first) if n in wanted)
                     first = end
 
@@ -128,11 +128,11 @@ def _open_parquet(file: Path) -> ParquetFile:
         raise TaskError(f"{file} is no whole parquet file ({exc}); it may be cut short: fetch it again") from exc
 
 
-def _read_batches(held: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
+def _read_batches(parquet: ParquetFile, file: Path, **choice: Any) -> Iterator[Row]:
     import pyarrow
 
     try:
-        for batch in held.iter_batches(use_threads=False, **choice):
+        for batch in parquet.iter_batches(use_threads=False, **choice):
             yield from batch.to_pylist()
     except (OSError, pyarrow.ArrowException) as exc:
         raise TaskError(f"{file} is damaged ({exc}); fetch it again") from exc
@@ -256,7 +256,7 @@ class _Lines:
                 raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
 
     def cells(self, kind: str) -> Iterator[list[str]]:
-        csv.field_size_limit(1 << 30)  # images stand in cells
+        csv.field_size_limit(1 << 30)  # cells may hold whole images
         reader = csv.reader(iter(self), delimiter="\t" if kind == "tsv" else ",", strict=False)
         try:
             yield from reader
@@ -283,8 +283,8 @@ class _Lines:
 def _sha256(files: Sequence[Path]) -> str:
     hashes = []
     for file in files:
-        with file.open("rb") as held:
-            hashes.append(hashlib.file_digest(held, "sha256"))
+        with file.open("rb") as source:
+            hashes.append(hashlib.file_digest(source, "sha256"))
     if len(hashes) == 1:
         return hashes[0].hexdigest()
     return hashlib.sha256(b"".join(one.digest() for one in hashes)).hexdigest()

@@ -50,18 +50,18 @@ class JointQuestions(TableTask):
 
     @cached_property
     def _map(self) -> dict[str, str]:
-        there = self._table.columns
-        found = {name: self.columns.get(name, name) for name in COLUMNS}
+        available = self._table.columns
+        mapping = {name: self.columns.get(name, name) for name in COLUMNS}
         wanted = [name for name in COLUMNS if name in NEEDED or name in self.columns]
-        missing = [found[name] for name in wanted if found[name] not in there]
+        missing = [mapping[name] for name in wanted if mapping[name] not in available]
         unknown = [name for name in self.columns if name not in COLUMNS]
         if unknown or missing:
             what = "no setting of `columns` is" if unknown else "there is no column"
             raise TaskError(
                 f"{self.path}: {what} {(unknown or missing)[0]!r}; "
-                f"it has {', '.join(there)}, and needed are {', '.join(NEEDED)}: map them with `columns`"
+                f"it has {', '.join(available)}, and needed are {', '.join(NEEDED)}: map them with `columns`"
             )
-        return {name: column for name, column in found.items() if column in there}
+        return {name: column for name, column in mapping.items() if column in available}
 
     def _question(self, number: int, cells: Mapping[str, Any], role: str) -> TableQuestion:
         identifier, question = (as_text(cells[self._map[name]]) for name in ("id", f"{role}_question"))

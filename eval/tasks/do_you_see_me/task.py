@@ -15,7 +15,7 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer, standard_answer
 from looktwice.eval.tasks.do_you_see_me.subtasks import SUBTASKS, Subtask, read_controls
 from looktwice.eval.tasks.files import Files, open_files, open_picture, sha256
-from looktwice.eval.tasks.row_errors import RowErrors, among
+from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.sample import Item, Sample
 
@@ -48,7 +48,7 @@ class DoYouSeeMe:
             raise TaskError(f"kind is 2D or 3D, found {self.kind!r}")
         known = SUBTASKS[self.kind]
         if self.name not in known:
-            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{among(self.name, known)}")
+            raise TaskError(f"no {self.kind} subtask is named {self.name!r}{suggest_among(self.name, known)}")
 
     @property
     def subtask(self) -> Subtask:

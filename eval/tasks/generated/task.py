@@ -13,7 +13,7 @@ from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
 from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
 from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import among, nearest
+from looktwice.eval.tasks.row_errors import suggest_among, suggest_name
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -63,13 +63,15 @@ class GeneratedDoYouSeeMe:
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:
-            raise TaskError(f"no subtask is named {self.name!r}{among(self.name, KINDS)}")
+            raise TaskError(f"no subtask is named {self.name!r}{suggest_among(self.name, KINDS)}")
         if self.n < 1:
             raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
         known = {control.name: control for control in self.kind.controls}
         for name in self.controls:
             if name not in known:
-                raise TaskError(f"{self.name} has no control {name!r}{nearest(name, known)} It has {', '.join(known)}")
+                raise TaskError(
+                    f"{self.name} has no control {name!r}{suggest_name(name, known)} It has {', '.join(known)}"
+                )
         faults = [known[name].fault(level) for name, levels in self.levels.items() for level in levels]
         faults += [f"{name} has no level" for name, levels in self.levels.items() if not levels]
         if any(faults):

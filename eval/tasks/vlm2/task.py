@@ -11,7 +11,7 @@ from pathlib import Path
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.files import DataLocation, Files, FolderFiles, locate_data, open_files, open_picture, sha256
-from looktwice.eval.tasks.row_errors import RowErrors, among
+from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
 from looktwice.eval.tasks.vlm2.rows import Question, from_line, from_tsv, json_lines
 from looktwice.eval.tasks.vlm2.video import VideoFrames
@@ -66,7 +66,7 @@ class Vlm2Bench:
 
     def __post_init__(self) -> None:
         if self.name not in SUBTASKS:
-            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{among(self.name, SUBTASKS)}")
+            raise TaskError(f"no subtask of VLM2-Bench is named {self.name!r}{suggest_among(self.name, SUBTASKS)}")
         if (self.frames is None) == (self.fps is None):
             raise TaskError("a video is sampled by `frames` or by `fps`: set one of them, and the other to null")
         if (self.frames is not None and self.frames < 1) or (self.fps is not None and self.fps <= 0):

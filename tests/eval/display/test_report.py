@@ -134,7 +134,7 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made:
     assert sum(tag == "img" for tag, _ in found.tags) == 1
     assert "sent to plain" in found.text
     assert "sent to plain cannot be shown" in found.text
-    assert "no picture of this sample was kept" in found.text
+    assert "no picture of this sample was stored" in found.text
 
     def images(task: str, sample: str) -> tuple[Picture, ...]:
         return (picture,) if (task, sample) == ("id-t", "s2") else ()

@@ -119,7 +119,7 @@ def test_bad_rows_are_counted_and_missing_images_fail_alone(tmp_path: Path) -> N
     assert len(items) == 12
     assert task.facts.left_out == (
         "1 rows of twice.jsonl left out",
-        "row 11: the id '3' is already that of row 3; every id must be its own",
+        "row 11: the id '3' is already that of row 3; ids must be unique",
     )
     assert items[-1].answer is None
     with pytest.raises(PictureError, match="gone"):

@@ -161,7 +161,7 @@ def test_all_faults_come_at_once_up_to_twenty(folder: Path) -> None:
         len(write(folder, ROW, ROW, *rows))
     lines = str(caught.value).splitlines()
     assert "31 faults" in lines[0]
-    assert lines[1].endswith("line 2: the id 'a' is already that of line 1; every id must be its own")
+    assert lines[1].endswith("line 2: the id 'a' is already that of line 1; ids must be unique")
     assert lines[-1].endswith("... and 11 more")
     assert len(lines) == 22
 
