@@ -24,20 +24,20 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
     "clues": ("detailed_visual_clues", "visual_clues", "detailed_clues", "clues", "visual_cues", "detailed_cues"),
     "truth": ("true_reality", "reality", "truth", "real_situation"),
 }
-"""The names that are tried for the two columns, as the published files are named differently."""
+"""The column names that are tried for the two columns; published files differ in them."""
 
 
 @dataclass
 class AnnotatedSolutions:
     """Adds clues, truth and the image itself to cases of BLINK-Twice.
 
-    `columns` names the columns that have none of COLUMN_NAMES. Cases of a task whose file is gone, or has no such
-    columns, stay as they are, and `notes` says so.
+    `columns` names columns that are not in COLUMN_NAMES. If the file of a task or these columns are missing, its cases
+    stay unchanged, and `notes` says so.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    held: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(default_factory=dict)
+    loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.columns if name not in COLUMN_NAMES]:
@@ -47,9 +47,9 @@ class AnnotatedSolutions:
 
     def __call__(self, case: JudgeCase, point: PointRow) -> JudgeCase:
         """The case with the solution in its row of the file."""
-        if point.task_id not in self.held:
-            self.held[point.task_id] = self._load(point)
-        rows, images = self.held[point.task_id]
+        if point.task_id not in self.loaded:
+            self.loaded[point.task_id] = self._load(point)
+        rows, images = self.loaded[point.task_id]
         solution = rows.get(case.sample.meta.get("row", -1), {})
         sample = replace(case.sample, images=images.get(case.sample.id, case.sample.images))
         return replace(case, sample=sample, solution=solution)

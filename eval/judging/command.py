@@ -34,7 +34,7 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel
 from looktwice.pipelines.state import Stage
 
-_BATCH = 2048  # replies that wait at a time
+_BATCH = 2048  # replies that are queued at a time
 
 
 @dataclass(frozen=True)
@@ -68,12 +68,12 @@ class RunJudge:
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:
-        """Ask, then say what was judged, what it cost, and how far judges agree; gives how many calls failed.
+        """Ask the judge, then report what was judged, the tokens and the agreement; return how many calls failed.
 
         Raises RunError, CacheError.
         """
         folder = RunFolder(self.run)
-        folder.points  # noqa: B018  a folder that is no run must be one sentence before anything is written
+        folder.points  # noqa: B018  raises RunError if this is not a run folder, before anything is written
         if unknown := [name for name in self.passes if name not in PASSES]:
             raise RunError(f"--pass {unknown[0]}: there are {', '.join(PASSES)}")
         lock = FileLock(self.run / ".lock")
@@ -89,26 +89,26 @@ class RunJudge:
         finally:
             lock.release()
         lines = judgements(self.run).lines
-        said = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
-        for sentence in (*said, *summary(lines, self.name), *agreement(lines)):
+        notes = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
+        for sentence in (*notes, *summary(lines, self.name), *agreement(lines)):
             say(sentence)
         return failed
 
     @property
     def identity(self) -> str:
-        """A digest of everything that decides what the judge says."""
+        """A digest of everything that affects the judge's verdicts."""
         return hashlib.sha256(self.model.identity.encode()).hexdigest()[:16]
 
     def _refuse_namesake(self) -> None:
-        held = {line.identity for line in judgements(self.run).lines if line.judge == self.name}
-        if held - {self.identity}:
+        identities = {line.identity for line in judgements(self.run).lines if line.judge == self.name}
+        if identities - {self.identity}:
             raise RunError(
                 f"{self.run} was judged by another model, or other settings, under the name {self.name!r}; "
                 "give this one another name under `models:`, so that tables can tell the two apart"
             )
 
     def _jobs(self, folder: RunFolder, solutions: AnnotatedSolutions) -> Iterator[_Job]:
-        """Every reply that belongs to a pass and that this judge has not judged yet."""
+        """Every reply covered by a pass that this judge has not judged yet."""
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
         seen = set(done)
@@ -141,7 +141,7 @@ class RunJudge:
                 yield _Job(judging, case, record)
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
-        """Ask for every job from several threads, and write each verdict as it comes; gives how many calls failed."""
+        """Run the jobs in threads and write each verdict when it arrives; return how many calls failed."""
         failed, stop, counts = 0, threading.Event(), [0, 0]
         model = self._wrap(stop)
         display = Display(self.console, len(jobs), lambda: (counts[0], counts[1]))
@@ -182,21 +182,27 @@ class RunJudge:
             return self._judgement(job, JudgeVerdict(), error=f"{type(exc).__name__}: {exc}")
         except Stopped:
             return self._judgement(job, JudgeVerdict(), error="stopped")
-        said = strip_thoughts(reply.text)
-        found = job.judging.parse(said, job.case) if said.strip() else JudgeVerdict(reason=f"no words ({reply.finish})")
-        used = 0 if reply.cached else 1
+        text = strip_thoughts(reply.text)
+        verdict = JudgeVerdict(reason=f"no words ({reply.finish})")
+        if text.strip():
+            verdict = job.judging.parse(text, job.case)
         return self._judgement(
-            job, found, said=said, cached=not used, tokens_in=reply.usage.tokens_in, tokens_out=reply.usage.tokens_out
+            job,
+            verdict,
+            said=text,
+            cached=reply.cached,
+            tokens_in=reply.usage.tokens_in,
+            tokens_out=reply.usage.tokens_out,
         )
 
-    def _judgement(self, job: _Job, found: JudgeVerdict, **more: Any) -> Judgement:
+    def _judgement(self, job: _Job, verdict: JudgeVerdict, **more: Any) -> Judgement:
         record = job.record
         names = job.judging.name, record.point, record.sample, record.draw, self.name, self.identity, words_of(record)
-        verdict = found.answer, found.scores, found.none, found.reason
-        return Judgement(*names, job.judging.version, *verdict, **more)
+        fields = verdict.answer, verdict.scores, verdict.none, verdict.reason
+        return Judgement(*names, job.judging.version, *fields, **more)
 
     def _wrap(self, stop: threading.Event) -> Model:
-        """Cache, retries and limits around a model that is asked over a network."""
+        """The model with cache, retries and limits if it is called over a network."""
         if not getattr(self.model, "remote", False):
             return self.model
         try:
@@ -204,5 +210,5 @@ class RunJudge:
         except ModelError as exc:
             raise RunError(str(exc)) from exc
         store = Store(self.cache or self.run.parent / ".cache", "--cache")
-        len(store)  # a store that cannot be read must be one sentence before the first call
+        len(store)  # fail here, with one sentence, if the store cannot be read
         return wrap(self.model, store, stop, only_cached=self.only_cached)

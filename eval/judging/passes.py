@@ -44,7 +44,7 @@ class JudgeCase:
 
 @dataclass(frozen=True)
 class JudgeVerdict:
-    """What a judge said: an answer, scores, that the reply chooses nothing (`none`), or why there is no verdict."""
+    """A judge's verdict: an answer, scores or `none` (the reply chooses nothing); `reason` says why it is missing."""
 
     answer: str | None = None
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class JudgeVerdict:
 
 
 class JudgePass(Protocol):
-    """One kind of question to a judge. Raise `version` when its words change: the replies are then judged anew."""
+    """One kind of question to a judge. Raise `version` when its wording changes: the replies are then judged again."""
 
     @property
     def name(self) -> str: ...
@@ -62,11 +62,11 @@ class JudgePass(Protocol):
     def version(self) -> int: ...
 
     def covers_point(self, point: PointRow) -> bool:
-        """Whether replies of this point are judged in this pass."""
+        """Whether replies of this arm are judged in this pass."""
         ...
 
     def covers(self, case: JudgeCase) -> bool:
-        """Whether this reply is."""
+        """Whether this reply is judged in this pass."""
         ...
 
     def ask(self, case: JudgeCase) -> Message:
@@ -121,11 +121,11 @@ class VideoPass:
     def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
         """The number after the last "Score:", if it is on the scale."""
         found = re.findall(r"\bScore\W{0,4}:\W{0,4}(\d+(?:\.\d+)?)", text, re.I)
-        most = len(SCALES[str(case.sample.meta["type"])]) - 1
+        highest = len(SCALES[str(case.sample.meta["type"])]) - 1
         if not found:
             return JudgeVerdict(reason="no score in its words")
-        if found[-1] not in map(str, range(most + 1)):
-            return JudgeVerdict(reason=f"the score {found[-1]} is not on the scale of 0 to {most}")
+        if found[-1] not in map(str, range(highest + 1)):
+            return JudgeVerdict(reason=f"the score {found[-1]} is not on the scale of 0 to {highest}")
         return JudgeVerdict(answer=found[-1])
 
 
@@ -162,7 +162,7 @@ class ReasoningPass:
     def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
         """The marks of the last two lines named Clues and Truth."""
         lines = [re.findall(rf"^[^\w\n]*{name}\b.*$", text, re.I | re.M)[-1:] for name in ("Clues?", "Truth")]
-        marks = judged_cot("\n".join(line for held in lines for line in held))
+        marks = judged_cot("\n".join(line for matches in lines for line in matches))
         if marks is None:
             return JudgeVerdict(reason="not one mark from 0 to 1 for each of the two criteria")
         return JudgeVerdict(scores={"clues": marks[0], "truth": marks[1]})

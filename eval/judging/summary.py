@@ -16,49 +16,49 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
     """A line per pass of one judge: how many it judged, why it did not, its calls and its tokens."""
     mine = [line for line in lines if line.judge == judge]
     for kind in dict.fromkeys(line.kind for line in mine):
-        held = [line for line in mine if line.kind == kind]
-        given = sum(line.given for line in held)
-        none = sum(line.none for line in held)
-        said = [f"{given} of {len(held)} replies judged" + (f", {none} of them to choose nothing" if none else "")]
-        why = Counter(line.reason for line in held if line.reason)
-        said += [f"{count} without a verdict ({reason})" for reason, count in why.most_common(3)]
-        failed = sum(bool(line.error) for line in held)
-        said += [f"{failed} failed, such as: {next(line.error for line in held if line.error)}"] if failed else []
-        calls = [line for line in held if not line.error]
+        judged = [line for line in mine if line.kind == kind]
+        given = sum(line.given for line in judged)
+        none = sum(line.none for line in judged)
+        parts = [f"{given} of {len(judged)} replies judged" + (f", {none} of them to choose nothing" if none else "")]
+        why = Counter(line.reason for line in judged if line.reason)
+        parts += [f"{count} without a verdict ({reason})" for reason, count in why.most_common(3)]
+        failed = sum(bool(line.error) for line in judged)
+        parts += [f"{failed} failed, such as: {next(line.error for line in judged if line.error)}"] if failed else []
+        calls = [line for line in judged if not line.error]
         paid = [line for line in calls if not line.cached]
         tokens = f"{sum(line.tokens_in for line in paid)} tokens in, {sum(line.tokens_out for line in paid)} out"
-        said.append(f"{len(paid)} calls and {len(calls) - len(paid)} from the cache, {tokens}")
-        yield f"judge {judge}, {kind}: {'; '.join(said)}"
+        parts.append(f"{len(paid)} calls and {len(calls) - len(paid)} from the cache, {tokens}")
+        yield f"judge {judge}, {kind}: {'; '.join(parts)}"
 
 
 def agreement(lines: Sequence[Judgement]) -> Iterator[str]:
-    """For each pass and two judges: on how many replies that both judged they say the same, with Cohen's kappa.
+    """For each pass and pair of judges: on how many of the replies that both judged they agree, with Cohen's kappa.
 
-    Of marks, how far they lie apart on average instead.
+    For scores by criterion, their mean absolute difference instead.
     """
-    held: dict[str, dict[str, dict[tuple[object, ...], Judgement]]] = {}
+    by_pass: dict[str, dict[str, dict[tuple[object, ...], Judgement]]] = {}
     for line in lines:
         if line.given:
-            place = line.point, line.sample, line.draw, line.words
-            held.setdefault(line.kind, {}).setdefault(line.judge, {})[place] = line
-    for kind, judges in held.items():
+            reply = line.point, line.sample, line.draw, line.words
+            by_pass.setdefault(line.kind, {}).setdefault(line.judge, {})[reply] = line
+    for kind, judges in by_pass.items():
         for one, other in combinations(judges, 2):
-            pairs = [(judges[one][place], judges[other][place]) for place in judges[one] if place in judges[other]]
+            pairs = [(judges[one][reply], judges[other][reply]) for reply in judges[one] if reply in judges[other]]
             if pairs:
                 yield f"agreement on {kind}, {one} and {other}: {_describe_agreement(pairs)}"
 
 
 def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
     same = sum(a.verdict == b.verdict for a, b in pairs)
-    said = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
-    marks = [abs(a.scores[name] - b.scores[name]) for a, b in pairs for name in a.scores if name in b.scores]
-    if marks:
-        return f"{said}, marks {fmean(marks):.3f} apart on average"
-    return f"{said}, kappa {_kappa([(a.verdict, b.verdict) for a, b in pairs]):.3f}"
+    text = f"{same} of {len(pairs)} the same ({100 * same / len(pairs):.1f} %)"
+    distances = [abs(a.scores[name] - b.scores[name]) for a, b in pairs for name in a.scores if name in b.scores]
+    if distances:
+        return f"{text}, marks {fmean(distances):.3f} apart on average"
+    return f"{text}, kappa {_kappa([(a.verdict, b.verdict) for a, b in pairs]):.3f}"
 
 
 def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
-    """Cohen's kappa (1960): agreement beyond what two independent judges would have; 1 where there is one verdict."""
+    """Cohen's kappa (1960): agreement beyond that of two independent judges; 1 if there is only one verdict."""
     verdicts = sorted({verdict for pair in pairs for verdict in pair})
     if len(verdicts) == 1:
         return 1.0
@@ -69,7 +69,7 @@ def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line per judge, pass, contestant and task; tokens are the judge's own, and no part of the contestants'."""
+    """A line per judge, pass, contestant and task; tokens are those of the judge's calls, not of the contestants'."""
     header = (
         "judge", "pass", "contestant", "task", "judged", "chose\nnothing", "no\nverdict", "failed", "calls",
         "from\ncache", "tokens in", "tokens out",
@@ -77,13 +77,13 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
     rows: list[tuple[str, ...]] = []
     for run in runs:
         names: Mapping[str, PointScores] = {s.point.id: s for s in run.points}
-        held: dict[tuple[str, str, str], list[Judgement]] = {}
+        by_arm: dict[tuple[str, str, str], list[Judgement]] = {}
         for line in run.judged.lines:
-            held.setdefault((line.judge, line.kind, line.point), []).append(line)
-        for (judge, kind, point), lines in held.items():
-            shown = f"{judge} (counts)" if judge == run.judged.counts else judge
+            by_arm.setdefault((line.judge, line.kind, line.point), []).append(line)
+        for (judge, kind, point), lines in by_arm.items():
+            judge_label = f"{judge} (counts)" if judge == run.judged.counts else judge
             where = (names[point].contestant, names[point].task) if point in names else (point, "")
-            rows.append((shown, kind, *where, *_counts(lines)))
+            rows.append((judge_label, kind, *where, *_counts(lines)))
     return TextTable(header, tuple(rows), text_columns=4)
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark may define itself: how an answer is compared with the key, and metrics beyond accuracy."""
+"""The interface of benchmark-specific scoring: how answers are compared with the key, and metrics beyond accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looktwice.pipelines.config.build import build
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric of one point; `name` is its name in report.csv.
+    """One metric of one arm; `name` is its name in report.csv.
 
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or groups, as `unit`
     says. The metric is their mean unless `value` gives it; paired tests run on them and leave out the units in
@@ -32,7 +32,7 @@ class Metric:
 
 @dataclass(frozen=True)
 class Total:
-    """A benchmark's total over its subtasks: which metric of each enters it; it is there only if they all are.
+    """A benchmark's total over its subtasks: which metric of each enters it; it needs all of them.
 
     The unweighted mean of the subtasks, or, `pooled`, of all their units as one set.
     """
@@ -43,10 +43,10 @@ class Total:
 
 
 class Scorer(Protocol):
-    """A frozen dataclass that a task names in its facts; what it does not define is scored as for any task.
+    """A frozen dataclass that a task names in its facts; methods it does not override score as for any task.
 
     `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over them.
-    `key_is_answer` is False where the key is no answer to the question, but for instance the points to be had.
+    `key_is_answer` is False if the key is not an answer to the question but, for example, a maximum number of points.
     """
 
     suite: ClassVar[str] = ""
@@ -59,14 +59,14 @@ class Scorer(Protocol):
         return ""
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
-        """The score of an answer where there is a key; None compares it as for any task.
+        """The score of an answer to a sample with a key; None compares it as for any task.
 
-        A score with the verdict UNREADABLE says that this is no answer at all.
+        A score with the verdict UNREADABLE means that the text is not an answer.
         """
         return None
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        """The metrics of a point, or of a slice of it."""
+        """The metrics of one arm, or of a slice of it."""
         return ()
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
@@ -75,7 +75,7 @@ class Scorer(Protocol):
 
 
 def build_scorer(facts: Mapping[str, Any]) -> Scorer | None:
-    """The scorer that a task's facts name, built; None where they name none. Raises ConfigError."""
+    """Build the scorer that a task's facts name; None if they name none. Raises ConfigError."""
     node = facts.get("scorer")
     built: Scorer | None = build(node) if node else None
     return built

@@ -1,4 +1,4 @@
-"""Rows of the metrics that are a benchmark's own: of a point, over the benchmark's subtasks, and from judges."""
+"""Computes rows of benchmark-specific metrics: for one arm, over a benchmark's subtasks, and from judges."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from looktwice.eval.scoring.verdict import PointScores
 
 
 def is_benchmark_metric(row: Row) -> bool:
-    """Whether a row is of a benchmark's own metric, and not of those that every task has."""
+    """Whether the metric of a row is specific to a benchmark; every task has the others."""
     return row.metric not in (*METRICS, "missing")
 
 
 def benchmark_rows(scores: PointScores, plain: Row, baseline: PointScores | None = None) -> list[Row]:
     """A row for each metric of the task's scorer and of a judge, compared with `baseline` on the metric's own units.
 
-    A slice of a slice is left out: it would be one row for every pair of values. So are comparisons of slices.
+    Slices of slices are left out, because they would need one row for every pair of values; so are comparisons of
+    slices.
     """
     others = {metric.name: metric for metric in _metrics(baseline) if not metric.slice} if baseline else {}
     rows = []
@@ -36,12 +37,12 @@ def benchmark_rows(scores: PointScores, plain: Row, baseline: PointScores | None
     return rows
 
 
-def total_rows(held: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
-    """The totals of every benchmark whose subtasks are all there, once each: one contestant's rows, or a level's."""
+def total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
+    """The totals of every benchmark of which each subtask occurs exactly once, for one contestant or chance level."""
     suites: dict[str, dict[str, Mapping[str, Row]]] = defaultdict(dict)
     totals: dict[str, tuple[Total, ...]] = {}
     twice = set()
-    for scores in held:
+    for scores in arms:
         scorer = build_scorer(scores.point.facts)
         if scorer is None or not scorer.suite:
             continue
@@ -55,11 +56,11 @@ def total_rows(held: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
 def _totals(suite: str, parts: Mapping[str, Mapping[str, Row]], totals: Sequence[Total]) -> Iterator[Row]:
     for total in totals:
         rows = [parts.get(part, {}).get(metric) for part, metric in total.parts.items()]
-        found = [row for row in rows if row is not None and row.value is not None and row.n]
-        if len(found) < len(total.parts):
+        usable = [row for row in rows if row is not None and row.value is not None and row.n]
+        if len(usable) < len(total.parts):
             continue
-        mean = (micro_row if total.pooled else macro_row)(found)
-        if all(row.low is None for row in found):  # chance levels have no interval
+        mean = (micro_row if total.pooled else macro_row)(usable)
+        if all(row.low is None for row in usable):  # chance levels have no interval
             mean = replace(mean, low=None, high=None)
         yield replace(mean, metric=total.metric, task=suite, task_name=suite, n_groups=None, unit="")
 
@@ -75,7 +76,7 @@ def _judge_metrics(scores: PointScores) -> list[Metric]:
     for entry in scores.all:
         for name, value in entry.judged.items():
             values.setdefault(name, {}).setdefault(entry.sample, []).append(value)
-    means = {name: {sample: fmean(held) for sample, held in by.items()} for name, by in values.items()}
+    means = {name: {sample: fmean(draws) for sample, draws in by.items()} for name, by in values.items()}
     if not means:
         return []
     both = {sample: fmean(by[sample] for by in means.values()) for sample in next(iter(means.values()))}

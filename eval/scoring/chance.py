@@ -20,7 +20,7 @@ MAJORITY, CHANCE = "majority (key)", "chance (level)"
 def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     """A row for the majority class, and one with the chance level of accuracy and of each metric that has one.
 
-    There is no majority where the key is no class that an answer could name, but a number of points for a judge.
+    There is no majority row if the key is not an answer but, for example, the number of points a judge can give.
     """
     samples = {name: row for name, row in scores.samples.items() if row.answer is not None}
     if not samples:
@@ -42,7 +42,7 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
 
 
 def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
-    """These rows of all tasks, each contestant's followed by its macro and micro, then the benchmarks' totals."""
+    """The majority and chance rows of all tasks with their macro and micro, then the totals of the benchmarks."""
     out: list[Row] = []
     own = [row for row in rows if is_benchmark_metric(row)]
     names = list(dict.fromkeys(row.contestant for row in rows if row not in own))

@@ -1,4 +1,4 @@
-"""Contestants against their baseline: the paired test on the units that both have, and Holm's correction."""
+"""Compares contestants with their baseline: a paired test on the units that both have, and Holm's correction."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from looktwice.eval.scoring.verdict import PointScores, Verdict
 
 
 def comparable_values(scores: PointScores) -> dict[str, float]:
-    """The values of the samples that a paired test may use: those with a key and a draw that did not fail."""
+    """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
     values: dict[str, float] = {}
     for name, row in scores.samples.items():
-        held = [s.score.value for s in scores.draws(name) if s and s.verdict is not Verdict.FAILED]
-        if held and row.answer is not None:
-            values[name] = fmean(held)
+        draw_values = [s.score.value for s in scores.draws(name) if s and s.verdict is not Verdict.FAILED]
+        if draw_values and row.answer is not None:
+            values[name] = fmean(draw_values)
     return values
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
-    """Accuracy for a paired test: what failed or is missing does not count as wrong, but excludes the sample."""
+    """Accuracy for a paired test: failed or missing samples are excluded and not counted as wrong."""
     values = comparable_values(scores)
     units = {name: values.get(name, 0.0) for name, row in scores.samples.items() if row.answer is not None}
     return Metric("accuracy", units, failed=frozenset(units.keys() - values.keys()))
 
 
 def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> Row:
-    """The row with the exact paired test of a metric against the baseline's.
+    """The row with the exact paired test of a metric against the baseline.
 
-    Each pair is one task: (the contestant's, the baseline's). The test runs on the units that both sides have and
-    neither side failed, of all pairs together; the others are counted as excluded.
+    Each pair is one task: (metric of the contestant, metric of the baseline). The test pools the units of all pairs
+    that both sides have and neither side failed; the others are counted as excluded.
     """
     mine: list[float] = []
     others: list[float] = []
@@ -50,14 +50,14 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     row = replace(row, delta=test.delta, p=test.p, discordant=test.discordant)
     if len(pairs) == 1 and not row.excluded:
         value, rival = pairs[0][0].value, pairs[0][1].value
-        if value is not None and rival is not None:  # a metric that is no mean of its units
+        if value is not None and rival is not None:  # a metric that is not the mean of its units
             row = replace(row, delta=value - rival)
     return row
 
 
 def correct_p_values(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
     """Holm's correction over all comparisons of a run: the first row, which is accuracy, of each point."""
-    tested = [point for point, held in rows.items() if held[0].p is not None]
+    tested = [point for point, point_rows in rows.items() if point_rows[0].p is not None]
     adjusted = holm([rows[point][0].p or 0.0 for point in tested])
     corrected = {point: replace(rows[point][0], p_holm=p) for point, p in zip(tested, adjusted, strict=True)}
-    return {point: [corrected.get(point, held[0]), *held[1:]] for point, held in rows.items()}
+    return {point: [corrected.get(point, point_rows[0]), *point_rows[1:]] for point, point_rows in rows.items()}

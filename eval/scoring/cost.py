@@ -22,10 +22,10 @@ def prices_of(point: PointRow) -> Prices:
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:
-    """What the record's calls cost by list price; None where a model that was asked has no prices.
+    """The list price of the record's calls; None if a model that was called has no prices.
 
-    A reply that came from the cache costs what it cost when it was asked. Input tokens that the server had in its
-    own cache cost `cached`, where that is given.
+    A reply from the cache is counted at its original cost. Input tokens from the server's own cache cost `cached` if
+    that price is given.
     """
     calls = [call for call in record.calls if call.get("reply")]
     if not prices or any(call.get("model", "") not in prices for call in calls):
@@ -40,7 +40,7 @@ def _price(usage: Usage, prices: Mapping[str, float]) -> float:
 
 
 def _priced(node: Any) -> Iterator[Mapping[str, Any]]:
-    """Every node below that has prices, however deep."""
+    """Every node with prices, at any depth."""
     if isinstance(node, Mapping):
         if node.get("prices"):
             yield node

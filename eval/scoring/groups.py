@@ -20,12 +20,12 @@ Groups = Mapping[str, Sequence[str]]
 
 
 def samples_with_key(scores: PointScores) -> dict[str, SampleRow]:
-    """The samples that have a key: metrics are over these."""
+    """The samples that have a key; metrics are computed over these."""
     return {name: row for name, row in scores.samples.items() if row.answer is not None}
 
 
 def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
-    """The samples by the values of these meta fields; one that lacks any of them belongs to no group."""
+    """The samples by the values of these meta fields; a sample that lacks one of them is in no group."""
     groups: dict[str, list[str]] = defaultdict(list)
     for name, row in samples.items():
         values: list[Any] = [row.meta.get(field) for field in fields]
@@ -36,32 +36,34 @@ def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[s
 
 def right_by_draw(scores: PointScores, sample: str) -> list[bool]:
     """Whether the sample was answered right, draw by draw; a missing record is not right."""
-    return [found is not None and found.verdict is Verdict.RIGHT for found in scores.draws(sample)]
+    return [scored is not None and scored.verdict is Verdict.RIGHT for scored in scores.draws(sample)]
 
 
 def group_metric(
     metric: str, unit: str, scores: PointScores, groups: Groups, rule: Callable[[Iterable[bool]], bool] = all
 ) -> Metric:
-    """The share of groups for which `rule` holds of their samples, the mean over draws.
+    """The share of groups whose samples satisfy `rule`, as the mean over draws.
 
-    A group without samples never holds. One with a sample that failed or is missing counts, but in no paired test.
+    A group without samples never does. A group with a failed or missing sample counts, but not in a paired test.
     """
     usable = comparable_values(scores)
-    units = {name: _joint([right_by_draw(scores, sample) for sample in held], rule) for name, held in groups.items()}
-    failed = (name for name, held in groups.items() if any(sample not in usable for sample in held))
+    units = {
+        name: _joint([right_by_draw(scores, sample) for sample in members], rule) for name, members in groups.items()
+    }
+    failed = (name for name, members in groups.items() if any(sample not in usable for sample in members))
     return Metric(metric, units, unit, frozenset(failed))
 
 
 def _joint(draws: Sequence[Sequence[bool]], rule: Callable[[Iterable[bool]], bool]) -> float:
-    held = [float(rule(draw)) for draw in zip(*draws, strict=False)]
-    return sum(held) / len(held) if held else 0.0
+    values = [float(rule(draw)) for draw in zip(*draws, strict=False)]
+    return sum(values) / len(values) if values else 0.0
 
 
 @dataclass(frozen=True)
 class AllRight(Scorer):
-    """Samples that share a meta field count as one, right only if all of them are: rotations, pairs, groups.
+    """Samples with the same value of a meta field count as one unit, which is right if all of them are right.
 
-    `by` is the field, `metric` the name of the figure. VLMEvalKit's circular files have one row per rotation.
+    `by` is the field, `metric` the name of the metric. VLMEvalKit's circular files have one row per rotation.
     """
 
     by: str = "circle"
@@ -75,9 +77,9 @@ class AllRight(Scorer):
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """The mean over groups of the product of one over the number of choices."""
         levels = []
-        for held in group_by(samples, self.by).values():
+        for members in group_by(samples, self.by).values():
             level = 1.0
-            for name in held:
+            for name in members:
                 level /= len(samples[name].sample["choices"]) or float("inf")
             levels.append(level)
         return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
@@ -86,42 +88,44 @@ class AllRight(Scorer):
 def circular_rows(run: RunScores) -> list[Row]:
     """Circular evaluation: a row for each contestant with rotated choices; all rotations of a sample must be right.
 
-    Points belong together if they differ in nothing but the `by` of one rotating stage. Only samples count of which
-    every rotation was asked.
+    Points belong together if they differ only in the `by` of one rotating stage. Only samples with all rotations
+    count.
     """
     families: dict[str, dict[int, PointScores]] = defaultdict(dict)
     for scores in run.points:
         slot = _rotating_slot(scores.point)
         if slot:
             families[_family(scores.point, slot)][scores.point.spec["stages"][slot]["by"]] = scores
-    rows = (_row(run, held) for held in families.values() if len(held) > 1)
+    rows = (_row(run, rotations) for rotations in families.values() if len(rotations) > 1)
     return [row for row in rows if row is not None]
 
 
-def _row(run: RunScores, held: Mapping[int, PointScores]) -> Row | None:
-    first = held[min(held)]
+def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
+    first = by_rotation[min(by_rotation)]
     units: dict[str, float] = {}
     for name, sample in samples_with_key(first).items():
         count = len(sample.sample["choices"])
-        if count and {by % count for by in held} == set(range(count)):
-            draws = list(zip(*(right_by_draw(scores, name) for scores in held.values()), strict=False))
+        if count and {by % count for by in by_rotation} == set(range(count)):
+            draws = list(zip(*(right_by_draw(scores, name) for scores in by_rotation.values()), strict=False))
             units[name] = sum(all(draw) for draw in draws) / len(draws)
     if not units:
         return None
-    plain = replace(empty_row(run, first), point="", contestant=f"{first.point.contestant} [{len(held)} rotations]")
-    return replace(fill(plain, Metric("circular_accuracy", units)), n_groups=len(held))
+    plain = replace(
+        empty_row(run, first), point="", contestant=f"{first.point.contestant} [{len(by_rotation)} rotations]"
+    )
+    return replace(fill(plain, Metric("circular_accuracy", units)), n_groups=len(by_rotation))
 
 
 def _rotating_slot(point: PointRow) -> str:
-    """The slot of the one stage that rotates the choices; empty where there is none."""
+    """The slot of the only stage that rotates the choices; empty if there is none or several."""
     rotate = public_path(PermuteChoices), public_path(PermuteLabels)
     stages: Mapping[str, Any] = point.spec.get("stages") or {}
-    found = [
+    slots = [
         slot
         for slot, node in stages.items()
         if isinstance(node, Mapping) and node.get("use") in rotate and node.get("order") == "rotated"
     ]
-    return found[0] if len(found) == 1 else ""
+    return slots[0] if len(slots) == 1 else ""
 
 
 def _family(point: PointRow, slot: str) -> str:

@@ -14,10 +14,10 @@ SUMMED = {"summed": True}
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the long table; shares lie in 0..1 and None (in the file: empty) means: does not apply.
+    """A row of the long table; shares lie in 0..1, and None (empty in the file) means "does not apply".
 
-    Counts, tokens and cost are repeated on every metric's row of a point: to avoid double counting, sum them over the
-    rows of `accuracy` alone.
+    Counts, tokens and cost are repeated in the row of every metric of an arm: to avoid double counting, sum them only
+    over the rows of `accuracy`.
     """
 
     run: str  # name of the run folder
@@ -31,7 +31,7 @@ class Row:
     high: float | None = None
     n: int = field(default=0, metadata=SUMMED)  # units behind the value, see `unit`
     n_groups: int | None = field(default=None, metadata=SUMMED)  # groups of samples, or levels of a parameter
-    right: int | None = field(default=None, metadata=SUMMED)  # the four counts are of draws
+    right: int | None = field(default=None, metadata=SUMMED)  # this and the next three count draws
     wrong: int | None = field(default=None, metadata=SUMMED)
     unreadable: int | None = field(default=None, metadata=SUMMED)
     failed: int | None = field(default=None, metadata=SUMMED)
@@ -59,7 +59,7 @@ COLUMNS = tuple(column.name for column in fields(Row))
 
 
 def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
-    """The row of a point, or of one slice of it, before any metric fills it."""
+    """The row of an arm, or of one slice of it, without any metric."""
     point = scores.point
     facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
     return Row(
@@ -78,7 +78,7 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
 
 
 def fill(row: Row, metric: Metric) -> Row:
-    """The row of a metric: the mean of its units with Wilson's interval, or the value that it gives itself."""
+    """The row of a metric: the mean of its units with the Wilson interval, or the value that the metric sets itself."""
     n, total = len(metric.units), sum(metric.units.values())
     groups = (metric.groups or row.n_groups) if metric.unit == "sample" else n
     row = replace(row, metric=metric.name, n=n, unit=metric.unit, slice=metric.slice or row.slice, n_groups=groups)

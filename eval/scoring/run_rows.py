@@ -1,4 +1,4 @@
-"""The rows of a run, which are those of report.csv: points, means over tasks, slices, majority and chance."""
+"""Computes the rows of report.csv for a run: arms, means over tasks, slices, majority and chance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 
 def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
-    """Contestant by contestant the rows of its tasks, their macro and micro, and slices `by` meta fields.
+    """For each contestant the rows of its tasks, their macro and micro, and slices by the meta fields in `by`.
 
-    Behind them stand circular evaluation, majority and chance.
+    Circular evaluation, majority and chance follow at the end.
     """
     points = {scores.point.id: scores for scores in run.points}
     baselines = {name: _baseline(scores, points) for name, scores in points.items()}
@@ -28,24 +28,24 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
     out: list[Row] = []
-    for held in by_contestant.values():
-        mine = [row for scores in held for row in rows[scores.point.id]]
-        out += [*mine, *_means(mine, held, baselines), *total_rows(held, mine)]
-        out += [row for scores in held for row in _slice_rows(run, scores, by)]
+    for arms in by_contestant.values():
+        mine = [row for scores in arms for row in rows[scores.point.id]]
+        out += [*mine, *_means(mine, arms, baselines), *total_rows(arms, mine)]
+        out += [row for scores in arms for row in _slice_rows(run, scores, by)]
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = [row for scores in tasks for row in majority_and_chance(scores, empty_row(run, scores))]
     sliced = [
         row
         for scores in tasks
-        for part, held in _slices(scores, by)
-        for row in majority_and_chance(held, empty_row(run, scores, part))
+        for part, part_scores in _slices(scores, by)
+        for row in majority_and_chance(part_scores, empty_row(run, scores, part))
     ]
     return out + circular_rows(run) + mean_levels(tasks, levels) + sliced
 
 
 def _baseline(scores: PointScores, points: Mapping[str, PointScores]) -> PointScores | None:
-    found = baseline_of(scores.point, [other.point for other in points.values()])
-    return None if found is None else points[found.id]
+    point = baseline_of(scores.point, [other.point for other in points.values()])
+    return None if point is None else points[point.id]
 
 
 def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | None) -> list[Row]:
@@ -56,26 +56,26 @@ def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | Non
     return rows + benchmark_rows(scores, empty_row(run, scores), baseline)
 
 
-def _means(rows: Sequence[Row], held: Sequence[PointScores], baselines: Mapping[str, PointScores | None]) -> list[Row]:
-    """A contestant's macro and micro rows; the micro accuracy has the paired test over all its tasks."""
+def _means(rows: Sequence[Row], arms: Sequence[PointScores], baselines: Mapping[str, PointScores | None]) -> list[Row]:
+    """The macro and micro rows of a contestant; micro accuracy has the paired test over all its tasks."""
     out: list[Row] = []
     for metric in METRICS:
-        alike = [row for row in rows if row.metric == metric]
-        out += [macro_row(alike), micro_row(alike)]
-    rivals = [rival for scores in held if (rival := baselines[scores.point.id]) is not None]
-    if len(rivals) == len(held):
-        pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(held, rivals, strict=True)]
+        metric_rows = [row for row in rows if row.metric == metric]
+        out += [macro_row(metric_rows), micro_row(metric_rows)]
+    rivals = [rival for scores in arms if (rival := baselines[scores.point.id]) is not None]
+    if len(rivals) == len(arms):
+        pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(arms, rivals, strict=True)]
         out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)
-        if len(held) > out[1].n_tasks:  # a question asked in several variants must not count several times in a test
+        if len(arms) > out[1].n_tasks:  # a question asked in several variants must count only once in a test
             out[1] = replace(out[1], p=None, discordant=None)
         out[0] = replace(out[0], baseline=out[1].baseline)
     return out
 
 
 def _slice_rows(run: RunScores, scores: PointScores, by: Sequence[str]) -> Iterator[Row]:
-    for part, held in _slices(scores, by):
-        yield from measure(held, empty_row(run, scores, part))
-        yield from benchmark_rows(held, empty_row(run, scores, part))
+    for part, sliced in _slices(scores, by):
+        yield from measure(sliced, empty_row(run, scores, part))
+        yield from benchmark_rows(sliced, empty_row(run, scores, part))
 
 
 def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
@@ -83,4 +83,4 @@ def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, Point
         values: dict[str, set[str]] = defaultdict(set)
         for sample, row in scores.samples.items():
             values[str(row.meta.get(name, ""))].add(sample)
-        yield from ((f"{name}={value}", scores.only(held)) for value, held in sorted(values.items()))
+        yield from ((f"{name}={value}", scores.only(samples)) for value, samples in sorted(values.items()))
