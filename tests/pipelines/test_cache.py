@@ -1,5 +1,6 @@
 """The store of replies: hits, one flight, what survives a kill, several processes, and folders it refuses."""
 
+import json
 import os
 import signal
 import sqlite3
@@ -9,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, nullcontext
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, ToolCall, Usage
-from looktwice.pipelines.models import Cached, CacheError, ChatAPI, Scripted
+from looktwice.pipelines.models import Cached, CacheError, ChatAPI, Scripted, cache
 from looktwice.pipelines.models.cache import INLINE, Store, refuse_network
 from tests.chat_server import chat_server
 
@@ -82,6 +85,67 @@ def test_replies_come_back_whole_from_another_store(tmp_path: Path, reply: Reply
     found = Store(tmp_path).get("k")
     assert found == clean and [list(each) for each in found.logprobs] == [list(each) for each in clean.logprobs]
     assert (tmp_path / "blobs").exists() == (len(reply.text) >= INLINE)
+
+
+def test_a_reply_of_up_to_16_kib_lies_in_the_table_and_a_larger_one_in_a_blob(tmp_path: Path) -> None:
+    store, empty = Store(tmp_path), len(json.dumps(Reply("").to_dict(), separators=(",", ":")))
+    for size, blobs in ((16 * 1024, 0), (16 * 1024 + 1, 1)):
+        store.put(str(size), "m", Reply("x" * (size - empty)))
+        assert len(list(tmp_path.glob("blobs/*/*"))) == blobs
+
+
+def test_a_new_folder_is_made_with_those_above_it_and_keeps_a_journal(tmp_path: Path) -> None:
+    """A write-ahead journal lets several processes read while one writes, and survives a kill without a sync."""
+    store = Store(tmp_path / "not" / "yet" / "there")
+    store.put("k", "m", Reply("a"))
+    assert (store.folder / "replies.sqlite-wal").stat().st_size > 0
+
+
+def test_a_file_of_version_1_is_read(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as connection:
+        connection.execute(
+            "CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored REAL)"
+        )
+        connection.execute("INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps(Reply("(A)").to_dict()),))
+        connection.execute("PRAGMA user_version = 1")
+    assert Store(tmp_path).get("k") == Reply("(A)")
+    Store(tmp_path / "new").put("k", "m", Reply("a"))
+    with closing(sqlite3.connect(tmp_path / "new" / "replies.sqlite")) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+class Busy:
+    """A connection that fails so many times before it does what it is told."""
+
+    def __init__(self, says: str, times: int) -> None:
+        self.says, self.times, self.tried = says, times, list[str]()
+
+    def execute(self, statement: str) -> None:
+        self.tried.append(statement)
+        if len(self.tried) <= self.times:
+            raise sqlite3.OperationalError(self.says)
+
+
+WAL, NORMAL = "PRAGMA journal_mode = WAL", "PRAGMA synchronous = NORMAL"
+
+
+@pytest.mark.parametrize(
+    ("says", "times", "limit", "tried"),
+    [
+        ("database is locked", 0, 60, [WAL, NORMAL]),
+        ("database is locked", 2, 60, [WAL, WAL, WAL, NORMAL]),  # another process is switching: waits for it
+        ("database is locked", 2, -1, [WAL]),  # but not for ever
+        ("disk I/O error", 1, 60, [WAL]),  # waiting does not help
+    ],
+)
+def test_opening_waits_where_another_process_is_opening(
+    monkeypatch: pytest.MonkeyPatch, says: str, times: int, limit: float, tried: list[str]
+) -> None:
+    monkeypatch.setattr(cache, "BUSY_SECONDS", limit)
+    connection = Busy(says, times)
+    with nullcontext() if NORMAL in tried else pytest.raises(sqlite3.OperationalError, match=says):
+        cache._journal(cast("sqlite3.Connection", connection))
+    assert connection.tried == tried
 
 
 def test_eight_callers_one_request(tmp_path: Path) -> None:

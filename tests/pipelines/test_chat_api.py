@@ -12,10 +12,11 @@ import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from looktwice.pipelines.model import CallOptions, Message, ModelError, Stopped, Tool, ToolCall
+from looktwice.pipelines.model import CallOptions, Message, ModelError, Stopped, Tool, ToolCall, Usage
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.chat_api import key_for, retry_after
 from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
@@ -90,6 +91,39 @@ def test_the_wire_agrees_with_openai(server: ChatServer, name: str) -> None:
     assert sent.keys() & BEYOND == (BEYOND if name == "extra" else set())
 
 
+CALLS = [
+    {"id": "c1", "type": "function", "function": {"name": "zoom", "arguments": '{"x": 1}'}},
+    {"id": "c2", "type": "function", "function": {"name": "zoom", "arguments": "{}"}},
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "sent"),
+    [
+        (Message("user", ("Left?",)), {"role": "user", "content": "Left?"}),  # a single text is no list
+        (
+            Message("user", ("Left?", "Right?")),
+            {"role": "user", "content": [{"type": "text", "text": "Left?"}, {"type": "text", "text": "Right?"}]},
+        ),
+        (LOOK[2], {"role": "assistant", "content": "I look closer.", "tool_calls": CALLS}),
+        (
+            Message("assistant", ("",), LOOK[2].tool_calls),
+            {"role": "assistant", "content": None, "tool_calls": CALLS},  # servers refuse an empty text there
+        ),
+        (Message("assistant", ("",)), {"role": "assistant", "content": ""}),
+        (LOOK[4], {"role": "tool", "tool_call_id": "c2", "content": "Nothing there."}),
+    ],
+)
+def test_what_a_turn_looks_like(message: Message, sent: dict[str, Any]) -> None:
+    assert wire_messages((message,)) == [sent]
+
+
+def test_a_schema_is_enforced_to_the_letter() -> None:
+    assert wire_options(CallOptions(schema=SCHEMA), "max_tokens", None) == {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "reply", "schema": SCHEMA, "strict": True}}
+    }
+
+
 def test_what_is_wanted_overrides_what_is_set() -> None:
     model = ChatAPI(
         "m", temperature=0, top_p=0.5, seed=7, stop=("x",), max_tokens=3, token_field="max_completion_tokens"
@@ -156,6 +190,54 @@ def test_a_plain_reply_has_logprobs_and_says_who_served_it(server: ChatServer) -
     assert reply.text in {"(A)", "(B)", "(C)", "(D)"} and reply.finish == "stop"
     assert reply.logprobs == ({"(A": -0.5, "(B": -1.0, "(C": -2.0},)
     assert (reply.served_by["model"], reply.served_by["fingerprint"]) == ("m-2026", "fp_test")
+
+
+def body(message: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A response body with one choice."""
+    logprobs = more.pop("logprobs", None)
+    return {"choices": [{"message": message, "finish_reason": "stop", "logprobs": logprobs}], **more}
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (None, Usage(0, 0, 0, 0)),
+        ({}, Usage(0, 0, 0, 0)),
+        ({"prompt_tokens": None, "completion_tokens": 3, "completion_tokens_details": {}}, Usage(0, 3, 0, 0)),
+        ({"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 13}, Usage(10, 3, 0, 0)),
+        (
+            {"prompt_tokens": 10, "completion_tokens": 3, "total_tokens": 20,
+             "completion_tokens_details": {"reasoning_tokens": 7}, "prompt_tokens_details": {"cached_tokens": 4}},
+            Usage(10, 10, 7, 4),
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_server_counts(usage: dict[str, Any] | None, expected: Usage) -> None:
+    assert reply_of(body({"content": "a"}, usage=usage), 0.0).usage == expected
+
+
+def test_of_tokens_that_read_alike_the_likeliest_counts() -> None:
+    """A token of half a letter may stand there twice, as other bytes; what cannot happen is left out."""
+    tokens = [("�", -1.0), ("�", -3.0), ("A", -2.0), ("�", -0.5), ("B", float("-inf"))]
+    rows = [{"token": token, "logprob": value} for token, value in tokens]
+    reply = reply_of(body({"content": "a"}, logprobs={"content": [{**rows[0], "top_logprobs": rows[1:]}, rows[2]]}), 0)
+    assert reply.logprobs == ({"�": -0.5, "A": -2.0}, {"A": -2.0})
+    assert list(reply.logprobs[0]) == ["�", "A"]
+
+
+def test_arguments_that_come_as_an_object_are_written_as_they_read() -> None:
+    calls = [{"function": {"name": "zoom", "arguments": {"on": "Bär"}}}, {"function": {"name": "stop"}}]
+    reply = reply_of(body({"content": None, "tool_calls": calls}), 0.0)
+    assert reply.tool_calls == (ToolCall("call_0", "zoom", '{"on": "Bär"}'), ToolCall("call_1", "stop", "{}"))
+    assert (reply.text, reply.finish) == ("", "tool")
+
+
+def test_an_answer_that_is_no_completion_is_shown_in_200_characters_and_may_be_asked_again() -> None:
+    with pytest.raises(ModelError) as caught:
+        reply_of({"détail": "é" * 300}, 0.0)
+    shown = '{"détail": "' + "é" * 188
+    assert str(caught.value) == f"the answer is no chat completion (KeyError('choices')): {shown}"
+    assert caught.value.retryable
 
 
 ERRORS = {  # word: (status, retryable, what the message holds)

@@ -9,8 +9,17 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from looktwice.pipelines import transforms
-from looktwice.pipelines.geometry import Affine, Polygon, bounds, contains, contains_point, intersect, rectangle
+from looktwice.pipelines import marks, transforms
+from looktwice.pipelines.geometry import (
+    TOLERANCE,
+    Affine,
+    Polygon,
+    bounds,
+    contains,
+    contains_point,
+    intersect,
+    rectangle,
+)
 from looktwice.pipelines.marks import Box, Mask, Point, bounding_box, mark_from_dict
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -195,6 +204,32 @@ def test_common_area(area: Polygon, other: Polygon, box: tuple[float, ...] | Non
     assert (bounds(common) if common else None) == box
 
 
+SQUARE = rectangle(0, 0, 10, 10)
+SMALL = rectangle(2, 3, 2.5, 3.5)  # a quarter of a pixel
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    ("area", "other", "common"),
+    [
+        (SQUARE, SQUARE, SQUARE),  # every corner once
+        (SQUARE, SMALL, SMALL),
+        (SQUARE, rectangle(4, -5, 20, 5), ((4, 0), (10, 0), (10, 5), (4, 5))),
+        (SQUARE, ((10.0, 0.0), (20.0, 0.0), (10.0, 10.0), (0.0, 10.0)), ((10, 0), (10, 10), (0, 10))),
+        (SQUARE, ((2.0, 3.0), (2.0, 3.0), *SMALL[1:]), SMALL),  # a repeated corner
+        (SQUARE, ((4.0, 4.0), (4.0, 4.0)), ()),
+    ],
+)
+def test_the_corners_of_a_common_area(area: Polygon, other: Polygon, common: Polygon, turn: int) -> None:
+    """Each corner of the common part stands in it once, whichever way the clip is wound."""
+    assert sorted(intersect(area, other[::turn])) == pytest.approx(np.array(sorted(common)))
+
+
+@pytest.mark.parametrize(("size", "seen"), [(0.8, False), (1.0, False), (1.2, True)])
+def test_a_sliver_of_at_most_the_tolerance_is_no_common_area(size: float, seen: bool) -> None:
+    assert bool(intersect(SQUARE, rectangle(0, 0, size * TOLERANCE, 1))) is seen
+
+
 def test_affine_algebra() -> None:
     one, two = Affine(2, 0.5, 3, -0.25, 1.5, -4), Affine.rotation(30)
     points = np.array([[1.0, 2.0], [-3.0, 4.5]])
@@ -290,6 +325,40 @@ def test_a_point_is_seen_up_to_the_rim_of_its_part(x: float, y: float) -> None:
         assert (Point("A", x, y).transform(Affine(), area) is not None) is inside
         assert contains_point(area, x + 0.5, y + 0.5) is inside
         assert bool(contains(area, x + 0.5, y + 0.5)) is inside
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    ("x", "y", "dx", "dy"), [(1015, 400, 0, -1), (1030, 420, 1, 0), (1015, 440, 0, 1), (1000, 420, -1, 0)]
+)
+def test_the_rim_is_as_wide_as_the_tolerance_wherever_the_area_lies(
+    x: int, y: int, dx: int, dy: int, turn: int
+) -> None:
+    """Distances from a side are in pixels, however long it is and however far from (0, 0)."""
+    area = rectangle(1000, 400, 1030, 440)[::turn]
+    for distance, inside in ((0.9 * TOLERANCE, True), (1.1 * TOLERANCE, False)):
+        place = (x + dx * distance, y + dy * distance)
+        assert contains_point(area, *place) is inside
+        assert bool(contains(area, *place)) is inside
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+def test_the_tolerance_itself_is_still_the_rim(turn: int) -> None:
+    area = rectangle(0, 0, 1, 1)[::turn]
+    assert contains_point(area, 0.5, -TOLERANCE)
+    assert contains(area, 0.5, -TOLERANCE)
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(
+    "area",
+    [((0.0, 0.0), (12.0, 0.0), (0.0, 9.0)), ((0.0, 0.0), (0.0, 0.0), (12.0, 0.0), (0.0, 9.0))],
+)
+def test_a_triangle_holds_what_its_slanted_side_leaves(area: Polygon, turn: int) -> None:
+    """Also with a repeated corner, whose side has no length."""
+    for x, y, inside in ((5, 5, True), (8, 3, True), (8, 3.01, False), (7, 5, False), (-1, 1, False)):
+        assert contains_point(area[::turn], x, y) is inside
+        assert bool(contains(area[::turn], x, y)) is inside
 
 
 @pytest.mark.parametrize("area", [(), ((0.0, 0.0), (4.0, 4.0))])
@@ -393,12 +462,28 @@ def test_views_beside_one_another_are_centred_towards_the_top() -> None:
         ([2, 3], [1, -1, 6]),
         ([2, 3, 1], [6]),
         ([0, 3], []),
+        ([0, 3], [0]),
         ([2**14, 2**14 + 1], [0, 2**28 + 2**14]),
     ],
 )
 def test_runs_that_make_no_mask_are_refused(size: list[int], counts: list[int]) -> None:
-    with pytest.raises(ValueError, match="a mask has its size as"):
+    with pytest.raises(ValueError, match=r"a mask has its size as .* \(at most 268435456\)"):
         mark_from_dict({"size": size, "counts": counts})
+
+
+def test_a_mark_needs_neither_label_nor_image() -> None:
+    assert mark_from_dict({"x": 3, "y": 4}) == Point("", 3.0, 4.0, 0)
+    assert mark_from_dict({"x0": 1, "y0": 2, "x1": 3, "y1": 5}) == Box("", 1.0, 2.0, 3.0, 5.0, 0)
+    region = mark_from_dict({"size": [1, 1], "counts": [0, 1]})  # one pixel is enough
+    assert isinstance(region, Mask)
+    assert (region.label, region.image, region.pixels.tolist()) == ("", 0, [[True]])
+
+
+def test_a_mask_may_be_as_large_as_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(marks, "LARGEST", 6)
+    assert isinstance(mark_from_dict({"size": [2, 3], "counts": [1, 5]}), Mask)
+    with pytest.raises(ValueError, match=r"at most 6\), found size \[1, 7\] and 2 counts of 7 pixels"):
+        mark_from_dict({"size": [1, 7], "counts": [1, 6]})
 
 
 def test_padding_is_none_or_more() -> None:

@@ -236,6 +236,40 @@ def test_an_inset_lies_in_a_corner_away_from_the_mark(x: float, y: float, corner
     assert (view.pixels[round(top) - 1, round(left) : round(right)] == RED).all()
 
 
+@pytest.mark.parametrize(
+    ("place", "thickness", "shown"),
+    [
+        # The room is 0.4 of 240 x 180 pixels, 96 x 72, with a rim on each side. In the corner at the right and bottom:
+        (Box("b", 20, 30, 80, 50), 3, (147, 145, 237, 175)),  # 60 x 20 fill its width: 90 x 30 in a frame of 96 x 38
+        (Box("b", 20, 30, 50, 60), 3, (171, 111, 237, 177)),  # 30 x 30 fill its height: 66 x 66 in a frame of 72 x 72
+        (Box("b", 20, 30, 50, 60), 0, (168, 108, 240, 180)),
+        (Box("b", 40, 40, 70, 70), 30, (180, 120, 228, 168)),  # the rim takes 1 + 180 // 16 pixels at most
+    ],
+)
+def test_an_inset_with_its_rim_fills_its_share_of_the_view(place: Box, thickness: int, shown: tuple[int, ...]) -> None:
+    (view,) = zoomed(start(place), replace(TIGHT, show="inset", inset=0.4, thickness=thickness)).views
+    assert bounds(view.parts[-1].clip) == shown
+
+
+@pytest.mark.parametrize(
+    ("area", "place", "reach"),
+    [((100, 70, 140, 90), (119.5, 79.5), 23.0), ((100, 70, 111, 100), (105.0, 84.5), 18.0)],
+)
+def test_an_outline_stands_out_from_its_area_and_from_what_it_covers(
+    monkeypatch: pytest.MonkeyPatch, area: tuple[int, int, int, int], place: tuple[float, float], reach: float
+) -> None:
+    """Half the longer side and the stroke of 3 pixels around the middle of the area, in pixel centres."""
+    looked: list[Any] = []
+
+    def resolve(color: str, pixels: Pixels, *where: float) -> tuple[int, int, int]:
+        looked.append((color, *where))
+        return RED
+
+    monkeypatch.setattr("looktwice.prompting.views.crop.resolve_color", resolve)
+    zoomed(start(Box("b", *area)), replace(TIGHT, show="both", outline="contrast"))
+    assert looked == [("contrast", *place, reach, 0)]
+
+
 def test_insets_hide_no_other_mark_where_there_is_room_and_say_so_where_there_is_none() -> None:
     corners = [Point(name, x, y) for name, x, y in [("a", 20, 20), ("b", 220, 20), ("c", 20, 160), ("d", 220, 160)]]
     crop = Crop(padding=0, min_px=30, show="inset")
@@ -553,6 +587,20 @@ def test_a_sample_without_marks_or_images() -> None:
 def test_a_crop_too_large_to_hold_is_refused() -> None:
     with pytest.raises(ValueError, match=r"sample s1: .* 90000 x 90000 pixels large; give less upscale"):
         zoomed(start(Point("p", 5, 5)), Crop(upscale=90000))
+
+
+def test_a_crop_may_have_100_megapixels_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+
+    def resize(view: View, width: int, height: int, filter: str) -> View:
+        sizes.append((width, height))
+        return view
+
+    monkeypatch.setattr(transforms, "resize", resize)
+    zoomed(start(Point("p", 5, 5)), replace(TIGHT, upscale=10_000))
+    assert sizes == [(10_000, 10_000)]
+    with pytest.raises(ValueError, match="4804 x 20816 pixels large"):  # 64 pixels more
+        zoomed(start(Box("b", 10, 10, 13, 23)), replace(TIGHT, upscale=20_816))
 
 
 @pytest.mark.parametrize(
