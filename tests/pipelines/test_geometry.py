@@ -264,6 +264,9 @@ def test_marks_go_through_json_and_back(mark: Point | Box | Mask) -> None:
     ("make", "says"),
     [
         (lambda: Box("b", 4, 0, 4, 5), "no area"),
+        (lambda: Box("b", 0, 5, 4, 5), "no area"),
+        (lambda: Box("b", 0, 6, 4, 5), "no area"),
+        (lambda: Affine(1, 0, 0, 0, 0.9e-12, 0).inverse, "flattens"),
         (lambda: Mask("m", np.zeros((3, 3), bool)), "empty"),
         (lambda: mark_from_dict({"x": 3}), "no mark"),
         (lambda: transforms.crop(View.of(Picture(np.zeros((9, 9, 3), np.uint8))), 20, 0, 30, 9), "misses"),
@@ -375,6 +378,37 @@ def test_a_mask_moves_by_whole_pixels_and_ends_at_its_part() -> None:
     assert bounding_box(moved) == (5, 3, 9, 5)
     assert moved.pixels.sum() == 8
     assert Mask("m", MASK).transform(Affine.shift(3, 2), rectangle(0, 0, 5, 5)) is None
+
+
+@pytest.mark.parametrize(
+    ("clip", "size", "box"),
+    [
+        (rectangle(2, 1, 6, 4), (4, 6), (2, 1, 6, 4)),  # pixels whose centres lie in the part
+        (rectangle(2.4, 0.6, 5.6, 3.4), (3, 6), (2, 1, 6, 3)),
+        (rectangle(0, 0, 1, 5), (5, 1), (0, 0, 1, 5)),
+    ],
+)
+def test_a_mask_ends_where_its_part_does(clip: Polygon, size: tuple[int, int], box: tuple[int, ...]) -> None:
+    seen = Mask("m", np.ones((8, 8), bool)).transform(Affine(), clip)
+    assert seen is not None
+    assert (seen.pixels.shape, bounding_box(seen), seen.pixels.sum()) == (
+        size,
+        box,
+        (box[2] - box[0]) * (box[3] - box[1]),
+    )
+
+
+def test_a_part_of_less_than_half_a_pixel_shows_nothing_of_a_mask() -> None:
+    assert Mask("m", np.ones((8, 8), bool)).transform(Affine(), rectangle(0, 0, 0.4, 0.4)) is None
+
+
+def test_a_mask_keeps_its_own_pixels() -> None:
+    pixels = np.ones((2, 3), bool)
+    mask = Mask("m", pixels)
+    pixels[:] = False
+    assert mask.pixels.all()
+    with pytest.raises(ValueError, match="read-only"):
+        mask.pixels[0, 0] = False
 
 
 @pytest.mark.parametrize(
