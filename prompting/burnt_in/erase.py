@@ -103,9 +103,9 @@ def marker_regions(marker: Mapping[str, Any], shape: tuple[int, int], margin: fl
     half = marker["stroke"] / 2
     hole = np.zeros(shape, bool)
     if marker["kind"] == "ring":
-        away = np.hypot(xs - marker["x"], ys - marker["y"])
-        region = away < marker["radius"] + half + 0.5 + margin
-        hole = np.asarray(away <= marker["radius"] - half - 0.5, bool)
+        distance = np.hypot(xs - marker["x"], ys - marker["y"])
+        region = distance < marker["radius"] + half + 0.5 + margin
+        hole = np.asarray(distance <= marker["radius"] - half - 0.5, bool)
     else:
         sides = [xs + 0.5 - marker["x0"], marker["x1"] - xs - 0.5, ys + 0.5 - marker["y0"], marker["y1"] - ys - 0.5]
         inward = np.minimum.reduce(np.broadcast_arrays(*sides))  # pixels inside the middle of the lines

@@ -197,8 +197,8 @@ def _match_labels(found: Sequence[FoundRectangle], read: Sequence[ReadLabel]) ->
 
 
 def _cost(outline: FoundRectangle, label: ReadLabel) -> float:
-    away, corner = _label_distance(outline, label)
-    return away * 10_000 + corner if away <= NEAR else FAR
+    distance, corner = _label_distance(outline, label)
+    return distance * 10_000 + corner if distance <= NEAR else FAR
 
 
 def _label_distance(outline: FoundRectangle, label: ReadLabel) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Finds rings of one colour: how well an annulus with its hole and surroundings explains a neighbourhood."""
+"""Detects single-colour rings by fitting a template: an annulus with its hole and surroundings."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ def color_closeness(pixels: Pixels, color: tuple[int, int, int]) -> Map:
     length = float(np.linalg.norm(tint))
     image = pixels.astype(np.float32)
     if length < 60:
-        away = np.abs(image - wanted).max(-1)
-        return np.asarray(np.clip(1 - away / 128, 0, 1) ** 2, np.float32)
+        difference = np.abs(image - wanted).max(-1)
+        return np.asarray(np.clip(1 - difference / 128, 0, 1) ** 2, np.float32)
     chroma = image - image.mean(-1, keepdims=True)
     along = chroma @ (tint / length)
     across = np.sqrt(np.maximum((chroma**2).sum(-1) - along**2, 0))
@@ -154,10 +154,10 @@ def ring_score(near: Map, ring: Ring) -> float:
     return float(((stroke * patch).sum() / total - share * mean) / (spread * height))
 
 
-def _ring_weights(away: Map, radius: float, stroke: float) -> tuple[Map, Map]:
-    """How much of each pixel, `away` from the centre, the stroke covers; and which pixels tell of the ring at all."""
-    covered = np.clip(stroke / 2 + 0.5 - np.abs(away - radius), 0, 1)
-    return covered.astype(np.float32), (np.abs(away - radius) <= stroke / 2 + AROUND).astype(np.float32)
+def _ring_weights(distance: Map, radius: float, stroke: float) -> tuple[Map, Map]:
+    """How much of each pixel at this distance from the centre the stroke covers, and the pixels of the template."""
+    covered = np.clip(stroke / 2 + 0.5 - np.abs(distance - radius), 0, 1)
+    return covered.astype(np.float32), (np.abs(distance - radius) <= stroke / 2 + AROUND).astype(np.float32)
 
 
 def _score_maps(near: Map, radii: tuple[float, ...], stroke: float) -> Map:
@@ -188,7 +188,7 @@ def _score_maps(near: Map, radii: tuple[float, ...], stroke: float) -> Map:
 def _spectra(radii: tuple[float, ...], stroke: float, shape: tuple[int, int]) -> tuple[NDArray[np.complex64], ...]:
     """The spectra of strokes, bands and squared strokes; kernels are even, so correlation is convolution."""
     ys, xs = np.ogrid[: shape[0], : shape[1]]
-    away = np.hypot(np.minimum(ys, shape[0] - ys), np.minimum(xs, shape[1] - xs)).astype(np.float32)
-    shapes = [_ring_weights(away, radius, min(stroke, THICK * radius)) for radius in radii]
+    distance = np.hypot(np.minimum(ys, shape[0] - ys), np.minimum(xs, shape[1] - xs)).astype(np.float32)
+    shapes = [_ring_weights(distance, radius, min(stroke, THICK * radius)) for radius in radii]
     kernels = ([covered for covered, _ in shapes], [band for _, band in shapes], [covered**2 for covered, _ in shapes])
     return tuple(fft.rfft2(np.stack(kernel)).astype(np.complex64) for kernel in kernels)

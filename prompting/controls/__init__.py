@@ -1,6 +1,6 @@
 """Control arms of an ablation: no image, another image, random or oracle crops and marks, permuted choices.
 
-Not here: the interventions they are compared with."""
+Not here: the treatments (`views`, `markers`)."""
 
 import lazy_loader
 

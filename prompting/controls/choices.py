@@ -91,16 +91,16 @@ class PermuteLabels:
 
     def _named(self, state: State) -> dict[str, str]:
         """The letter of the choice that names each label. Raises ValueError where a permutation would not be sound."""
-        sample, held = state.sample, sorted({mark.label for mark in state.sample.marks if mark.label})
+        sample, mark_labels = state.sample, sorted({mark.label for mark in state.sample.marks if mark.label})
         named: dict[str, str] = {}
         for letter, choice in zip(sample.letters, sample.choices, strict=True):
-            found = _find_labels(held, choice) if isinstance(choice, str) else []
+            found = _find_labels(mark_labels, choice) if isinstance(choice, str) else []
             if len(found) > 1 or named.keys() & set(found):
                 raise ValueError(f"sample {sample.id}: choice {letter} ({choice!r}) does not name one label of its own")
             named |= dict.fromkeys(found, letter)
         if len(named) < 2:
             raise ValueError(
-                f"sample {sample.id}: the choices name {len(named)} of the marks {', '.join(held) or '(none)'}; "
+                f"sample {sample.id}: the choices name {len(named)} of the marks {', '.join(mark_labels) or '(none)'}; "
                 "labels are permuted among marks that different choices name"
             )
         asked = set(_find_labels(list(named), sample.question))

@@ -15,7 +15,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views.crop import Crop
 
-DRAWS = 64  # random places, of which the one with the least overlap is taken
+CANDIDATES = 64  # random places, of which the one with the least overlap is taken
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> 
     """A box as large as `true` whose crop has the size of the true one and overlaps least with it."""
     (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
     size, best = (area[2] - area[0], area[3] - area[1]), (overlap(area, area), true)
-    for left, top in rng.integers((0, 0), np.subtract(view.size, size), (DRAWS, 2), endpoint=True):
+    for left, top in rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True):
         # centred on whole pixels, so that the crop is rounded to the same size wherever it lies
         x, y = left + (size[0] - (x1 - x0)) / 2, top + (size[1] - (y1 - y0)) / 2
         place = _random_box(x1 - x0, y1 - y0, float(x), float(y), true.image)

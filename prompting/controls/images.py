@@ -22,7 +22,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.views.resize import resize_view
 
-TRIES = 2000  # random places that are tried for one mark
+MAX_TRIES = 2000  # random places that are tried for one mark
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class NoImage:
 
 @dataclass(frozen=True)
 class BlankImage:
-    """Every view in one colour at its own size: the same form of prompt without the content of the image.
+    """Replaces every view by a single-coloured one of its size: the same form of prompt without the image's content.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources stays, so that
     marks drawn afterwards stand on the blank ground at their places; put it after the markers to blank them too.
@@ -64,11 +64,11 @@ class BlankImage:
 
 @dataclass(frozen=True)
 class OtherImage:
-    """The images of another sample in place of this one's, with this one's question, choices and marks.
+    """Replaces the images by those of another sample; question, choices and marks stay.
 
     `task` gives the samples to choose from, usually the task itself (`task: ${task}`). The choice is the same for
-    every run of one seed, sample and draw; `seed` gives another one. The other sample is never this one nor one with
-    any of its images, and has as many images where there are such. `fit` "cover" scales and crops the other image
+    every run of one seed, sample and draw; `seed` gives another one. The other sample shares no image with this one,
+    and has at least as many images, if there is such a sample. `fit` "cover" scales and crops the other image
     around its middle to the size of the view that it replaces, so that marks drawn afterwards fall inside and the
     size says nothing; "stretch" scales it alone; "none" sends it as it is, in its own bytes, and a mark beyond it is
     not drawn. Put it first.
@@ -127,13 +127,13 @@ class OtherImage:
 
 @dataclass(frozen=True)
 class RandomMarks:
-    """The same labels and kinds of marks at random places of their images: does it matter where they point?
+    """Moves the marks to random places of their images, to test whether it matters where they point.
 
     Places are the same for every run of one seed, sample and draw; `seed` gives others. No mark comes nearer than
     `apart` to a true place or to another new one (between centres), nor a point nearer than `margin` to the rim,
     both as a share of the image's shorter side. Boxes and masks keep their shape and stay whole. Labels in `keep`
-    stay where they are. The new marks are the sample's from here on, so stages draw them and the record holds them.
-    Put it before every stage that draws or says marks; what is part of the pixels it cannot move.
+    stay where they are. The new marks replace the sample's, so later stages draw them and the record holds them. Put
+    it before every stage that draws or names marks; it cannot move marks that are part of the pixels.
     """
 
     apart: float = 0.1
@@ -179,10 +179,10 @@ class RandomMarks:
         if (low > high).any():
             raise ValueError(f"mark {mark.label!r} is larger than its image of {size[0]} x {size[1]} pixels")
         x, y = mark.center
-        for shift in rng.uniform(low, high, (TRIES, 2)):
+        for shift in rng.uniform(low, high, (MAX_TRIES, 2)):
             dx, dy = np.rint(shift) if isinstance(mark, Mask) else shift
-            away = (math.hypot(x + dx - a, y + dy - b) for a, b in others)
-            if all(distance >= self.apart * shorter for distance in away):
+            distances = (math.hypot(x + dx - a, y + dy - b) for a, b in others)
+            if all(distance >= self.apart * shorter for distance in distances):
                 moved = mark.transform(Affine.shift(float(dx), float(dy)), frame)
                 if moved is not None:
                     return moved

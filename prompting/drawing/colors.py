@@ -61,8 +61,8 @@ def contrasting_color(pixels: Pixels, x: float, y: float, reach: float, palette:
         return palette[0]
     step = max(1, round(max(patch.shape[:2]) / 32))  # some thousand pixels tell enough
     seen = _lab(np.ascontiguousarray(patch[::step, ::step]).reshape(-1, 3))
-    away = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
-    return palette[int(np.percentile(away, 10, axis=0).argmax())]
+    distances = np.linalg.norm(seen[:, None] - _lab(np.array(palette, np.uint8))[None], axis=2)
+    return palette[int(np.percentile(distances, 10, axis=0).argmax())]
 
 
 def readable_color(ground: RGB) -> RGB:

@@ -1,4 +1,4 @@
-"""What all markers share: which marks they draw, in which lengths, on every part of every view, and their labels."""
+"""What all markers share: which marks they draw, in which units, on every part of every view, and their labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.markers.labels import Label, draw_labels
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
-LONGEST = 10_000  # pixels; a longer length is a typing error
+MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,19 @@ class Halo:
 
     def __post_init__(self) -> None:
         check_color(self.color, "contrast", name="halo.color")
-        check_lengths(self, "width", zero=True, prefix="halo.")
+        check_lengths(self, "width", allow_zero=True, prefix="halo.")
 
 
 @dataclass(frozen=True)
 class Spot:
-    """A mark as one part of a view shows it: `place` in pixels of the view, `frame` the part's area.
+    """A mark as one part of a view shows it: `place` in pixels of the view, `part_rect` the part's area.
 
     `number` counts the sample's marks from 0.
     """
 
     number: int
     place: Mark
-    frame: PixelRect
+    part_rect: PixelRect
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,8 @@ class Marking:
     Lengths are in pixels of the view. With `reference_height` they are meant for a view of that height and scale with
     the real one; with `relative_to` they are thousandths of that side of the view. `only` picks marks by label; empty
     means all. Raises ValueError that names the sample: for a mark outside its own image, for a label that has no room
-    without hiding a point or another label, and where `only` picks nothing.
+    without hiding a point or another label, and if the sample has marks but `only` names none of them. A sample
+    without marks stays as it is.
     """
 
     label: Label = field(default_factory=Label)
@@ -87,7 +88,7 @@ class Marking:
     def draw(self, view: View, marks: Sequence[Mark]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
         spots = [
-            Spot(number, place, frame_of(view, place))
+            Spot(number, place, part_rect_of(view, place))
             for number, mark in enumerate(marks)
             if self.selects(mark)
             for place in view.to_view(mark)
@@ -141,7 +142,7 @@ def length_scale(size: tuple[int, int], reference_height: int | None = None, rel
     return sides.get(relative_to, math.hypot(width, height)) / 1000
 
 
-def frame_of(view: View, place: Mark) -> PixelRect:
+def part_rect_of(view: View, place: Mark) -> PixelRect:
     """The part of the view that shows a place: no drawing or label may reach into the image beside it."""
     parts = view.parts
     if len(parts) > 1:
@@ -150,13 +151,13 @@ def frame_of(view: View, place: Mark) -> PixelRect:
     return clip_pixels(parts[-1].clip, view.size)
 
 
-def check_lengths(thing: Any, *names: str, zero: bool = False, prefix: str = "") -> None:
-    """Raise ValueError for a setting that is no length: more than 0, or `zero` as well."""
+def check_lengths(thing: Any, *names: str, allow_zero: bool = False, prefix: str = "") -> None:
+    """Raise ValueError for a setting that is no length: more than 0, or 0 with `allow_zero`."""
     for name in names:
         value = getattr(thing, name)
-        if not ((zero and value == 0) or 0 < value < LONGEST):
-            least = "0 or more" if zero else "more than 0"
-            raise ValueError(f"{prefix}{name} is in pixels and {least} (at most {LONGEST}), found {value}")
+        if not ((allow_zero and value == 0) or 0 < value < MAX_LENGTH):
+            bound = "0 or more" if allow_zero else "more than 0"
+            raise ValueError(f"{prefix}{name} is in pixels and {bound} (at most {MAX_LENGTH}), found {value}")
 
 
 @lru_cache(maxsize=256)
@@ -169,5 +170,7 @@ def _unlabelled_anchors(view: View, points: Iterable[Point]) -> list[Anchor]:
     """Anchors of points that this marker does not draw and that its labels must not hide."""
     places = [place for point in points for place in view.to_view(point)]
     return [
-        Anchor("", x, y, (x, y, x + 1, y + 1), frame_of(view, place)) for place in places for x, y in (place.center,)
+        Anchor("", x, y, (x, y, x + 1, y + 1), part_rect_of(view, place))
+        for place in places
+        for x, y in (place.center,)
     ]

@@ -73,8 +73,8 @@ class PointMarking(Marking):
             self.below(pixels, spot, scale, color)
             if grow:
                 rim = readable_color(color) if self.halo.color == "contrast" else rgb(self.halo.color)
-                paint_shape(pixels, spot.frame, shape, x, y, rim, self.alpha, grow)
-            paint_shape(pixels, spot.frame, shape, x, y, color, self.alpha)
+                paint_shape(pixels, spot.part_rect, shape, x, y, rim, self.alpha, grow)
+            paint_shape(pixels, spot.part_rect, shape, x, y, color, self.alpha)
             anchors += self.anchors(spot, shape, color, grow)
         return anchors
 
@@ -82,7 +82,7 @@ class PointMarking(Marking):
         """What a spot's label belongs to: the shape with its halo of `grow` pixels."""
         (x, y), (left, top, right, bottom) = spot.place.center, shape.box
         box = x + 0.5 + left - grow, y + 0.5 + top - grow, x + 0.5 + right + grow, y + 0.5 + bottom + grow
-        return [Anchor(self.label_text(spot), x, y, box, spot.frame, color, self.open)]
+        return [Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, self.open)]
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Draw what lies under the shape: nothing, unless a marker has a filling."""
@@ -132,7 +132,7 @@ class Circles(PointMarking):
 
     def __post_init__(self) -> None:
         check_lengths(self, "radius", "thickness")
-        check_lengths(self, "gap", zero=True)
+        check_lengths(self, "gap", allow_zero=True)
         super().__post_init__()
         if self.radius - self.thickness / 2 - self.halo.width < 1:
             raise ValueError(
@@ -159,7 +159,7 @@ class Circles(PointMarking):
         if self.fill is not None:
             filling = color if self.fill == "mark" else rgb(self.fill)
             disc = Disc(self.shape(scale, spot).radius)
-            paint_shape(pixels, spot.frame, disc, *spot.place.center, filling, self.fill_alpha)
+            paint_shape(pixels, spot.part_rect, disc, *spot.place.center, filling, self.fill_alpha)
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class Arrows(PointMarking):
         gap, thickness = max(self.gap * scale, self.halo.width * scale + 1), max(1.0, self.thickness * scale)
         lengths = self.length * scale, thickness, max(self.head * scale, thickness), gap
         turned = [Arrow(*lengths, (self.angle + turn) % 360) for turn in (0, 90, 270, 180)]
-        (x, y), (left, top, right, bottom) = spot.place.center, spot.frame
+        (x, y), (left, top, right, bottom) = spot.place.center, spot.part_rect
         for arrow in turned:
             x0, y0, x1, y1 = arrow.box
             if left <= x + x0 + 0.5 and top <= y + y0 + 0.5 and x + x1 + 0.5 <= right and y + y1 + 0.5 <= bottom:

@@ -59,7 +59,7 @@ class RegionMarking(Marking):
             x0, y0, x1, y1 = region_edges(spot.place)
             x, y = _label_point(spot, self.label)
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
-            anchors.append(Anchor(self.label_text(spot), x, y, box, spot.frame, color, open=False))
+            anchors.append(Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, open=False))
         return anchors
 
     def region(self, place: Mark) -> Mark:
@@ -136,7 +136,7 @@ class Tint(RegionMarking):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_lengths(self, "thickness", zero=True)
+        check_lengths(self, "thickness", allow_zero=True)
 
     def reach(self, scale: float) -> float:
         """Half the rim's line."""
@@ -182,7 +182,7 @@ class Spotlight(Marking):
         super().__post_init__()
         check_color(self.color)
         check_lengths(self, "radius")
-        check_lengths(self, "blur", "padding", "feather", zero=True)
+        check_lengths(self, "blur", "padding", "feather", allow_zero=True)
         if not 0 <= self.dim <= 1:
             raise ValueError(f"dim lies in 0..1, found {self.dim}")
         if not (self.dim or self.blur or self.grey):
@@ -194,22 +194,23 @@ class Spotlight(Marking):
 
     def paint(self, pixels: Pixels, spots: Sequence[Spot], scale: float) -> list[Anchor]:
         """Darken each part of the view that shows a mark, and give its marks their own pixels back."""
-        for frame in dict.fromkeys(spot.frame for spot in spots):
-            left, top, right, bottom = frame
+        for part_rect in dict.fromkeys(spot.part_rect for spot in spots):
+            left, top, right, bottom = part_rect
             bright = pixels[top:bottom, left:right].copy()
             pixels[top:bottom, left:right] = self._dim(bright, scale)
-            for spot in (spot for spot in spots if spot.frame == frame):
+            for spot in (spot for spot in spots if spot.part_rect == part_rect):
                 self._restore(pixels, bright, spot, scale)
         return [self._anchor(spot, scale) for spot in spots]
 
     def _restore(self, pixels: Pixels, bright: Pixels, spot: Spot, scale: float) -> None:
         """The region's own pixels; the soft edge lies outside, so that all of the region stays as it is."""
         grow, soft = self._grow(spot, scale), max(1.0, self.feather * scale)
-        area = pixel_area(region_edges(spot.place), grow + soft, spot.frame)
+        area = pixel_area(region_edges(spot.place), grow + soft, spot.part_rect)
         lit = np.clip(1 - (rim_distance(spot.place, area) - grow + 0.5) / soft, 0, 1).astype(np.float32)
         left, top, right, bottom = area
-        own = bright[top - spot.frame[1] : bottom - spot.frame[1], left - spot.frame[0] : right - spot.frame[0]]
-        paint_coverage(pixels, spot.frame, left, top, lit, own)
+        x, y = spot.part_rect[:2]
+        own = bright[top - y : bottom - y, left - x : right - x]
+        paint_coverage(pixels, spot.part_rect, left, top, lit, own)
 
     def _grow(self, spot: Spot, scale: float) -> float:
         return (self.radius * isinstance(spot.place, Point) + self.padding) * scale
@@ -231,7 +232,7 @@ class Spotlight(Marking):
         grow = self._grow(spot, scale)
         x, y = _label_point(spot, self.label)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
-        return Anchor(self.label_text(spot), x, y, box, spot.frame, rgb(self.color), isinstance(spot.place, Point))
+        return Anchor(self.label_text(spot), x, y, box, spot.part_rect, rgb(self.color), isinstance(spot.place, Point))
 
 
 def _label_point(spot: Spot, label: Label) -> tuple[float, float]:
@@ -241,12 +242,12 @@ def _label_point(spot: Spot, label: Label) -> tuple[float, float]:
 
 
 def _fill(pixels: Pixels, spot: Spot, color: RGB, alpha: float) -> None:
-    area = pixel_area(region_edges(spot.place), 1, spot.frame)
-    paint_coverage(pixels, spot.frame, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha)
+    area = pixel_area(region_edges(spot.place), 1, spot.part_rect)
+    paint_coverage(pixels, spot.part_rect, *area[:2], coverage(rim_distance(spot.place, area)), color, alpha)
 
 
 def _draw_outline(pixels: Pixels, spot: Spot, color: RGB, half: float, alpha: float) -> None:
     """A line along the rim, `half` pixels to each side."""
     for area in rim_strips(spot.place, half + 1):
         rim = np.abs(rim_distance(spot.place, area)) - np.float32(half)
-        paint_coverage(pixels, spot.frame, *area[:2], coverage(rim), color, alpha)
+        paint_coverage(pixels, spot.part_rect, *area[:2], coverage(rim), color, alpha)

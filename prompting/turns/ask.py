@@ -18,7 +18,7 @@ from looktwice.prompting.wording.answer_format import JsonAnswer
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 Parts = tuple[str | View, ...]
-LEAST_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
+MIN_TOKENS = 16  # per image; no known processor makes fewer of an image of usual size
 NO_MODEL = NoModel("a reader may not call a model: it only reads what was said")
 
 
@@ -66,8 +66,10 @@ class Ask:
 
     def parts(self, state: State) -> Parts:
         """The texts and views that are sent, in their order."""
-        held = self._held(state) if self.attach == "new" else set()
-        shown = {n: view for n, view in enumerate(state.views, 1) if not held or view.picture.sha not in held}
+        already_sent = self._already_sent(state) if self.attach == "new" else set()
+        shown = {
+            n: view for n, view in enumerate(state.views, 1) if not already_sent or view.picture.sha not in already_sent
+        }
         if self.images == "none" or self.attach == "none":
             shown = {}
         if self.images == "inline":
@@ -94,7 +96,7 @@ class Ask:
             return tuple(views.values())
         return tuple(p for n, view in views.items() for p in (write_tag(self.tags, n, view, state.sample.id), view))
 
-    def _held(self, state: State) -> set[str]:
+    def _already_sent(self, state: State) -> set[str]:
         """The hashes of the pictures that earlier turns send again."""
         sent, _ = self.history((*state.messages, Message("user", ())))
         return {view.picture.sha for message in sent for view in message.views}
@@ -132,7 +134,7 @@ def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:
     """A note if the server counted too few tokens: it may have dropped the images, or not have counted them."""
     words = sum(len(message.text.split()) for message in sent)
     images, counted = sum(len(message.views) for message in sent), reply.usage.tokens_in
-    if not images or not 0 < counted < words + LEAST_TOKENS * images:
+    if not images or not 0 < counted < words + MIN_TOKENS * images:
         return []
     what = f"{images} image{'s' if images > 1 else ''} and {words} words"
     return [f"the server counted {counted} tokens for {what}: it may not have looked at the images"]

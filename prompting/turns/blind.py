@@ -17,13 +17,16 @@ from looktwice.prompting.turns.ask import Ask, ask_separately
 from looktwice.prompting.turns.svg import SvgError, find_svg, render_svg, similarity
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 
-CAPTION = """Describe this image so completely that somebody who cannot see it could answer any question about it.
+CAPTION_PROMPT = """\
+Describe this image so completely that somebody who cannot see it could answer any question about it.
 Go through it from corner to corner: every thing and person, how many of each, shape, colour, material, size, what \
 lies beside, above, in front of and behind what, light and shade, text, and the style of the picture.
 Where marks are drawn on it, such as circles, boxes, points or letters, say of each what it is called and what exactly \
 lies under it.
 Only describe; do not guess what might be asked."""
-CAPTION_FRAME = """The question below belongs to images that you cannot see. This is how they were described to you.
+ANSWER_FROM_CAPTION_PROMPT = """\
+\
+The question below belongs to images that you cannot see. This is how they were described to you.
 
 {descriptions}
 
@@ -32,20 +35,20 @@ CAPTION_FRAME = """The question below belongs to images that you cannot see. Thi
 
 @dataclass(frozen=True)
 class CaptionThenAnswer:
-    """Has each view described without the question, and answers from the descriptions alone: BLINK's Caption + LLM.
+    """Asks for a description of each view, then for the answer from the descriptions alone: BLINK's Caption + LLM.
 
-    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark asks for no more than
-    captioning. `caption` asks for a dense description that no task colours; with `each: false` one for all views
-    together. `options` bounds it, and of one longer than `longest` characters the beginning counts. `frame` holds the
-    answering turn, in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
-    `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the point's own.
+    BLINK, section 4.3: if a blind model answers as well as one that sees, a benchmark needs no more than captioning.
+    `caption` asks for a dense description and does not hold the question; with `each: false` for one of all views
+    together. `options` limits its length, and only its first `longest` characters are used. `frame` is the prompt of
+    the answering turn, in which `{descriptions}` and `{prompt}` are filled in; it is sent as `ask` says, without
+    images. `captioner` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own.
 
-    The answer is a conversation of its own, which takes over nothing but a system text. Where a description is empty,
-    `missing` says what becomes of the sample: no answer for that reason, a failure, or an answer all the same.
+    The answer is asked in a new conversation, which keeps only the system text. If a description is empty, `missing`
+    decides: "abstain", "fail" the sample, or "keep" it and ask all the same.
     """
 
-    caption: Text = CAPTION
-    frame: Text = CAPTION_FRAME
+    caption: Text = CAPTION_PROMPT
+    frame: Text = ANSWER_FROM_CAPTION_PROMPT
     each: bool = True
     captioner: Model | None = None
     answerer: Model | None = None
@@ -70,8 +73,8 @@ class CaptionThenAnswer:
             state = handle_missing(state, self.missing, empty)
             if state.ended:
                 return state
-        told = [f"{name[0].upper()}{name[1:]}: {text or '(no description)'}" for name, text in captions.items()]
-        words = fill_in(self.frame, descriptions="\n\n".join(told), prompt=state.prompt)
+        described = [f"{name[0].upper()}{name[1:]}: {text or '(no description)'}" for name, text in captions.items()]
+        words = fill_in(self.frame, descriptions="\n\n".join(described), prompt=state.prompt)
         return answer_blind(state, words, self.ask, self.answerer or model)
 
     def _captions(self, state: State, model: Model) -> tuple[Mapping[str, str], list[str]]:
@@ -103,9 +106,10 @@ def limit_reply(reply: Reply, longest: int, what: str) -> tuple[str, list[str]]:
     return text[:longest], notes
 
 
-REDRAW = """Redraw this image as one complete SVG document, as true to it as you can: same size and proportions, and \
+REDRAW_PROMPT = """\
+Redraw this image as one complete SVG document, as true to it as you can: same size and proportions, and \
 every shape with its place, size, rotation, colour and outline, and all text. Give the SVG code and nothing else."""
-REDRAW_FRAME = """Answer the question from the following SVG code alone.
+ANSWER_FROM_SVG_PROMPT = """Answer the question from the following SVG code alone.
 
 {code}
 
@@ -114,21 +118,22 @@ REDRAW_FRAME = """Answer the question from the following SVG code alone.
 
 @dataclass(frozen=True)
 class RedrawThenAnswer:
-    """Has each view written as SVG without the question, and answers from the code alone: Do You See Me, App. M.
+    """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App. M.
 
-    `redraw` asks for the code, `options` bounds it; `frame` holds the answering turn, in which `{code}` and `{prompt}`
-    are filled in, sent as `ask` says, without images. `drawer` and `answerer` name other models, as `{ref: NAME}`;
-    null is the point's own. The answer is a conversation of its own, which takes over nothing but a system text.
+    `redraw` asks for the code and does not hold the question; `options` limits its length. `frame` is the prompt of
+    the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
+    `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer is asked in a new
+    conversation, which keeps only the system text.
 
-    With `compare` each SVG is drawn (see `prompting.turns.svg`) and the record notes its structural similarity to what
-    was shown, beside that of a blank page, which on drawings is high as well; the drawings stand in the trace, so that
-    `looktwice show` has them. What is not drawn, because it is broken, refers to something outside itself or holds a
-    script, or because resvg-py is missing, is noted with the reason and asked about all the same: code is only words.
-    Where a reply holds no finished SVG, `missing` says what becomes of the sample; "keep" asks with the reply itself.
+    With `compare` each SVG is rendered (see `prompting.turns.svg`), and the record notes its structural similarity to
+    the view, and that of a blank page, which is high as well for drawings; the renderings stand in the trace, where
+    `looktwice show` finds them. An SVG that is not rendered (broken, with a script or external references, or without
+    resvg-py) is noted with the reason, and its code is used all the same. If a reply holds no finished SVG, `missing`
+    decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
     """
 
-    redraw: Text = REDRAW
-    frame: Text = REDRAW_FRAME
+    redraw: Text = REDRAW_PROMPT
+    frame: Text = ANSWER_FROM_SVG_PROMPT
     drawer: Model | None = None
     answerer: Model | None = None
     options: CallOptions = field(default_factory=lambda: CallOptions(max_tokens=8192))
@@ -162,9 +167,9 @@ class RedrawThenAnswer:
             state = handle_missing(state, self.missing, lacking)
             if state.ended:
                 return state
-        told = "\n\n".join(f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1))
+        described = "\n\n".join(f"Image {n}:\n{code}" if len(codes) > 1 else code for n, code in enumerate(codes, 1))
         return answer_blind(
-            state, fill_in(self.frame, code=told, prompt=state.prompt), self.ask, self.answerer or model
+            state, fill_in(self.frame, code=described, prompt=state.prompt), self.ask, self.answerer or model
         )
 
     def _redrawn(self, state: State, view: View, number: int, model: Model) -> tuple[str | None, str, list[str]]:

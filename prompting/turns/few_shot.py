@@ -1,4 +1,4 @@
-"""Few-shot examples: questions with images and their answers, as turns before the question that counts."""
+"""Few-shot examples: questions with images and their answers, as turns before the question."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NO_MODEL = NoModel("examples are worded and drawn on without asking; name stages
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A question with its images, and what a good model says to it."""
+    """A question with its images, and the reply that is shown for it."""
 
     sample: Sample
     reply: str
@@ -31,15 +31,15 @@ class Example:
 
 @dataclass(frozen=True)
 class FewShot:
-    """Opens the conversation with examples from a JSONL file, each a user's turn with images and the model's reply.
+    """Puts few-shot examples from a JSONL file before the question: a user turn with images and a reply for each.
 
-    A line has `question`, `reply` (word for word what is to be said; `answer` will do), and may have `image` or
-    `images` (paths beside the file), `choices`, `marks` (as records hold them) and `prompt`. Each example goes through
-    `stages`, best by reference, so that it is drawn on and worded like the question itself:
+    A line has `question` and `reply` (sent word for word; `answer` works too), and may have `image` or `images` (paths
+    relative to the file), `choices`, `marks` (as in records) and `prompt`. Each example goes through `stages`, best
+    given by reference, so that it is drawn on and worded like the question:
     `stages: ["${stages.mark}", "${stages.choose}"]`; `ask` says where its images stand. The first `n` are shown, or
-    with `order: shuffled` n of them at random, other ones for each sample. An example that has the sample's own
-    question and images is left out. `sha` is that of file and images: filled in when the stage is built, it is part
-    of the point's identity, and a run whose files have changed since is refused. Raises ValueError.
+    with `order: shuffled` n random ones, others for each sample. An example with the sample's own question and images
+    is left out. `sha` is the hash of the file and its images: filled in when the stage is built, it is part of the
+    arm's identity, and a run whose files have changed since is refused. Raises ValueError.
     """
 
     path: Path
@@ -85,10 +85,10 @@ class FewShot:
         return state.replace(messages=(*state.messages, *turns))
 
     def _chosen(self, state: State) -> Sequence[Example]:
-        held = [example for example in self.examples if not _same_question(example.sample, state.sample)]
+        examples = [example for example in self.examples if not _same_question(example.sample, state.sample)]
         if self.order == "shuffled":
-            held = [held[k] for k in state.rng("examples").permutation(len(held))]
-        return held[: self.n]
+            examples = [examples[k] for k in state.rng("examples").permutation(len(examples))]
+        return examples[: self.n]
 
     def _turns(self, example: Example, state: State) -> tuple[Message, Message]:
         shown = State.start(example.sample, state.seed, state.draw)
@@ -97,8 +97,8 @@ class FewShot:
         return Message("user", self.ask.parts(shown)), Message("assistant", (example.reply,))
 
     def _digest(self) -> str:
-        known = [[example.sample.sha, example.reply] for example in self.examples]
-        return hashlib.sha256(json.dumps(known).encode()).hexdigest()[:16]
+        content = [[example.sample.sha, example.reply] for example in self.examples]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _parse_example(row: Any, path: Path, number: int) -> Example:

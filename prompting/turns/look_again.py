@@ -1,4 +1,4 @@
-"""Re-perception: the model answers, then looks again, in doubt or at a zoom on what it named."""
+"""Re-perception: the model answers, then looks again, told to doubt or shown zooms on its evidence."""
 
 from __future__ import annotations
 
@@ -19,35 +19,37 @@ from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
-LOOK = """{prompt}
+LOOK_PROMPT = """{prompt}
 
 Look at the image first. Say what it shows, thing by thing, and what seems to be the answer at first sight."""
-DOUBT = """Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it yet. Search \
+DOUBT_PROMPT = """\
+Now doubt it: at first sight this image may mislead. Look at it again as if you had not seen it yet. Search \
 for what you passed over or took for granted: edges, overlaps, shadows, sizes, what lies in front and what behind. Say \
 what you see now, where it contradicts what you said before, and what the answer seems to be."""
-CONCLUDE = """Look at the image one last time and weigh your observations. Then give your final answer to the question.
+CONCLUDE_PROMPT = """\
+Look at the image one last time and weigh your observations. Then give your final answer to the question.
 
 {prompt}"""
 
 
 @dataclass(frozen=True)
 class Reperceive:
-    """A conversation of `turns` calls: look, doubt and look again, and conclude.
+    """Active re-perception in `turns` calls: describe the image, doubt the description, and conclude.
 
-    BLINK-Twice's active re-perception (supplement, B.3): its words and number of turns are not published, these are
-    ours. The first turn says `look` and shows the views, the last one `conclude`, those between `doubt`; `{prompt}`
-    in them becomes the question as worded so far. One turn is the question alone, so that `turns` can be swept from
-    one pass on. `attach` "all" shows the views again in every turn, "none" only in the first; what is sent of earlier
-    turns is said by `history` of `ask`: its `images: latest` keeps one look in sight.
+    After BLINK-Twice (supplement, B.3), which does not publish its prompts and number of turns; these are ours. The
+    first turn sends `look` with the views, the last one `conclude`, those between `doubt`; `{prompt}` in them is
+    replaced by the question as worded so far. One turn is the question alone, so that `turns` can be swept from 1.
+    `attach` "all" shows the views again in every turn, "none" only in the first; `history` of `ask`
+    says what is sent of earlier turns: its `images: latest` sends only the latest images.
 
-    The answer is read from the last reply, as everywhere. With a reader in `read` (`read: ${read}`) the record notes
-    what was answered after each look and how often that changed.
+    The answer is read from the last reply. With a reader in `read` (`read: ${read}`) the record notes the answer after
+    each turn and how often it changed.
     """
 
     turns: int = 3
-    look: Text = LOOK
-    doubt: Text = DOUBT
-    conclude: Text = CONCLUDE
+    look: Text = LOOK_PROMPT
+    doubt: Text = DOUBT_PROMPT
+    conclude: Text = CONCLUDE_PROMPT
     attach: Literal["all", "none"] = "all"
     ask: Ask = field(default_factory=Ask)
     read: Stage | None = None
@@ -59,13 +61,13 @@ class Reperceive:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with all turns. Raises ModelError, and ValueError where there is nothing to ask."""
-        begun, answers = state, list[str | None]()
+        original, answers = state, list[str | None]()
         for number in range(self.turns):
             ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
-            state = ask(state.replace(prompt=self._words(number, begun.prompt)), model)
+            state = ask(state.replace(prompt=self._words(number, original.prompt)), model)
             if self.read is not None:
                 answers.append(read_answer(state, self.read)[0])
-        return state.replace(prompt=begun.prompt).with_notes(*([describe_changes(answers)] if answers else []))
+        return state.replace(prompt=original.prompt).with_notes(*([describe_changes(answers)] if answers else []))
 
     def _words(self, number: int, prompt: str) -> str:
         if self.turns == 1:
@@ -74,28 +76,31 @@ class Reperceive:
         return fill_in(self.look if number == 0 else self.conclude if last else self.doubt, prompt=prompt)
 
 
-MOST = 50
-NUMBER = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
-_CLAIM = re.compile(rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{NUMBER},{NUMBER},{NUMBER},{NUMBER}[\])]", re.I)
-_LOOK = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
-WHERE = """{prompt}
+MAX_BOXES = 50
+COORDINATE = r"\s*(-?\d{1,6}(?:\.\d{1,6})?)\s*"
+BOX_OR_IMAGE = re.compile(
+    rf"\bimage\s*#?(\d{{1,3}})\b|[\[(]{COORDINATE},{COORDINATE},{COORDINATE},{COORDINATE}[\])]", re.I
+)
+EVIDENCE_LINE = re.compile(r"^[^\w\n]*LOOK\b.*", re.M)
+EVIDENCE_PROMPT = """{prompt}
 
 Give your answer, and then say what it rests on: for each thing that decides it a line of its own, such as
 LOOK: image 1, [left, top, right, bottom]
 with the box around it in {unit}."""
-CHECK = """Here is what you pointed at, larger. Check if it really shows what you said, then give your final answer.
+CHECK_PROMPT = """\
+Here is what you pointed at, larger. Check if it really shows what you said, then give your final answer.
 
 {prompt}"""
 
 
 @dataclass(frozen=True)
 class ZoomOnClaim:
-    """Zooms on the boxes that the model's last reply names as [left, top, right, bottom]; `crop` says how.
+    """Zooms on the boxes [left, top, right, bottom] in the model's last reply; `crop` says how.
 
-    Lines that begin with LOOK count alone where there are any. "image 2" on the line before a box says of which view
-    it speaks, else it is the first. `frame` is the unit in which the model was told to speak: pixels of the view,
-    shares from 0 to 1, or thousandths. A box outside its view, without an area or with swapped corners is passed
-    over with a note; where none is left, `missing` says what is done.
+    If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which view a box is on,
+    else it is the first. `frame` is the unit that the prompt asked for: pixels of the view, or coordinates normalised
+    to 0-1 or 0-1000. A box outside its view, without an area or with swapped corners is skipped with a note; if none
+    is left, `missing` decides what is done.
     """
 
     frame: Frame = "0-1000"
@@ -108,10 +113,10 @@ class ZoomOnClaim:
         """The state with the zoomed views."""
         regions: dict[int, list[Mark]] = {}
         notes = []
-        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MOST + 1))
-        if len(claims) > MOST:
-            notes.append(f"the reply names more than {MOST} places; the first {MOST} count")
-        for image, numbers in claims[:MOST]:
+        claims = list(islice(_claimed_boxes(strip_thoughts(state.reply)), MAX_BOXES + 1))
+        if len(claims) > MAX_BOXES:
+            notes.append(f"the reply names more than {MAX_BOXES} places; the first {MAX_BOXES} count")
+        for image, numbers in claims[:MAX_BOXES]:
             try:
                 region = self._region(state, image, numbers)
             except ToolError as exc:
@@ -135,12 +140,12 @@ class ZoomOnClaim:
 
 
 def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """(number of the image from 1, four numbers) of every box of a reply, each once."""
-    marked = _LOOK.findall(reply)
+    """(number of the image from 1, four coordinates) of every distinct box in a reply."""
+    evidence_lines = EVIDENCE_LINE.findall(reply)
     seen = set()
-    for line in marked or reply.splitlines():
+    for line in evidence_lines or reply.splitlines():
         image = 1
-        for match in _CLAIM.finditer(line):
+        for match in BOX_OR_IMAGE.finditer(line):
             if match[1]:
                 image = int(match[1])
                 continue
@@ -152,17 +157,17 @@ def _claimed_boxes(reply: str) -> Iterator[tuple[int, tuple[float, ...]]]:
 
 @dataclass(frozen=True)
 class Verify:
-    """Asks, runs `zoom` on what the reply claims, shows what that brings and asks again, `rounds` times.
+    """Asks for an answer and its evidence, then shows zooms on that evidence and asks again, `rounds` times.
 
-    The first turn says `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom` may be any stage
+    The first turn sends `where` ({prompt} and {unit} are filled in), the later ones `check`. `zoom` may be any stage
     that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid that the views have, and as control
-    arms `prompting.controls.OracleCrop` and `RandomCrop`. It always looks at the views of the beginning; what it adds
-    to them is sent with the next turn. Where it adds nothing the question is asked again all the same, so every
-    sample makes as many calls. With a reader in `read` the record notes the answers before and after.
+    arms `prompting.controls.OracleCrop` and `RandomCrop`. Each zoom is cut from the original views; the new
+    views are sent with the next turn. Without a new one the question is asked again all the same, so that every
+    sample makes the same number of calls. With a reader in `read` the record notes the answers before and after.
     """
 
-    where: Text = WHERE
-    check: Text = CHECK
+    where: Text = EVIDENCE_PROMPT
+    check: Text = CHECK_PROMPT
     zoom: Stage = field(default_factory=ZoomOnClaim)
     rounds: int = 1
     ask: Ask = field(default_factory=Ask)
@@ -174,19 +179,19 @@ class Verify:
             raise ValueError(f"rounds is a number from 1 to 100, found {self.rounds}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with all turns; its views are those of the beginning and every zoom that was shown."""
-        first, begun, answers = state.views, state.prompt, list[str | None]()
+        """The state with all turns; its views are the original ones and every zoom that was shown."""
+        first, original, answers = state.views, state.prompt, list[str | None]()
         unit = UNITS[getattr(self.zoom, "frame", "pixels")]
-        state = self.ask(state.replace(prompt=fill_in(self.where, prompt=begun, unit=unit)), model)
+        state = self.ask(state.replace(prompt=fill_in(self.where, prompt=original, unit=unit)), model)
         answers.append(read_answer(state, self.read)[0] if self.read else None)
         again = replace(self.ask, attach="new")
         for _ in range(self.rounds):
-            after = self.zoom(state.replace(views=first, prompt=begun), model)
+            after = self.zoom(state.replace(views=first, prompt=original), model)
             if after.ended:
                 return after
             known = {view.picture.sha for view in state.views}
             fresh = tuple(view for view in after.views if view.picture.sha not in known)
-            words = fill_in(self.check, prompt=begun, unit=unit)
+            words = fill_in(self.check, prompt=original, unit=unit)
             state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
             answers.append(read_answer(state, self.read)[0] if self.read else None)
-        return state.replace(prompt=begun).with_notes(*([describe_changes(answers)] if self.read else []))
+        return state.replace(prompt=original).with_notes(*([describe_changes(answers)] if self.read else []))

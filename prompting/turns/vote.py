@@ -25,13 +25,13 @@ class Ballot:
 
 @dataclass(frozen=True)
 class Vote:
-    """Runs a stage `n` times with draws of its own, reads each reply, and answers what most of them say.
+    """Runs a stage `n` times with draws of its own, reads each reply, and answers with the majority.
 
     Self-consistency (Wang et al. 2023; BLINK, Appendix C.3: five draws at temperature 1, which `stage: {options:
     {temperature: 1}}` asks for). `stage` may be any that asks, also one of several turns, or a whole pipeline in which
     `prompting.controls.PermuteChoices` gives each draw another order of the choices: votes count for the task's own
     letters. `read` finds the answers; best by reference, `read: ${read}`. Draw k of the run is drawn as k * n, k * n
-    + 1 ..., so no two draws are one call; the first n draws of a point without votes are the same calls as draw 0.
+    + 1 ..., so no two draws are one call; the first n draws of an arm without votes are the same calls as draw 0.
 
     On a tie, `tie` "first" takes the answer that was given first, "random" one at random, and "abstain" none. The
     confidence is the winner's share of all draws, unreadable ones included. If no reply can be read there is no

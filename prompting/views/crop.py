@@ -1,4 +1,4 @@
-"""How a zoom is cut and shown: which area around a region, how large, and beside what."""
+"""The style of a zoom: which area around a region is cut, how large, and how it is shown."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, resolve_color
 from looktwice.prompting.drawing.placement import place_inset
 
-MEGAPIXELS = 100
-ROUNDING = 1e-6
+MAX_MEGAPIXELS = 100
+EPSILON = 1e-6
 
 
 @dataclass(frozen=True)
 class Crop:
-    """The settings that every zoom shares.
+    """The style of a zoom, a setting of every stage that zooms; it is no stage itself.
 
     **Area.** A region grows on each side by `padding`: a share of its own longer side ("box"), of the view's longer
-    side ("image"), or pixels of the view ("px"). It is then at least `min_px` pixels and at least the share
-    `min_share` of the view's shorter side wide and high, and grows to `aspect` (width / height) where that is given.
-    It never leaves the part of the view that shows the region: it is pushed into it, and only what is larger than the
-    part is cut, so a crop may miss its aspect but never a part of its region.
+    side ("image"), or pixels of the view ("px"). Its width and height are then at least `min_px` pixels
+    and at least `min_share` times the view's shorter side, and it grows to `aspect` (width / height) if given. It
+    stays within the part of the view that shows the region: it is shifted into it, and cut only if larger than the
+    part, so a crop may miss its aspect but never a part of its region.
 
     **Number.** `merge` "each" cuts one area per region, "union" one around all regions of the same part of a view.
-    Of more than `most` regions in a view the first count; areas that turn out equal are cut once.
+    In each view only the first `most` regions are used; equal areas are cut once.
 
-    **Size.** `upscale` enlarges a crop until its longer side has so many pixels; None leaves it, and beside the
-    original lets it fill as much room as that one has. `filter` is the resampling.
+    **Size.** `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with show: beside fits it
+    to the size of the view. `filter` is the resampling.
 
     **Show.** "crop": the crops alone, in place of the view. "both": the view with the areas outlined, then the crops,
     each a picture of its own. "beside": the same as one picture, left to right, `margin` black pixels between.
@@ -77,9 +77,9 @@ class Crop:
             )
 
     def __call__(self, view: View, places: Sequence[Mark], marks: Sequence[Mark] = ()) -> tuple[list[View], list[str]]:
-        """What stands for a view in which `places` (in its own coordinates, one or more) were found, and notes.
+        """The views that replace `view`, and notes; `places` are one or more regions in its coordinates.
 
-        `marks` are what an inset must not hide, in the view's coordinates too.
+        `marks`, in its coordinates too, are what an inset must not hide.
         """
         areas, notes = self.areas(view, places)
         pieces = [self._cut(view, area) for area in areas]
@@ -96,32 +96,32 @@ class Crop:
         return [shown], notes + more
 
     def areas(self, view: View, places: Sequence[Mark]) -> tuple[list[PixelRect], list[str]]:
-        """The areas of a view that are cut out, in whole pixels, and a note where some places were left out."""
+        """The areas that are cut out, in whole pixels, and a note if there are more than `most` places."""
         kept = list(places[: self.most])
         notes = [f"of {len(places)} regions the first {self.most} count"] if len(places) > self.most else []
         boxes: dict[PixelRect, list[Rect]] = {}
-        framed = [(_frame(view, place), bounding_box(place)) for place in kept]
-        for frame, box in framed:
-            boxes.setdefault(frame, []).append(box)
+        located = [(_part_rect(view, place), bounding_box(place)) for place in kept]
+        for part_rect, box in located:
+            boxes.setdefault(part_rect, []).append(box)
         if self.merge == "union":
-            found = [self._area(_union(inside), frame, view.size) for frame, inside in boxes.items()]
+            areas = [self._area(_union(inside), part_rect, view.size) for part_rect, inside in boxes.items()]
         else:
-            found = [self._area(box, frame, view.size) for frame, box in framed]
-        return list(dict.fromkeys(found)), notes
+            areas = [self._area(box, part_rect, view.size) for part_rect, box in located]
+        return list(dict.fromkeys(areas)), notes
 
-    def _area(self, box: Rect, frame: PixelRect, size: tuple[int, int]) -> PixelRect:
+    def _area(self, box: Rect, part_rect: PixelRect, size: tuple[int, int]) -> PixelRect:
         x0, y0, x1, y1 = box
         pad = self.padding * {"box": max(x1 - x0, y1 - y0), "image": max(size), "px": 1}[self.unit]
-        least = max(1.0, self.min_px, self.min_share * min(size))
-        width, height = max(x1 - x0 + 2 * pad, least), max(y1 - y0 + 2 * pad, least)
+        shortest = max(1.0, self.min_px, self.min_share * min(size))
+        width, height = max(x1 - x0 + 2 * pad, shortest), max(y1 - y0 + 2 * pad, shortest)
         if self.aspect is not None:
             width, height = max(width, height * self.aspect), max(height, width / self.aspect)
-        left, right = _interval(x0, x1, width, frame[0], frame[2])
-        top, bottom = _interval(y0, y1, height, frame[1], frame[3])
+        left, right = _fit_interval(x0, x1, width, part_rect[0], part_rect[2])
+        top, bottom = _fit_interval(y0, y1, height, part_rect[1], part_rect[3])
         return left, top, right, bottom
 
     def outlined(self, view: View, areas: Iterable[PixelRect]) -> View:
-        """The view with a frame around each area, outside it; at the picture's rim it moves inwards."""
+        """The view with an outline around each area, outside it; at the edge of the view it moves inwards."""
         width, height = view.size
         pixels, stroke = np.array(view.pixels), min(self.thickness, (min(view.size) + 1) // 2)
         for number, (left, top, right, bottom) in enumerate(areas if stroke else ()):
@@ -131,9 +131,9 @@ class Crop:
                 min(width, right + stroke),
                 min(height, bottom + stroke),
             )
-            frame = np.ones((outer[3] - outer[1], outer[2] - outer[0]), bool)
-            frame[stroke:-stroke, stroke:-stroke] = False
-            pixels[outer[1] : outer[3], outer[0] : outer[2]][frame] = self._color(
+            outline = np.ones((outer[3] - outer[1], outer[2] - outer[0]), bool)
+            outline[stroke:-stroke, stroke:-stroke] = False
+            pixels[outer[1] : outer[3], outer[0] : outer[2]][outline] = self._color(
                 view, (left, top, right, bottom), number
             )
         return view.with_pixels(pixels) if self.thickness else view
@@ -152,8 +152,8 @@ class Crop:
         room = (self.inset * width - 2 * rim, self.inset * height - 2 * rim)
         keep, placed, taken, notes = [bounding_box(mark) for mark in marks], [], list[PixelRect](), list[str]()
         for number, piece in enumerate(pieces):
-            framed = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
-            found = place_inset(whole.size, framed, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
+            bordered = (piece.size[0] + 2 * rim, piece.size[1] + 2 * rim)
+            found = place_inset(whole.size, bordered, (room[0] + 2 * rim, room[1] + 2 * rim), areas, keep, taken)
             if found is None or min(room) < 1:
                 raise ValueError(
                     f"inset {number + 1} of {len(pieces)} has no room in the view of {width} x {height} pixels; "
@@ -175,7 +175,7 @@ class Crop:
         return resolve_color(self.outline, view.pixels, (left + right - 1) / 2, (top + bottom - 1) / 2, reach, number)
 
     def _fitted(self, view: View, room: tuple[int, int]) -> View:
-        """The view at the largest size that has room in (width, height) pixels."""
+        """The view at the largest size that fits into (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
 
     def _cut(self, view: View, area: PixelRect) -> View:
@@ -186,15 +186,15 @@ class Crop:
 
     def _resized(self, view: View, scale: float) -> View:
         width, height = (max(1, round(side * scale)) for side in view.size)
-        if width * height > MEGAPIXELS * 1e6:
+        if width * height > MAX_MEGAPIXELS * 1e6:
             raise ValueError(
                 f"a crop would be made {width} x {height} pixels large; give less upscale or another aspect"
             )
         return view if (width, height) == view.size else transforms.resize(view, width, height, self.filter)
 
 
-def _frame(view: View, place: Mark) -> PixelRect:
-    """The box around the topmost part of a view that shows a place: a crop must not stray into what lies beside it."""
+def _part_rect(view: View, place: Mark) -> PixelRect:
+    """The bounding box of the topmost part of a view that shows a place; a crop must not leave it."""
     x0, y0, x1, y1 = bounding_box(place)
     x, y = (x0 + x1) / 2, (y0 + y1) / 2
     clips = [part.clip for part in view.parts if part.source == place.image and part.clip]
@@ -202,8 +202,8 @@ def _frame(view: View, place: Mark) -> PixelRect:
     shown = [c for c in clips if contains(c, x, y)] or around
     left, top, right, bottom = bounds(shown[-1]) if shown else (0, 0, *view.size)
     first, last = (
-        (math.floor(left + ROUNDING), math.floor(top + ROUNDING)),
-        (math.ceil(right - ROUNDING), math.ceil(bottom - ROUNDING)),
+        (math.floor(left + EPSILON), math.floor(top + EPSILON)),
+        (math.ceil(right - EPSILON), math.ceil(bottom - EPSILON)),
     )
     return max(0, first[0]), max(0, first[1]), min(view.size[0], last[0]), min(view.size[1], last[1])
 
@@ -213,11 +213,11 @@ def _union(boxes: Sequence[Rect]) -> Rect:
     return min(lefts), min(tops), max(rights), max(bottoms)
 
 
-def _interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
-    """Whole pixels around first..last, as many as `length` says: pushed into low..high, cut where it is longer."""
+def _fit_interval(first: float, last: float, length: float, low: int, high: int) -> tuple[int, int]:
+    """`length` whole pixels around first..last, shifted into low..high, and cut if that is shorter."""
     # Sums of halves and shares miss whole numbers by a rounding error, which must not cost a pixel.
-    start, stop = max(low, math.floor(first + ROUNDING)), min(high, math.ceil(last - ROUNDING))
-    count = min(high - low, max(1, stop - start, math.ceil(length - ROUNDING)))
+    start, stop = max(low, math.floor(first + EPSILON)), min(high, math.ceil(last - EPSILON))
+    count = min(high - low, max(1, stop - start, math.ceil(length - EPSILON)))
     begin = math.floor((first + last - count) / 2 + 0.5)
     begin = max(low, min(max(stop - count, min(begin, start)), high - count))
     return begin, begin + count

@@ -1,4 +1,4 @@
-"""The exact bytes in which views are sent: a codec and its quality, as an arm of a study."""
+"""Encodes views as PNG, JPEG or WebP, to study what a codec and its quality change."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SAMPLING: dict[Chroma, int] = {
     "4:2:2": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_422,
     "4:2:0": cv2.IMWRITE_JPEG_SAMPLING_FACTOR_420,
 }
-LONGEST = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
+MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' libraries can write
 
 
 @dataclass(frozen=True)
 class Encode:
-    """Every view as the bytes of one codec; what the model is sent is what the pixels now are.
+    """Encodes every view with one codec; the model is sent these bytes, and later stages see the decoded pixels.
 
     `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a lossless PNG otherwise.
     `png` is lossless at the fast level; a view that would be sent as a PNG anyway is passed on. `jpeg` has `quality`
     1 to 100 and a `chroma` subsampling; 4:4:4 is the default because 4:2:0 smears thin coloured markers over 2 x 2
     pixels. `webp` has `quality`, or with `lossless` none; lossy WebP is always 4:2:0, by its format.
 
-    A JPEG source is coded again, also at the same quality: the arm is this codec, not this file. Later stages see the
-    coded pixels, damage included, and the map to the sources is kept. Put it last before the stage that asks.
+    A JPEG source is encoded again, also at the same quality. The map to the sources is kept. Put it last before the
+    stage that asks.
     """
 
     codec: Literal["keep", "png", "jpeg", "webp"] = "keep"
@@ -61,16 +61,16 @@ class Encode:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
 
     def encode(self, view: View) -> View:
-        """One view, with its parts, behind the codec."""
+        """One view with its new bytes and the same parts."""
         if self.codec == "keep":
             return view
         if self.codec == "png":
             payload = view.picture.payload
             return view if payload.media_type == "image/png" else replace(view, picture=Picture(view.pixels))
         width, height = view.size
-        if max(width, height) > LONGEST[self.codec]:
+        if max(width, height) > MAX_SIDE[self.codec]:
             raise ValueError(
-                f"{self.codec} holds at most {LONGEST[self.codec]} pixels a side, the view has {width} x {height}; "
+                f"{self.codec} holds at most {MAX_SIDE[self.codec]} pixels a side, the view has {width} x {height}; "
                 "make it smaller first (prompting.views.LongestSide)"
             )
         data = self._jpeg(view.pixels) if self.codec == "jpeg" else self._webp(view.pixels)

@@ -1,4 +1,4 @@
-"""Which image stands where: joined into one, put in another order, and numbered."""
+"""The layout of several views: joined into one image, reordered, and numbered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ORDINAL = re.compile(
 
 @dataclass(frozen=True)
 class Concatenate:
-    """All views as one: beside one another, below one another, or in rows of a grid.
+    """Joins all views into one image: in a row, in a column, or in a grid.
 
     The defaults are BLINK's own concatenation for models that take one image: left to right, 10 black pixels
     between, centred vertically (official code, `concat_images_horizontally_with_margin`; Table 4). `equal` first
@@ -95,15 +95,15 @@ class Concatenate:
 
 @dataclass(frozen=True)
 class Reorder:
-    """The views in another order: shuffled, reversed, rotated by one, or as `order` lists them, counted from 1.
+    """Changes the order of the views: shuffled, reversed, rotated by one, or as `order` lists them, counted from 1.
 
     A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one within a run, so that
     `stages.SLOT.seed: [0, 1, 2]` sweeps over orders. Marks follow their images.
 
-    Words do not follow. Where the prompt or a choice names an image by its place ("the second image", "Image 2")
-    another order would ask another question and the key would be wrong, so such a sample fails, unless `words` is
-    "keep". That is right where every image carries the number that the words mean: with `tags: "Image {source}:"`
-    in `prompting.turns.Ask`, or `prompting.views.IndexTags`, both of which count as the sample does.
+    The words of the prompt are not changed. If the prompt or a choice names an image by its position ("the second
+    image", "Image 2"), another order would make the key wrong, so such a sample fails, unless `words` is "keep". That
+    is right if every image carries the number that the words mean: with `tags: "Image {source}:"`
+    in `prompting.turns.Ask`, or `prompting.views.IndexTags`, both of which number the sample's images.
     """
 
     order: Literal["shuffled", "reversed", "rotated"] | tuple[int, ...] = "shuffled"

@@ -60,11 +60,11 @@ def choose_number(sample: Sample, number: int, nearest: bool = True) -> tuple[st
     if not sample.choices:
         return str(number), 0
     said = {letter: _number(choice) for letter, choice in zip(sample.letters, sample.choices, strict=True)}
-    away = {letter: abs(value - number) for letter, value in said.items() if value is not None}
-    if len(away) < len(said):
+    differences = {letter: abs(value - number) for letter, value in said.items() if value is not None}
+    if len(differences) < len(said):
         raise NoEvidence(f"not every choice says a number: {', '.join(map(str, sample.choices))}")
-    least = min(away.values())
-    best = [letter for letter, off in away.items() if off == least]
+    least = min(differences.values())
+    best = [letter for letter, off in differences.items() if off == least]
     if len(best) > 1 or (least and not nearest):
         raise NoEvidence(f"{number} are found, and no choice is {'nearest to it' if len(best) > 1 else 'that number'}")
     return best[0], least

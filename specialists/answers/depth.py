@@ -18,7 +18,7 @@ from looktwice.specialists.results import DepthMap
 
 @dataclass(frozen=True)
 class NearerPoint:
-    """Answers the choice that refers to the point nearest to the camera.
+    """Answers with the choice that refers to the point nearest to the camera.
 
     The points are those on image 0 whose labels the choices name ("B is closer"), else those labelled with the
     sample's letters; each has the median of the known depths in the `window` x `window` pixels around it.

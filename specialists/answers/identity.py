@@ -147,7 +147,7 @@ class CountIdentities:
 
 @dataclass(frozen=True)
 class GroupIdentities:
-    """Answers the choice that says which images show the same person or thing: "1 and 3", or "None".
+    """Answers with the choice that says which images show the same person or thing: "1 and 3", or "None".
 
     A choice is as good as its margin: how much closer than `threshold` its images are to one another, and how much
     further than it they are from all others, the smaller of the two; for "None", how much further than it all are
@@ -179,18 +179,18 @@ class GroupIdentities:
             raise NoEvidence("there are no choices of groups")
         vectors = _embed_images(self.identity, sample, _parse_name(sample) if self.words is None else self.words)
         letter, lead = best_choice(
-            {name: self._margin(vectors, held) for name, held in groups.items()}, "the margins of"
+            {name: self._margin(vectors, members) for name, members in groups.items()}, "the margins of"
         )
         return letter, lead / self.threshold
 
-    def _margin(self, vectors: Vectors, held: frozenset[int]) -> float:
+    def _margin(self, vectors: Vectors, members: frozenset[int]) -> float:
         inside, outside = [-np.inf], [np.inf]
         for one, two in combinations(range(len(vectors)), 2):
-            away = float(np.linalg.norm(vectors[one] - vectors[two]))
-            if one in held and two in held:
-                inside.append(away)
-            elif not held or one in held or two in held:
-                outside.append(away)
+            distance = float(np.linalg.norm(vectors[one] - vectors[two]))
+            if one in members and two in members:
+                inside.append(distance)
+            elif not members or one in members or two in members:
+                outside.append(distance)
         return min(self.threshold - max(inside), min(outside) - self.threshold)
 
 

@@ -15,7 +15,7 @@ from looktwice.specialists.protocols import GeneratedImageDetector, ImageSimilar
 
 @dataclass(frozen=True)
 class MostReal:
-    """Answers the choice whose image is the least likely to come from a generator, as in BLINK's forensic detection.
+    """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic detection.
 
     Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
     where `detector` cannot process one of them, and at a tie.
@@ -37,7 +37,7 @@ class MostReal:
 
 @dataclass(frozen=True)
 class MostSimilar:
-    """Answers the choice whose image is most similar to the first one, as in BLINK's visual similarity and art style.
+    """Answers with the choice whose image is most similar to the first, as in BLINK's visual similarity and art style.
 
     `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
     Confidence is the lead over the next image, at most 1. Abstains where images and choices do not pair up, where

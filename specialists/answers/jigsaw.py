@@ -22,7 +22,7 @@ BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
 
 @dataclass(frozen=True)
 class SeamMatcher:
-    """Answers the candidate that fits the blacked-out quadrant of the first image, as in BLINK's jigsaw task.
+    """Answers with the candidate that fits the blacked-out quadrant of the first image, as in BLINK's jigsaw task.
 
     The cost of a candidate is `color` times the mean step across both seams plus `gradient` times the mean change
     of slope there, in grey levels; the gradient term is that of jigsaw solvers (Gallagher, CVPR 2012, section 3.1)

@@ -16,7 +16,7 @@ from looktwice.specialists.protocols import Detector, NoEvidence
 
 @dataclass(frozen=True)
 class FittingBox:
-    """Answers the choice that refers to the box with the largest overlap (IoU) with a box that the detector finds.
+    """Answers with the choice that refers to the box of largest overlap (IoU) with a detected box.
 
     The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from the question
     ("... encloses the tank top?") unless `words` says it; `words: ""` is for detectors of one kind of thing. With

@@ -22,7 +22,7 @@ SAME = r"\b(?:same|equal)\b"
 
 @dataclass(frozen=True)
 class DarkerPoint:
-    """Answers the choice that refers to the point with the lower reflectance, or the one that says "the same".
+    """Answers with the choice that refers to the point with the lower reflectance, or the one that says "the same".
 
     Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The two are
     the same where the lighter has at most 1 + `tolerance` times the darker's: 0.10 is the margin of the WHDR

@@ -54,8 +54,8 @@ def background_color(pixels: Pixels) -> Floats:
 
 def color_distance(pixels: Pixels) -> Floats:
     """How far each pixel's colour is from the ground's, (height, width), 1 for the farthest. Raises NoEvidence."""
-    away = np.linalg.norm(pixels - background_color(pixels), axis=-1)
-    scaled: Floats = away / away.max()
+    difference = np.linalg.norm(pixels - background_color(pixels), axis=-1)
+    scaled: Floats = difference / difference.max()
     return scaled
 
 

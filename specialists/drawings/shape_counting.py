@@ -98,5 +98,5 @@ def _color(pixels: Pixels, shape: DrawnShape) -> str:
     cv2.fillPoly(within, [np.round(shape.contour).astype(np.int32)], 1)
     depth = cv2.distanceTransform(within, cv2.DIST_L2, 3)
     inner: NDArray[np.float64] = np.median(pixels[depth >= max(depth.max() / 2, 1e-6)], axis=0)
-    away = [float(np.linalg.norm(inner - color)) for color in COLORS.values()]
-    return list(COLORS)[int(np.argmin(away))]
+    distances = [float(np.linalg.norm(inner - color)) for color in COLORS.values()]
+    return list(COLORS)[int(np.argmin(distances))]

@@ -138,11 +138,11 @@ class Diffusion:
                 f"{settings.model} has {len(self.unet.up_blocks)} up blocks, found up_block {settings.up_block}"
             )
         with self.lock:
-            held = self.vae.encode(images).latent_dist
-            shape = (settings.ensemble, *held.mean.shape[1:])
+            latent = self.vae.encode(images).latent_dist
+            shape = (settings.ensemble, *latent.mean.shape[1:])
             dice = torch.Generator().manual_seed(settings.seed)
-            drawn, noise = (torch.randn(shape, generator=dice).to(held.mean)[None] for _ in range(2))
-            latents = (held.mean[:, None] + held.std[:, None] * drawn) * self.vae.config.scaling_factor
+            drawn, noise = (torch.randn(shape, generator=dice).to(latent.mean)[None] for _ in range(2))
+            latents = (latent.mean[:, None] + latent.std[:, None] * drawn) * self.vae.config.scaling_factor
             time = torch.tensor([settings.timestep], device=images.device)
             noised = self.scheduler.add_noise(latents, noise.expand_as(latents), time).flatten(0, 1)
             found = self._run_until(settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0))

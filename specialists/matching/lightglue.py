@@ -50,8 +50,8 @@ class LightGlue(PairNetwork):
         own = OWN[self.features]
         kind = {"disk": kornia.DISK, "aliked": kornia.ALIKED}[self.features]
         if self.model:
-            held = read_tensors(self.model)
-            detector = load_weights(kind(), held.get("extractor", held), self.model)
+            checkpoint = read_tensors(self.model)
+            detector = load_weights(kind(), checkpoint.get("extractor", checkpoint), self.model)
         else:
             detector = fetch(f"{kind.__name__} {own} (model:)", lambda: kind.from_pretrained(own))
         glue = open_lightglue(self.features, self.matcher)

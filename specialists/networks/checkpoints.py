@@ -25,15 +25,15 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
 
     try:
         safe = file.suffix == ".safetensors"
-        held = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
+        content = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError) as exc:
         raise WeightsError(
             f"{file} could not be read as a file of tensors alone ({first_line(exc)}); fetch it again, or save it anew "
             "with safetensors"
         ) from exc
-    if not isinstance(held, Mapping):
-        raise WeightsError(f"{file} holds a {type(held).__name__}, not tensors by name; give a file of weights")
-    return dict(held)
+    if not isinstance(content, Mapping):
+        raise WeightsError(f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights")
+    return dict(content)
 
 
 def find_package_file(distribution: str, package: str, *parts: str) -> Path:

@@ -42,16 +42,16 @@ def open_original(path: str | Path) -> Any:
     Its sizes are read from the shapes, so pruned or tiny networks of the same build open too. Raises WeightsError.
     """
     transformers = import_transformers()
-    held = read_tensors(path)
+    tensors = read_tensors(path)
     try:
-        settings = _settings(held)
+        settings = _settings(tensors)
     except (KeyError, AttributeError, IndexError, ZeroDivisionError, StopIteration) as exc:
         raise WeightsError(
             f"{path} is no checkpoint of segment_anything ({exc} is missing); give sam_vit_b, sam_vit_l or sam_vit_h, "
             "or a folder or id of transformers"
         ) from exc
     network = transformers.SamModel(transformers.SamConfig(**settings))
-    return load_weights(network, convert_names(held), path)
+    return load_weights(network, convert_names(tensors), path)
 
 
 def convert_names(tensors: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,49 +73,49 @@ def _convert_name(name: str, depth: int) -> str:
     return name
 
 
-def _settings(held: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration that these shapes belong to. Raises KeyError with a name that is missing."""
-    size, patch = held["image_encoder.pos_embed"].shape[1], held["image_encoder.patch_embed.proj.weight"].shape[2]
-    width, hidden = held["image_encoder.neck.0.weight"].shape[:2]
+    size, patch = tensors["image_encoder.pos_embed"].shape[1], tensors["image_encoder.patch_embed.proj.weight"].shape[2]
+    width, hidden = tensors["image_encoder.neck.0.weight"].shape[:2]
     image = {"image_size": size * patch, "patch_size": patch}
-    vision = image | _encoder(held, size, hidden) | {"output_channels": width}
-    vision |= {"num_pos_feats": held["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"].shape[1]}
+    vision = image | _encoder(tensors, size, hidden) | {"output_channels": width}
+    vision |= {"num_pos_feats": tensors["prompt_encoder.pe_layer.positional_encoding_gaussian_matrix"].shape[1]}
     prompts = image | {
         "image_embedding_size": size,
         "hidden_size": width,
-        "mask_input_channels": held["prompt_encoder.mask_downscaling.3.weight"].shape[0],
+        "mask_input_channels": tensors["prompt_encoder.mask_downscaling.3.weight"].shape[0],
     }
-    return {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": _decoder(held, width)}
+    return {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": _decoder(tensors, width)}
 
 
-def _encoder(held: Mapping[str, Any], size: int, hidden: int) -> dict[str, Any]:
-    blocks = _count(held, r"image_encoder\.blocks\.(\d+)\.")
-    reach = [held[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape for n in range(blocks)]
+def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, Any]:
+    blocks = _count(tensors, r"image_encoder\.blocks\.(\d+)\.")
+    reach = [tensors[f"image_encoder.blocks.{n}.attn.rel_pos_h"].shape for n in range(blocks)]
     whole = [n for n, (rows, _) in enumerate(reach) if rows == 2 * size - 1]
     window = next((rows for n, (rows, _) in enumerate(reach) if n not in whole), 2 * 14 - 1)
     return {
         "hidden_size": hidden,
         "num_hidden_layers": blocks,
         "num_attention_heads": hidden // reach[0][1],
-        "mlp_dim": held["image_encoder.blocks.0.mlp.lin1.weight"].shape[0],
+        "mlp_dim": tensors["image_encoder.blocks.0.mlp.lin1.weight"].shape[0],
         "window_size": (window + 1) // 2,
         "global_attn_indexes": whole,
     }
 
 
-def _decoder(held: Mapping[str, Any], width: int) -> dict[str, Any]:
-    within = held["mask_decoder.transformer.layers.0.cross_attn_token_to_image.q_proj.weight"].shape[0]
+def _decoder(tensors: Mapping[str, Any], width: int) -> dict[str, Any]:
+    within = tensors["mask_decoder.transformer.layers.0.cross_attn_token_to_image.q_proj.weight"].shape[0]
     return {
         "hidden_size": width,
-        "mlp_dim": held["mask_decoder.transformer.layers.0.mlp.lin1.weight"].shape[0],
-        "num_hidden_layers": _count(held, r"mask_decoder\.transformer\.layers\.(\d+)\."),
+        "mlp_dim": tensors["mask_decoder.transformer.layers.0.mlp.lin1.weight"].shape[0],
+        "num_hidden_layers": _count(tensors, r"mask_decoder\.transformer\.layers\.(\d+)\."),
         "num_attention_heads": HEADS,
         "attention_downsample_rate": width // within,
-        "num_multimask_outputs": held["mask_decoder.mask_tokens.weight"].shape[0] - 1,
-        "iou_head_depth": _count(held, r"mask_decoder\.iou_prediction_head\.layers\.(\d+)\."),
-        "iou_head_hidden_dim": held["mask_decoder.iou_prediction_head.layers.0.weight"].shape[0],
+        "num_multimask_outputs": tensors["mask_decoder.mask_tokens.weight"].shape[0] - 1,
+        "iou_head_depth": _count(tensors, r"mask_decoder\.iou_prediction_head\.layers\.(\d+)\."),
+        "iou_head_hidden_dim": tensors["mask_decoder.iou_prediction_head.layers.0.weight"].shape[0],
     }
 
 
-def _count(held: Mapping[str, Any], pattern: str) -> int:
-    return len({found[1] for name in held if (found := re.match(pattern, name))})
+def _count(tensors: Mapping[str, Any], pattern: str) -> int:
+    return len({found[1] for name in tensors if (found := re.match(pattern, name))})
