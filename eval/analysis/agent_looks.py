@@ -1,4 +1,4 @@
-"""What an agent's looks were worth: which tools, where they looked, what they changed in the answer, and at what cost.
+"""Analyses the tool calls ("looks") of agents: which tools, which regions, their effect on the answer, their cost.
 
 Everything is computed from the records. The answer before a look is what the point's reader finds in the reply that
 asked for the look, or in the reply to the agent's probe; the answer after the last look is the final one.
@@ -27,14 +27,14 @@ from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_lo
 from looktwice.prompting.controls import OracleCrop
 
 HINT = OracleCrop.hint
-"""The field of a sample that names the region that matters."""
+"""The meta field of a sample that names the relevant region."""
 
 
 @dataclass(frozen=True)
 class AgentRecord:
-    """One record of an agent: its looks, why they ended, and the verdicts before each turn that looked and at the end.
+    """One record of an agent: its looks, why they ended, and the verdicts before each turn with looks and at the end.
 
-    A verdict is None where the words gave no answer. `overlaps` are, for each zoom, the intersection over union with
+    A verdict is None if the reply contained no answer. `overlaps` are, for each zoom, the intersection over union with
     the marked region and the share of that region that it shows. `first_tokens` are those up to the first answer.
     """
 
@@ -47,16 +47,16 @@ class AgentRecord:
     overlaps: tuple[tuple[float, float], ...] = ()
 
     def flips(self, before: Verdict | None, after: Verdict) -> int:
-        """How often the answer went from one verdict to another over a look; without a new answer the old one holds."""
-        held: list[Verdict | None] = []
+        """How often a look changed the verdict from `before` to `after`; without a new answer the old one stays."""
+        carried: list[Verdict | None] = []
         for verdict in self.verdicts:
-            held.append(verdict or (held[-1] if held else None))
-        return sum(pair == (before, after) for pair in pairwise(held))
+            carried.append(verdict or (carried[-1] if carried else None))
+        return sum(pair == (before, after) for pair in pairwise(carried))
 
 
 @dataclass(frozen=True)
 class TurnCount:
-    """The records of one episode length: `turns` is the number of replies that asked for tools."""
+    """The records of one episode length: `turns` is the number of replies with tool calls."""
 
     turns: int
     n: int
@@ -66,12 +66,12 @@ class TurnCount:
 
 @dataclass(frozen=True)
 class LookSummary:
-    """The looks of one point. Rates and means are over its records; shares lie in 0..1, None where there is nothing.
+    """The looks of one arm. Rates and means are over its records; shares lie in 0..1, None without any data.
 
     `iou` and `covered` are means over all zooms with a marked region. `answered_right`, `to_right` and `to_wrong` count
-    looks after which the answer was right where there was none, right where it was wrong, and wrong where it was right.
-    `tokens_per_gain` are the tokens per sample for each hundredth of accuracy gained over the baseline, or, without
-    one, over the first answer; `compared_with` says which.
+    looks that changed no answer to right, wrong to right, and right to wrong.
+    `tokens_per_gain` are the additional tokens per sample for each percentage point gained over the baseline, or over
+    the first answer if there is no baseline; `compared_with` says which.
     """
 
     contestant: str
@@ -95,24 +95,24 @@ class LookSummary:
 
 
 def summarize_looks(run: RunScores, reader: Stage | None = None) -> list[LookSummary]:
-    """The looks of every point of a run that has an agent; `reader` stands in for the configured one."""
+    """The looks of every arm of a run that has an agent; `reader` replaces the configured one."""
     by_point: dict[str, list[Record]] = defaultdict(list)
     for record in run.folder.records().values():
         by_point[record.point].append(record)
     points = {scores.point.id: scores for scores in run.points}
-    found = []
+    summaries = []
     for name, scores in points.items():
         records = list(agent_records(run, scores, by_point[name], reader))
         if records:
             baseline = baseline_of(scores.point, [other.point for other in points.values()])
-            found.append(_summarize(scores, records, points[baseline.id] if baseline else None))
-    return found
+            summaries.append(_summarize(scores, records, points[baseline.id] if baseline else None))
+    return summaries
 
 
 def agent_records(
     run: RunScores, scores: PointScores, records: Sequence[Record], reader: Stage | None = None
 ) -> Iterator[AgentRecord]:
-    """The records of a point in which an agent came to an end, one by one."""
+    """The records of an arm in which an agent finished its episode."""
     scorer = RecordScorer(run.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
     for record in records:
         end = read_end(record.notes)
@@ -121,37 +121,37 @@ def agent_records(
             yield _agent_record(scorer, record, scores.samples[record.sample], end, final)
 
 
-def look_table(found: Sequence[LookSummary]) -> TextTable:
-    """A line per point: how often it looked, with what, where, what that changed, and the price."""
+def look_table(summaries: Sequence[LookSummary]) -> TextTable:
+    """A line per arm: how often it looked, with which tools, where, what this changed, and the tokens."""
     header = (
         "contestant", "task", "tools", "ended by", "n", "looks\nper sample", "not run", "IoU of zoom\nwith mark",
         "mark shown\n%", "first\nanswer %", "final\nanswer %", "no answer\nto right", "wrong\nto right",
-        "right\nto wrong", "tokens\nper sample", "tokens per\ngained point",
+        "right\nto wrong", "tokens\nper sample", "tokens per\ngained one",
     )  # fmt: skip
     rows = []
-    for point in found:
-        refused = sum(point.outcomes.get(name, 0) for name in ("refused", "failed", "repeated", "bound"))
-        flips = (str(count) for count in (point.answered_right, point.to_right, point.to_wrong))
+    for one in summaries:
+        refused = sum(one.outcomes.get(name, 0) for name in ("refused", "failed", "repeated", "bound"))
+        flips = (str(count) for count in (one.answered_right, one.to_right, one.to_wrong))
         numbers = (
-            str(point.n), f"{point.looks:.2f}", str(refused or ""), "" if point.iou is None else f"{point.iou:.2f}",
-            percent(point.covered), percent(point.first_accuracy), percent(point.final_accuracy), *flips,
-            f"{point.tokens:,.0f}", "no gain" if point.tokens_per_gain is None else f"{point.tokens_per_gain:,.1f}",
+            str(one.n), f"{one.looks:.2f}", str(refused or ""), "" if one.iou is None else f"{one.iou:.2f}",
+            percent(one.covered), percent(one.first_accuracy), percent(one.final_accuracy), *flips,
+            f"{one.tokens:,.0f}", "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
         )  # fmt: skip
-        rows.append((point.contestant, point.task, _counts(point.tools), _counts(point.ended_by), *numbers))
+        rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
     table = TextTable(header, tuple(rows), text_columns=4).without_empty()
-    return table if len({point.task for point in found}) > 1 else table.without(1)
+    return table if len({one.task for one in summaries}) > 1 else table.without(1)
 
 
-def turn_count_table(found: Sequence[LookSummary]) -> TextTable:
-    """Accuracy against the length of the episode: a line per point and number of turns that looked."""
+def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
+    """Accuracy against episode length: a line per arm and number of turns with looks."""
     header = ("contestant", "task", "turns that looked", "n", "accuracy %", "tokens\nper sample")
     rows = [
-        (point.contestant, point.task, str(each.turns), str(each.n), percent(each.accuracy), f"{each.tokens:,.0f}")
-        for point in found
-        for each in point.by_turns
+        (summary.contestant, summary.task, str(each.turns), str(each.n), percent(each.accuracy), f"{each.tokens:,.0f}")
+        for summary in summaries
+        for each in summary.by_turns
     ]
     table = TextTable(header, tuple(rows), text_columns=2)
-    return table if len({point.task for point in found}) > 1 else table.without(1)
+    return table if len({summary.task for summary in summaries}) > 1 else table.without(1)
 
 
 def _agent_record(
@@ -170,7 +170,7 @@ def _agent_record(
 
 
 def _verdict_at(scorer: RecordScorer, record: Record, row: SampleRow, place: int) -> Verdict | None:
-    """The verdict if the reply at this place among the calls had been the final answer."""
+    """The verdict if the reply to the call at this index had been the final answer."""
     if place >= len(record.calls):
         return None
     asked = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
@@ -220,12 +220,13 @@ def _by_turns(records: Sequence[AgentRecord]) -> Iterator[TurnCount]:
     groups: dict[int, list[AgentRecord]] = defaultdict(list)
     for record in records:
         groups[record.end.steps].append(record)
-    for turns, held in sorted(groups.items()):
-        yield TurnCount(turns, len(held), fmean(each.score for each in held), fmean(each.tokens for each in held))
+    for turns, same_length in sorted(groups.items()):
+        accuracy = fmean(record.score for record in same_length)
+        yield TurnCount(turns, len(same_length), accuracy, fmean(record.tokens for record in same_length))
 
 
 def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float, float]:
-    """Tokens more per sample, and accuracy more, than the baseline on the samples that both answered."""
+    """Additional tokens per sample and additional accuracy over the baseline, on the samples that both answered."""
     both = [name for name in scores.samples if scores.scored.get(name) and baseline.scored.get(name)]
     if not both:
         return 0.0, 0.0
@@ -235,7 +236,7 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
 
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
-    """The marked region: what the sample's own field names, or else all its boxes and masks."""
+    """The relevant region: the one that the sample's meta field names, otherwise all its boxes and masks."""
     plain = record.marks if record.marks is not None else row.sample["marks"]
     marks = [mark_from_dict(mark) for mark in plain]
     hint = row.meta.get(HINT)
@@ -250,7 +251,7 @@ def _targets(record: Record, row: SampleRow) -> list[Mark]:
 
 
 def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[float, float]]:
-    """For each region that a look was the first to show: the best of the targets in its image."""
+    """For each region that a look showed for the first time: the overlap with the best target in its image."""
     boxes = [(target.image, bounding_box(target)) for target in targets if isinstance(target, Box | Mask)]
     for region in (region for look in looks for region in look.regions if region):
         image, x0, y0, x1, y1 = region
@@ -260,7 +261,7 @@ def _overlaps(looks: Sequence[Look], targets: Sequence[Mark]) -> Iterator[tuple[
 
 
 def _fit(shown: Rect, target: Rect) -> tuple[float, float]:
-    """Intersection over union of two boxes, and the share of the second that the first shows."""
+    """Intersection over union of two boxes, and the share of the second that the first covers."""
     left, top, right, bottom = target
     return iou(shown, target), overlap(shown, target) / ((right - left) * (bottom - top))
 

@@ -1,4 +1,4 @@
-"""Numbers to set beside those of a run: how often a baseline guessed, and what others published."""
+"""Tables of reference numbers: how often a baseline guessed, and published results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from looktwice.specialists.answers import Guess
 
 
 def guess_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line for each point that guessed: its records, how many are guesses, and accuracy without and among them."""
+    """A line for each arm that guessed: its records, how many are guesses, and the accuracy of both kinds."""
     header = ("contestant", "task", "n", "guessed", "not\nguessed", "accuracy of\nthese %", "accuracy of\nguesses %")
     lines = []
     for run in runs:
@@ -32,7 +32,7 @@ def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tup
     known, random = (
         [hit for hit, is_guess in zip(right, guess, strict=True) if is_guess is of] for of in (False, True)
     )
-    shares = (percent(sum(held) / len(held)) if held else "" for held in (known, random))
+    shares = (percent(sum(hits) / len(hits)) if hits else "" for hits in (known, random))
     return (scores.contestant, scores.task, str(len(right)), str(len(random)), str(len(known)), *shares)
 
 
@@ -47,11 +47,14 @@ def published_table(runs: Sequence[RunScores]) -> TextTable:
         config = run.folder.facts.get("config") or {}
         for name, row in (config.get("published") or {}).items():
             rows[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
-    given = dict.fromkeys(task for held in rows.values() for task in held)
+    given = dict.fromkeys(task for accuracies in rows.values() for task in accuracies)
     asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
     titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
-    lines = ((name, source, *(_percent(held.get(task)) for task in tasks)) for (name, source), held in rows.items())
+    lines = (
+        (name, source, *(_percent(accuracies.get(task)) for task in tasks))
+        for (name, source), accuracies in rows.items()
+    )
     return TextTable(("published, not run", "source", *titles), tuple(lines), text_columns=2)
 
 

@@ -18,9 +18,9 @@ from looktwice.specialists.answers import Chance, Guess
 
 @dataclass(frozen=True)
 class SpecialistPair:
-    """A specialist and an MLLM on the samples of one task that have a key and neither failed.
+    """A specialist and an MLLM on the samples of one task that have a key and that neither failed.
 
-    Of several draws the first counts. What is unreadable or abstained is not right.
+    Only the first draw counts. Unreadable and abstained answers are not right.
     """
 
     specialist: PointScores
@@ -43,30 +43,30 @@ class SpecialistPair:
 
     @property
     def shares(self) -> tuple[float, float, float]:
-        """Of these samples the shares that the specialist, the MLLM, and either of them (the oracle) have right."""
+        """The shares of these samples on which the specialist, the MLLM, and either of them (the oracle) is right."""
         mine, theirs = ([hit[side] for hit in self.hits.values()] for side in (0, 1))
         either = sum(map(any, self.hits.values()))
         return sum(mine) / self.n, sum(theirs) / self.n, either / self.n
 
     @property
     def excluded(self) -> int:
-        """Samples with a key that one of them failed or was not asked."""
+        """Samples with a key that failed or are missing for one of them."""
         return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
 
 
 def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
-    """Every specialist with every MLLM that was asked the same task, task by task."""
-    for one in run.points:
-        if is_specialist(one):
-            for other in run.points:
-                if other.point.task_id == one.point.task_id and other.point.spec.get("model"):
-                    found = SpecialistPair(one, other)
-                    if found.n:
-                        yield found
+    """Every pair of a specialist and an MLLM on the same task."""
+    for specialist in run.points:
+        if is_specialist(specialist):
+            for mllm in run.points:
+                if mllm.point.task_id == specialist.point.task_id and mllm.point.spec.get("model"):
+                    pair = SpecialistPair(specialist, mllm)
+                    if pair.n:
+                        yield pair
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the point answers without any model, and never at random."""
+    """Whether the arm answers without an MLLM, and never at random."""
     spec, random = scores.point.spec, {public_path(Chance), public_path(Guess)}
     return bool(spec) and not spec.get("model") and random.isdisjoint(_uses(spec.get("stages")))
 
@@ -74,7 +74,7 @@ def is_specialist(scores: PointScores) -> bool:
 def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each pair of specialist and MLLM: the four counts, the three shares, and what the oracle gains.
 
-    "By chance" is the share that either would have right if their hits fell independently of one another.
+    "By chance" is the accuracy of the oracle if the two were right independently of each other.
     """
     header = (
         "task", "specialist", "MLLM", "n", "both\nright", "only\nspecialist", "only\nMLLM", "neither",
@@ -84,21 +84,21 @@ def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> list[tuple[str, Sheet]]:
-    """For the best specialist and the best MLLM of each task, with pictures: samples that one alone has right."""
+    """For the best pair of specialist and MLLM of each task: sheets of samples on which only one of them is right."""
     titles, parts = [], []
     for run in runs:
         for pair in _best(run):
             names = pair.specialist.contestant, pair.mllm.contestant
-            for title, held in zip(names, (pair.where(True, False), pair.where(False, True)), strict=True):
-                if held:
+            for title, samples in zip(names, (pair.where(True, False), pair.where(False, True)), strict=True):
+                if samples:
                     titles.append(f"{pair.specialist.task}: only {title} of {' and '.join(names)} is right")
-                    points = tuple(scores.only(set(held)) for scores in (pair.specialist, pair.mllm))
+                    points = tuple(scores.only(set(samples)) for scores in (pair.specialist, pair.mllm))
                     parts.append(replace(run, points=points))
     return list(zip(titles, sheets(parts, images), strict=True))
 
 
 def _best(run: RunScores) -> list[SpecialistPair]:
-    """The pair of each task whose two shares are highest together."""
+    """The pair of each task with the highest sum of accuracies."""
     best: dict[str, SpecialistPair] = {}
     for pair in specialist_pairs(run):
         rival = best.get(pair.specialist.point.task_id)
@@ -120,7 +120,7 @@ def _line(pair: SpecialistPair) -> tuple[str, ...]:
 
 
 def _uses(node: Any) -> Iterator[str]:
-    """Every `use` in a spec, however deep."""
+    """Every `use` in a spec, at any depth."""
     if isinstance(node, Mapping):
         if "use" in node:
             yield str(node["use"])

@@ -1,4 +1,4 @@
-"""Errors that contestants share: for every two of them, how many mistakes they have in common."""
+"""Shared errors: for every two contestants, how many errors they have in common."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 
-MOST = 12  # contestants that one table still shows well
+MAX_CONTESTANTS = 12  # more make the table unreadable
 
 Asked = frozenset[tuple[str, str]]
 """Questions by task and sample."""
@@ -17,30 +17,30 @@ Asked = frozenset[tuple[str, str]]
 
 @dataclass(frozen=True)
 class ErrorSet:
-    """The questions with a key that a contestant was asked, and those of them that it did not answer right.
+    """The questions with a key that a contestant was asked, and those that it did not answer right.
 
-    What is unreadable counts as a mistake, as in BLINK's own comparison of models (App. C.2); what FAILED says
-    nothing about the contestant and counts as not asked.
+    Unreadable answers count as errors, as in BLINK's own comparison of models (App. C.2); FAILED samples say nothing
+    about the contestant and count as not asked.
     """
 
     asked: Asked
     wrong: Asked
 
     def common(self, other: ErrorSet) -> tuple[int, int, int]:
-        """Mistakes of both, of this one and of the other, over the questions that both were asked."""
+        """Errors of both, of this one and of the other, over the questions that both were asked."""
         both = self.asked & other.asked
         return len(self.wrong & other.wrong), len(self.wrong & both), len(other.wrong & both)
 
 
 def errors_by_contestant(run: RunScores) -> dict[str, ErrorSet]:
-    """The mistakes of every contestant of a run, in the run's order; of several draws the first counts."""
+    """The errors of every contestant of a run, in the run's order; only the first draw counts."""
     asked: dict[str, set[tuple[str, str]]] = defaultdict(set)
     wrong: dict[str, set[tuple[str, str]]] = defaultdict(set)
     for scores in run.points:
-        found = right_on_first_draw(scores)
-        asked[scores.contestant] |= {(scores.point.task_id, name) for name in found}
-        wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in found.items() if not hit}
-    return {name: ErrorSet(frozenset(held), frozenset(wrong[name])) for name, held in asked.items()}
+        hits = right_on_first_draw(scores)
+        asked[scores.contestant] |= {(scores.point.task_id, name) for name in hits}
+        wrong[scores.contestant] |= {(scores.point.task_id, name) for name, hit in hits.items() if not hit}
+    return {name: ErrorSet(frozenset(questions), frozenset(wrong[name])) for name, questions in asked.items()}
 
 
 def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
@@ -54,17 +54,19 @@ def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
 
 
 def shared_error_table(runs: Sequence[RunScores]) -> TextTable:
-    """A line and a column per contestant: common mistakes, and their share of the line's own; the own on the diagonal.
+    """A line and a column per contestant: shared errors and their share of the line's own; own errors on the diagonal.
 
-    Of one run alone; empty where fewer than two contestants made mistakes, or too many for a table.
+    Only for a single run; empty if fewer than two contestants made errors, or too many for a table.
     """
-    held = (
-        {name: found for name, found in errors_by_contestant(runs[0]).items() if found.wrong} if len(runs) == 1 else {}
+    errors = (
+        {name: error_set for name, error_set in errors_by_contestant(runs[0]).items() if error_set.wrong}
+        if len(runs) == 1
+        else {}
     )
-    if not 2 <= len(held) <= MOST:
+    if not 2 <= len(errors) <= MAX_CONTESTANTS:
         return TextTable(("mistakes of",), ())
-    lines = ((name, *(_cell(mine, other) for other in held.values())) for name, mine in held.items())
-    return TextTable(("mistakes of", *held), tuple(lines))
+    lines = ((name, *(_cell(mine, other) for other in errors.values())) for name, mine in errors.items())
+    return TextTable(("mistakes of", *errors), tuple(lines))
 
 
 def _cell(mine: ErrorSet, other: ErrorSet) -> str:

@@ -1,4 +1,4 @@
-"""How much a contestant's accuracy varies when only its own settings change: robustness to the style of prompting."""
+"""Spread of a contestant's accuracy over variants of its settings: robustness to the style of prompting."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.row import Row
 
-LEAST = 3  # variants that make a spread meaningful
+MIN_VARIANTS = 3  # with fewer a spread means little
 
 
 def spread_table(table: Table) -> TextTable:
@@ -24,7 +24,7 @@ def spread_table(table: Table) -> TextTable:
     lines = [
         (f"{name} ({run})" if many else name, task, *_cells(rows))
         for (run, name, task), rows in groups.items()
-        if len(rows) >= LEAST
+        if len(rows) >= MIN_VARIANTS
     ]
     header = (
         "contestant",

@@ -16,7 +16,7 @@ from looktwice.eval.scoring.verdict import PointScores, RunScores
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 760, 340, 52, 230, 16, 46
 SHAPES = ("circle", "square", "triangle", "diamond")
 DASHES = ("", "7 4", "2 4", "9 3 2 3")
-MOST_LINES = 8  # as many as the palette has colours
+MAX_LINES = 8  # as many as the palette has colours
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Curve:
-    """A drawing: what was swept (`factor`), on which task, a line for each contestant, and the chance level."""
+    """A chart: the swept setting (`factor`), the task, a line for each contestant, and the chance level."""
 
     factor: str
     task: str
@@ -39,7 +39,7 @@ class Curve:
 
     @property
     def svg(self) -> str:
-        """The drawing, in CSS classes `k0` to `k7` and the text colour, so that a style sheet decides the theme."""
+        """The chart as SVG with CSS classes `k0` to `k7`, so that a style sheet decides the colours."""
         place = _Axes(sorted({x for line in self.lines for x, *_ in line.points}))
         drawn = "".join(_line(line, number, place) for number, line in enumerate(self.lines))
         label = f"accuracy against {self.factor} on {self.task}"
@@ -56,7 +56,7 @@ class Curve:
         return f'<path class="level" d="M{LEFT} {y:.1f}H{right}"/>{text}'
 
     def _legend(self, place: _Axes) -> str:
-        """Names at the right, in the order in which the lines end, each with its colour, dash and sign."""
+        """Labels at the right, in the order in which the lines end, each with its colour, dash and marker."""
         order = sorted(enumerate(self.lines), key=lambda pair: -pair[1].points[-1][1])
         rows = []
         for row, (number, line) in enumerate(order):
@@ -71,7 +71,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class _Axes:
-    """Where values lie in the drawing; x is logarithmic where the values span a factor of thirty."""
+    """Positions of values in the chart; x is logarithmic if the values span a factor of thirty or more."""
 
     xs: list[float]
 
@@ -108,7 +108,7 @@ class _Axes:
         return "".join((*lines, *ys, *xs, names))
 
     def _ticks(self) -> list[float]:
-        """The values that were measured, without those whose numbers would run into their neighbour's."""
+        """The measured values, without those whose labels would overlap their neighbour's."""
         kept: list[float] = []
         for value in self.xs:
             if not kept or self.x(value) - self.x(kept[-1]) >= 26:
@@ -117,15 +117,17 @@ class _Axes:
 
 
 def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Curve]:
-    """A curve for every factor that was swept over two numbers or more, for each task that it touches."""
-    held = {(row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point}
+    """A chart for every setting that was swept over two numbers or more, for each task that it affects."""
+    accuracy_rows = {
+        (row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point
+    }
     chance = {row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice}
-    found: list[Curve] = []
+    drawn: list[Curve] = []
     for run in runs:
-        points = [(scores, held[run.name, scores.point.id]) for scores in run.points]
+        points = [(scores, accuracy_rows[run.name, scores.point.id]) for scores in run.points]
         for place in dict.fromkeys(place for scores in run.points for place in scores.point.changes):
-            found += _sweeps(place, points, chance)
-    return found
+            drawn += _sweeps(place, points, chance)
+    return drawn
 
 
 def _sweeps(place: str, points: Sequence[tuple[PointScores, Row]], chance: dict[str, float | None]) -> Iterator[Curve]:
@@ -137,12 +139,14 @@ def _sweeps(place: str, points: Sequence[tuple[PointScores, Row]], chance: dict[
             edition = scores.contestant.removeprefix(contestant_label(point))
             lines[task_label(point, place)][contestant_label(point, place) + edition][value] = row
     for task, by_contestant in lines.items():
-        curve_lines = [_make_line(label, held) for label, held in by_contestant.items() if len(held) > 1]
+        curve_lines = [
+            _make_line(label, row_by_level) for label, row_by_level in by_contestant.items() if len(row_by_level) > 1
+        ]
         if curve_lines:
-            levels = {chance.get(row.task) for held in by_contestant.values() for row in held.values()}
+            levels = {chance.get(row.task) for row_by_level in by_contestant.values() for row in row_by_level.values()}
             level = levels.pop() if len(levels) == 1 else None
             name = place.removeprefix("stages.").removeprefix(f"tasks.{task}.").removeprefix("task.")
-            yield Curve(name, task, tuple(curve_lines[:MOST_LINES]), level, max(0, len(curve_lines) - MOST_LINES))
+            yield Curve(name, task, tuple(curve_lines[:MAX_LINES]), level, max(0, len(curve_lines) - MAX_LINES))
 
 
 def _concerns(place: str, point: PointRow) -> bool:
@@ -152,8 +156,8 @@ def _concerns(place: str, point: PointRow) -> bool:
     return place in contestant_changes(point) or place.startswith("stages.")
 
 
-def _make_line(label: str, held: dict[float, Row]) -> Line:
-    points = [(x, row.value or 0.0, row.low or 0.0, row.high or 0.0) for x, row in sorted(held.items())]
+def _make_line(label: str, row_by_level: dict[float, Row]) -> Line:
+    points = [(x, row.value or 0.0, row.low or 0.0, row.high or 0.0) for x, row in sorted(row_by_level.items())]
     return Line(label, tuple(points))
 
 
@@ -170,7 +174,7 @@ def _line(line: Line, number: int, place: _Axes) -> str:
 
 
 def _sign(number: int, x: float, y: float) -> str:
-    """The sign of a line, because colours alone do not tell lines apart for everybody."""
+    """The marker of a line, for readers who cannot tell the colours apart."""
     shape, r = SHAPES[number % 4], 4.0
     if shape == "circle":
         return f'<circle class="sign k{number}" cx="{x:.1f}" cy="{y:.1f}" r="{r}"/>'
@@ -182,5 +186,5 @@ def _sign(number: int, x: float, y: float) -> str:
     return f'<path class="sign k{number}" d="{paths[shape]}"/>'
 
 
-def _short(label: str, most: int = 26) -> str:
-    return label if len(label) <= most else label[: most - 1] + "…"
+def _short(label: str, length: int = 26) -> str:
+    return label if len(label) <= length else label[: length - 1] + "…"

@@ -1,4 +1,4 @@
-"""`looktwice check`: one sample of each task through the stages of every arm, with a scripted model."""
+"""`looktwice check`: runs one sample of each task through the stages of every arm, with a scripted model."""
 
 from __future__ import annotations
 
@@ -19,32 +19,30 @@ from looktwice.pipelines.state import State
 
 
 def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
-    """Lines that say, arm by arm, what the stages did to a first sample, and what looks unintended.
+    """Describe in lines what the stages of each arm did to the first sample, and warn of likely mistakes.
 
-    With `out`, a page with the views after each stage is written there for each task.
+    With `out`, a page for each task with the views after each stage is written there.
     """
-    items = {
-        task_id: next(iter(task)) for task_id, task in {point.task_id: point.task for point in plan.points}.items()
-    }
+    items = {task_id: next(iter(task)) for task_id, task in {arm.task_id: arm.task for arm in plan.points}.items()}
     yield f"{len(plan.points)} {'point' if len(plan.points) == 1 else 'points'}, no faults"
     pages: dict[str, list[tuple[str, State, str]]] = {}
-    for point in plan.points:
-        item = items[point.task_id]
-        state, error = _run_stages(point, item)
-        pages.setdefault(point.task_id, []).append((label_with_changes(point.contestant, point.changes), state, error))
-        yield f"{label_with_changes(point.contestant, point.changes)} on {point.task_name}, sample {item.sample.id}"
+    for arm in plan.points:
+        item = items[arm.task_id]
+        state, error = _run_stages(arm, item)
+        pages.setdefault(arm.task_id, []).append((label_with_changes(arm.contestant, arm.changes), state, error))
+        yield f"{label_with_changes(arm.contestant, arm.changes)} on {arm.task_name}, sample {item.sample.id}"
         yield from words(state)
-        yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(point)])
+        yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(arm)])
         if error:
             yield f"  FAILED: {error.splitlines()[0]}"
     if out is not None:
         yield from _write_pages(out, items, pages)
 
 
-def _run_stages(point: Arm, item: Item) -> tuple[State, str]:
+def _run_stages(arm: Arm, item: Item) -> tuple[State, str]:
     model = RecordingModel(Scripted("(A)"), item.sample.id, wrap_second=lambda second: Scripted("(A)"))
-    state = State.start(item.sample, point.seed)
-    for slot, stage in point.stages.items():
+    state = State.start(item.sample, arm.seed)
+    for slot, stage in arm.stages.items():
         if state.ended:
             break
         try:
@@ -55,7 +53,7 @@ def _run_stages(point: Arm, item: Item) -> tuple[State, str]:
 
 
 def _late_stages(state: State) -> list[str]:
-    """A warning for every stage after the last call that changes views or prompt, which no model will see."""
+    """A warning for every stage after the last model call that changes views or prompt, which no model sees."""
     asked = [number for number, entry in enumerate(state.trace) if entry.calls]
     if not asked:
         return []
@@ -64,10 +62,10 @@ def _late_stages(state: State) -> list[str]:
     return [f"stage {b.slot!r} changes the views or the prompt after the last call; no model sees it" for _, b in pairs]
 
 
-def _draw_warnings(point: Arm) -> list[str]:
-    temperature = (spec(point.model) or {}).get("temperature") if point.model is not None else None
-    if point.draws > 1 and temperature == 0:
-        return [f"{point.draws} draws at temperature 0 are separate calls that will mostly agree"]
+def _draw_warnings(arm: Arm) -> list[str]:
+    temperature = (spec(arm.model) or {}).get("temperature") if arm.model is not None else None
+    if arm.draws > 1 and temperature == 0:
+        return [f"{arm.draws} draws at temperature 0 are separate calls that will mostly agree"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""A study from Python: a task, some contestants and a model in, a table out."""
+"""Runs a study from Python: takes tasks, contestants and a model, and returns a table."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ def evaluate(
     workers: int = 16,
     limit: int | None = None,
 ) -> Table:
-    """Run every contestant on every task into the run folder `out`, going on where it was stopped; give its table.
+    """Run every contestant on every task in the run folder `out`, resuming an earlier run; return the table.
 
     A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
-    `Robust`). Raises TaskError, RunError; TypeError where a contestant's settings cannot be written down.
+    `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant cannot be serialized.
     """
     tasks = task if isinstance(task, Mapping) else {_task_name(task): task}
-    points = tuple(
+    arms = tuple(
         _make_arm(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
         for task_name, one in tasks.items()
         for number, (name, contestant) in enumerate(contestants.items())
     )
     folder = Path(out)
-    study = Study(Plan(folder.name, points), folder.parent, RunOptions(workers=workers, limit=limit))
+    study = Study(Plan(folder.name, arms), folder.parent, RunOptions(workers=workers, limit=limit))
     if study().stopped:
-        raise KeyboardInterrupt(f"the study was stopped; what was obtained is kept in {folder}")
+        raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder])
 
 

@@ -1,4 +1,4 @@
-"""Put the shards of one run together into one run folder, with facts that hold for the whole."""
+"""Merges the shards of one run into one run folder, with facts that describe the whole run."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
 
-DESCRIPTIONS = ("changes", "facts")  # of a point: they may be worded otherwise, and no answer depends on them
+DESCRIPTIONS = ("changes", "facts")  # of a point: may differ between shards, because no answer depends on them
 ADVICE = "merge shards of one configuration and one data set"
 COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 
 
 def merge(shards: Sequence[Path], out: Path) -> str:
-    """Copy points, samples, records, verdicts of judges and blobs of every shard into `out`; says how many records.
+    """Copy points, samples, records, judgements and blobs of every shard into `out`; return a sentence with the count.
 
-    What an earlier merge left in `out` stays. Raises RunError, before anything is written, where the shards are not
-    of one configuration and one data set.
+    The results of an earlier merge in `out` are kept. Raises RunError, before anything is written, if the shards differ
+    in configuration or data set.
     """
     if out.resolve() in [path.resolve() for path in shards]:
         raise RunError(f"--out {out} is one of the shards; name another folder")
@@ -42,7 +42,7 @@ def merge(shards: Sequence[Path], out: Path) -> str:
 
 
 def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are all."""
+    """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are joined."""
     facts = [run.facts for run in runs]
     shards = [shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)]]
     limits = [limit for each in facts if (limit := each.get("limit")) is not None]
@@ -55,7 +55,7 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "left_out": {name: why for each in facts for name, why in (each.get("left_out") or {}).items()},
         "samples": {task: number for each in facts for task, number in (each.get("samples") or {}).items()},
         "limit": max(limits) if len(limits) == len(facts) else None,
-        "versions": {name: found.pop() if len(found) == 1 else sorted(found) for name, found in versions.items()},
+        "versions": {name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()},
         "config": facts[0].get("config"),
         "started": min((each["started"] for each in facts if each.get("started")), default=None),
         "finished": all(each.get("finished") for each in facts),
@@ -64,7 +64,7 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
-    """Where a shard lay, which part of the samples it had, and what it brought."""
+    """The folder of a shard, its part of the samples, and its counts of records and tokens."""
     records = list(run.records().values())
     usage = [reply.usage for record in records for reply in record.replies]
     counts = (
@@ -78,20 +78,20 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
-    """Raises RunError where two shards differ in a setting that answers depend on."""
-    said = f"{other.path} is not of the same run as {first.path}"
+    """Raises RunError if two shards differ in a setting that affects answers."""
+    problem = f"{other.path} is not of the same run as {first.path}"
     if differing := sorted(first.points.keys() ^ other.points.keys()):
         point = {**first.points, **other.points}[differing[0]]
-        raise RunError(f"{said}: only one of them has {point.contestant} on {point.task} ({point.id}); {ADVICE}")
+        raise RunError(f"{problem}: only one of them has {point.contestant} on {point.task} ({point.id}); {ADVICE}")
     for identifier, point in first.points.items():
         ours, theirs = asdict(point), asdict(other.points[identifier])
         wrong = [name for name in ours if ours[name] != theirs[name] and name not in DESCRIPTIONS]
         if wrong:
-            raise RunError(f"{said}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")
+            raise RunError(f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")
 
 
 def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raises RunError where two shards hold different samples under one id, or tasks of different sizes."""
+    """Raises RunError if two shards have different samples with the same id, or tasks of different sizes."""
     sizes: dict[str, int] = {}
     shas: dict[tuple[str, str], str] = {}
     for run in runs:
@@ -112,7 +112,7 @@ def _copy(shard: RunFolder, known: set[tuple[str, str]], answered: set[Key], wri
             known.add(key)
     for record in shard.records().values():
         if record.error and record.key in answered:
-            continue  # a failure elsewhere must not take the place of an answer
+            continue  # a failure in one shard must not replace an answer of another
         writer.record(record)
         if not record.error:
             answered.add(record.key)

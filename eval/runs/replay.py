@@ -1,6 +1,6 @@
-"""`looktwice replay`: run the stages of a run again with its recorded replies, and compare the records bit for bit.
+"""`looktwice replay`: runs the stages of a run again with its recorded replies, and compares the records exactly.
 
-Every stage runs again on the task's own data; only the models are not asked again. A record must come out the same:
+Every stage runs again on the task's own data; only the models are not called again. Each record must be identical:
 every message and picture that was sent (by its sha256), every reply, note, mark and answer. Times are not compared.
 """
 
@@ -39,9 +39,9 @@ def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Ma
 
 @dataclass(frozen=True)
 class RecordedReplies:
-    """Answers each request with what one record holds for it, in the recorded order: a reply, or the same ModelError.
+    """Answers each request with the recorded answers of one record, in order: a reply, or the same ModelError.
 
-    `answers` go by `request_digest`. Raises ModelError for a request that the record does not hold, or less often.
+    The keys of `answers` are `request_digest`s. Raises ModelError for a request without a recorded answer left.
     """
 
     answers: Mapping[str, Sequence[Reply | str]]
@@ -50,18 +50,18 @@ class RecordedReplies:
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The next of the recorded answers to this very request."""
+        """The next recorded answer to this request."""
         digest = request_digest([message_json(message) for message in messages], draw, options.given())
-        held = self.answers.get(digest, ())
+        recorded = self.answers.get(digest, ())
         with self.lock:
             number = self.given.get(digest, 0)
             self.given[digest] = number + 1
-        if number >= len(held):
-            said = " ".join(messages[-1].text.split())[:80] if messages else ""
+        if number >= len(recorded):
+            text = " ".join(messages[-1].text.split())[:80] if messages else ""
             raise ModelError(
-                f"the record holds {len(held)} answers to this request, asked {number + 1} times: {said!r}"
+                f"the record holds {len(recorded)} answers to this request, asked {number + 1} times: {text!r}"
             )
-        answer = held[number]
+        answer = recorded[number]
         if isinstance(answer, str):
             raise ModelError(answer.removeprefix("ModelError: "))
         return answer
@@ -69,7 +69,7 @@ class RecordedReplies:
 
 @dataclass(frozen=True)
 class ReplayDifference:
-    """A record that did not come out the same: which, and the first field that differs (or what was raised)."""
+    """A record that was not reproduced, and the first field that differs (or the error)."""
 
     point: str
     sample: str
@@ -79,7 +79,7 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How many records came out the same bit for bit, which did not, and how many were not replayed, by reason."""
+    """How many records were reproduced exactly, which were not, and how many were not replayed, by reason."""
 
     same: int
     different: tuple[ReplayDifference, ...]
@@ -87,12 +87,12 @@ class ReplayResult:
 
     @property
     def done(self) -> bool:
-        """Whether every record that did not fail came out the same."""
+        """Whether every record that did not fail was reproduced."""
         return not self.different and GONE not in self.left_out
 
 
 class HashOnlyBlobs(Blobs):
-    """Blobs that are hashed and not kept: what was sent is known by its sha256."""
+    """Computes the sha256 of blobs without storing them."""
 
     def put(self, data: bytes, sha: str = "") -> str:
         """The sha256 of `data`."""
@@ -100,51 +100,51 @@ class HashOnlyBlobs(Blobs):
 
 
 def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) -> ReplayResult:
-    """Replay every record of a run; `cache` is the folder that the run kept (None: `.cache` beside it).
+    """Replay every record of a run; `cache` is the cache folder of the run (None: `.cache` beside it).
 
     Raises RunError, and ConfigError where its stages cannot be built.
     """
     folder = RunFolder(run)
-    held: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    by_sample: dict[tuple[str, str], list[Record]] = defaultdict(list)
     left_out: Counter[str] = Counter()
     for record in folder.records().values():
         if record.error:
             left_out["failed when it was made"] += 1
         else:
-            held[folder.points[record.point].task_id, record.sample].append(record)
+            by_sample[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope(Path("/"), (), tuple(plugins)))
     stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
     same, different = 0, list[ReplayDifference]()
     with use_recorded_findings(folder, cache):
-        for sample, records in _samples(folder, held, binder, left_out):
+        for sample, records in _samples(folder, by_sample, binder, left_out):
             for record in records:
-                found = _compare(folder, folder.points[record.point], stages[record.point], sample, record)
-                same += found is None
-                different += [found] if found is not None else []
+                difference = _compare(folder, folder.points[record.point], stages[record.point], sample, record)
+                same += difference is None
+                different += [difference] if difference is not None else []
     return ReplayResult(same, tuple(different), left_out)
 
 
 @contextmanager
 def use_recorded_findings(folder: RunFolder, cache: Path | None) -> Iterator[None]:
-    """Inside, specialists give the results that the run kept: networks differ in their last digits by batch size.
+    """Inside, specialists return their stored results, since networks differ in the last digits by batch size.
 
-    `cache` is the folder that the run kept (None: `.cache` beside it).
+    `cache` is the cache folder of the run (None: `.cache` beside it).
     """
-    kept = (cache or folder.path.parent / ".cache") / "findings"
-    with use_result_store(kept if kept.is_dir() else None):
+    store = (cache or folder.path.parent / ".cache") / "findings"
+    with use_result_store(store if store.is_dir() else None):
         yield
 
 
-def describe_replay(found: ReplayResult) -> Iterator[str]:
-    """What a replay found, in lines for a terminal; the last one says whether all came out the same."""
-    for each in found.different[:SHOWN]:
+def describe_replay(result: ReplayResult) -> Iterator[str]:
+    """The result of a replay in lines for a terminal; the last one says whether all records were reproduced."""
+    for each in result.different[:SHOWN]:
         yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
-    if len(found.different) > SHOWN:
-        yield f"and {len(found.different) - SHOWN} more"
-    for reason, count in found.left_out.items():
+    if len(result.different) > SHOWN:
+        yield f"and {len(result.different) - SHOWN} more"
+    for reason, count in result.left_out.items():
         yield f"not replayed: {count} records ({reason})"
-    verdict = "the same bit for bit" if not found.different else f"the same, {len(found.different)} different"
-    yield f"replayed without a model: {found.same} records {verdict}"
+    verdict = "the same bit for bit" if not result.different else f"the same, {len(result.different)} different"
+    yield f"replayed without a model: {result.same} records {verdict}"
 
 
 def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str, Stage]:
@@ -158,7 +158,7 @@ def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str
 def rerun(
     folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
 ) -> tuple[State, str]:
-    """The state after all stages, called with the record's own replies, and the error where one failed."""
+    """The state after all stages, run with the record's own replies, and the error if a stage failed."""
     models = recorded_models(folder, record)
 
     def recorded(model: Model) -> Model:
@@ -178,7 +178,7 @@ def rerun(
 
 
 def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedReplies]:
-    """The models of a record by name, that of the point under ""; they give the recorded replies, seconds included."""
+    """The models of a record by name, the arm's own under ""; they return the recorded replies with their times."""
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
     timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
     for number, call in enumerate(record.calls):
@@ -193,11 +193,11 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
 
 
 def _samples(
-    folder: RunFolder, held: Mapping[tuple[str, str], list[Record]], binder: Binder, left_out: Counter[str]
+    folder: RunFolder, by_sample: Mapping[tuple[str, str], list[Record]], binder: Binder, left_out: Counter[str]
 ) -> Iterator[tuple[Sample, list[Record]]]:
-    """Every sample with its records, as the task gives it now; what it no longer gives is counted."""
+    """Every sample with its records, as the task yields it now; records of samples that are gone are counted."""
     rows = folder.samples
-    waiting = dict(held)
+    waiting = dict(by_sample)
     for task_id, node in {point.task_id: point.spec["task"] for point in folder.points.values()}.items():
         task = binder.node(node, "task")
         try:
@@ -216,7 +216,7 @@ def _samples(
 def _compare(
     folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
 ) -> ReplayDifference | None:
-    """The first field of the record that comes out otherwise, or None."""
+    """The first field of the record that differs in the replay, or None."""
     state, error = rerun(folder, point, stages, sample, record)
     arm: Any = point  # of an arm, only its id goes into the record
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)

@@ -1,4 +1,4 @@
-"""`looktwice show`: one sample of a run, its stages run again with the recorded replies, as a page and in lines."""
+"""`looktwice show`: shows one sample of a run as a page and in lines, running its stages with recorded replies."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from looktwice.pipelines.sample import Sample
 def show_sample(
     run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
 ) -> Iterator[str]:
-    """Write the page of one sample and say the same in lines. Raises RunError.
+    """Write the page of one sample and yield its content as lines. Raises RunError.
 
-    The stages run again on the task's data; where that is gone, they are shown on the pictures that were kept.
-    `cache` is the folder that the run kept (None: `.cache` beside it), with what its specialists found.
+    The stages run again on the task's data, or on the stored pictures if that data is no longer available.
+    `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it).
     """
     folder, binder = RunFolder(run), Binder(Scope(Path("/"), (), tuple(plugins)))
-    points_there = folder.points
+    points = folder.points
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
     records = [record for key, record in folder.records().items() if key[1] == sample]
     for row in rows:
-        pairs = [(points_there[r.point], r) for r in records if points_there[r.point].task_id == row.task]
+        pairs = [(points[r.point], r) for r in records if points[r.point].task_id == row.task]
         labelled = []
         with use_recorded_findings(folder, cache):
             for point, record in pairs:
@@ -51,15 +51,15 @@ def show_sample(
 
 
 def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
-    """A function (task id, sample id) -> the sample's own images, as long as the task's data is there."""
+    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not available."""
     tasks = {point.task_id: point.task for point in plan.points}
-    found: dict[str, dict[str, Sample]] = {}
+    loaded: dict[str, dict[str, Sample]] = {}
 
     def images(task_id: str, sample: str) -> tuple[Picture, ...]:
-        if task_id not in found:
-            found[task_id] = {item.sample.id: item.sample for item in tasks[task_id]} if task_id in tasks else {}
-        there = found[task_id].get(sample)
-        return there.images if there else ()
+        if task_id not in loaded:
+            loaded[task_id] = {item.sample.id: item.sample for item in tasks[task_id]} if task_id in tasks else {}
+        match = loaded[task_id].get(sample)
+        return match.images if match else ()
 
     return images
 
@@ -67,10 +67,10 @@ def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
 def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
     task = binder.node(point.spec["task"], "task")
     try:
-        found = next((item.sample for item in task or () if item.sample.id == row.id), None)
+        current = next((item.sample for item in task or () if item.sample.id == row.id), None)
     except TaskError:
-        found = None
-    return found if found is not None and found.sha == row.sha else row.without_pixels(folder.blobs)
+        current = None
+    return current if current is not None and current.sha == row.sha else row.without_pixels(folder.blobs)
 
 
 def _label(point: PointRow, record: Record) -> str:

@@ -1,4 +1,4 @@
-"""From a plan to a finished run: cache and limits around the models, the display, and a Ctrl-C that loses nothing."""
+"""Runs a plan with cache and limits around the models, a progress display, and a Ctrl-C that loses no records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Study:
     """Runs a plan into `out/<name>`.
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
-    `only_cached` asks no server. Raises RunError, TaskError, CacheError.
+    `only_cached` calls no server. Raises RunError, TaskError, CacheError.
     """
 
     plan: Plan
@@ -47,13 +47,13 @@ class Study:
 
     @property
     def folder(self) -> Path:
-        """Where the run lies."""
+        """The folder of the run."""
         return self.out / self.plan.name
 
     def __call__(self) -> RunSummary:
-        """Run what is still to do, and close every model."""
+        """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
-            with RunWriter(self.folder):  # its lock: a run that is going on must not be moved from under its writer
+            with RunWriter(self.folder):  # takes the lock: the folder of a running study must not be moved
                 aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
                 self.folder.rename(aside)
             self.console.print(f"the earlier run was moved to {aside}", highlight=False)
@@ -76,14 +76,14 @@ class Study:
         if getattr(model, "remote", False):
             _check_model(model)
             store = Store(self.cache or self.out / ".cache", "--cache")
-            len(store)  # a store that cannot be read must be one sentence before the run
+            len(store)  # fail here, with one sentence, if the store cannot be read
             model = wrap(model, store, run.stop, only_cached=self.only_cached)
         models.append(model)
         return model
 
 
 def _check_model(model: Any) -> None:
-    """A bad URL or a missing key must be one sentence before the run, not one for every sample."""
+    """Report a bad URL or a missing API key once before the run, not for every sample."""
     try:
         model.check()
     except ModelError as exc:
@@ -91,14 +91,14 @@ def _check_model(model: Any) -> None:
 
 
 def _score_for_display(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, Record], None]:
-    judges: dict[str, RecordScorer] = {}
+    scorers: dict[str, RecordScorer] = {}
 
-    def tell(point: Arm, row: SampleRow, record: Record) -> None:
-        if point.id not in judges:
-            judges[point.id] = RecordScorer(folder, point.read, build_scorer(asdict(point.task.facts)))
-        display.add(judges[point.id](record, row).verdict.value)
+    def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
+        if arm.id not in scorers:
+            scorers[arm.id] = RecordScorer(folder, arm.read, build_scorer(asdict(arm.task.facts)))
+        display.add(scorers[arm.id](record, row).verdict.value)
 
-    return tell
+    return show_verdict
 
 
 def _count_tokens(models: list[Any]) -> tuple[int, int]:
@@ -108,7 +108,7 @@ def _count_tokens(models: list[Any]) -> tuple[int, int]:
 
 @contextmanager
 def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
-    """The first Ctrl-C lets what is in flight finish, the second stops at the next call, the third leaves at once."""
+    """The first Ctrl-C lets calls in flight finish, the second stops at the next call, the third exits immediately."""
     before: Any = None
 
     def interrupt(number: int, frame: Any) -> None:
@@ -117,14 +117,14 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
         if run.drain.is_set():
             run.stop.set()
             http_loop().cancel()
-            console.print("stopping now; the same command goes on later", highlight=False)
+            console.print("stopping now; the same command resumes the run later", highlight=False)
         else:
             run.drain.set()
             console.print("finishing what is in flight; Ctrl-C again stops at once", highlight=False)
 
     try:
         before = signal.signal(signal.SIGINT, interrupt)
-    except ValueError:  # not the main thread, where signals are not ours to take
+    except ValueError:  # not the main thread, which alone may set signal handlers
         before = None
     try:
         yield
