@@ -51,7 +51,7 @@ EQUIVALENT = {
     "pipelines/geometry.py contains_point: 1.0 -> 2.0": "the distance from a side without a length is 0 either way",
     "pipelines/geometry.py intersect: 1.0 -> 2.0": "only the sign counts: a factor cancels out where sides are cut",
     "pipelines/geometry.py intersect: True -> False": "a polygon has as many corners as sides",
-    "pipelines/geometry.py intersect: _signed_area(other) >= 0 -> _signed_area(other) > 0": "no area, no sides to cut",
+    "pipelines/geometry.py intersect: _signed_area(other) >= 0 -> _signed_area(other) > 0": "nothing is left anyway",
     "pipelines/models/cache.py __len__: 0 -> -1": "the row has one column",
     "pipelines/models/cache.py module: 60.0 -> 59.0": "a second more or less of patience",
     "pipelines/models/cache.py module: 60.0 -> 61.0": "a second more or less of patience",
