@@ -38,9 +38,14 @@ MODULES = {  # files, and the tests that must notice a change to them, the quick
 }
 # Changes that no test can notice, because the program does the same: "file function: before -> after" and why.
 EQUIVALENT = {
-    "eval/runs/predict.py _walk_all: 0 -> -1": "the points of one walk are of one task, so the last says the same",
+    "eval/runs/predict.py _run_items: 0 -> -1": "the points of one walk are of one task, so the last says the same",
     "eval/scoring/chance.py majority_and_chance: 1 -> 2": "the first of the two most common is the most common",
     "eval/scoring/comparison.py correct_p_values: True -> False": "Holm's correction gives as many values as it gets",
+    "eval/scoring/chance.py majority_and_chance: 0 -> -1": "the first of one most common key is the last",
+    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> 1.0": "the value of a failed unit is never compared",
+    "eval/scoring/comparison.py accuracy_to_compare: 0.0 -> -1.0": "the value of a failed unit is never compared",
+    "eval/scoring/comparison.py compare: 0 -> -1": "the first pair is taken only where it is the last as well",
+    "eval/scoring/stats.py paired_test: better + worse -> better - worse": "as many better as worse have p = 1 too",
     "eval/scoring/run_rows.py _means: True -> False": "the lengths were found equal two lines before",
     "eval/scoring/stats.py _pearson: True -> False": "every caller pairs values of the same samples",
     "eval/scoring/stats.py paired_test: True -> False": "other lengths were refused before",

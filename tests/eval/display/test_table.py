@@ -254,6 +254,8 @@ def test_blink_totals_with_and_without_the_task_of_disputed_labels(made: MadeRun
     }
     pooled = row(found, task="BLINK", contestant="plain", metric="blink_micro")
     assert (pooled.low, pooled.high, pooled.n_groups, pooled.unit) == (*wilson(13, 16), None, "")
+    who = [each.contestant for each in found.where(task="BLINK", metric="blink_micro")]
+    assert who == ["plain", "majority (key)", "chance (level)"]
     levels = found.where(task="BLINK", contestant="chance (level)", metric="blink_micro").rows
     assert [(level.value, level.low, level.high) for level in levels] == [(0.5, None, None)]
     (majority,) = found.where(task="BLINK", contestant="majority (key)", metric="blink_micro").rows

@@ -59,6 +59,12 @@ def test_holm_corrects_the_first_row_of_each_point() -> None:
     assert all(held[1] == EMPTY for held in found.values())
 
 
+@pytest.mark.parametrize("rivals", [[], [1.0]])
+def test_a_p_value_that_is_too_small_for_a_number_stays_zero(rivals: list[float]) -> None:
+    rows = {str(i): [Row("run", str(i), "c", "t", "", "accuracy", 0.5, p=p)] for i, p in enumerate([0.0, *rivals])}
+    assert [held[0].p_holm for held in correct_p_values(rows).values()] == [0.0, *rivals]
+
+
 @pytest.mark.parametrize(("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)])
 def test_the_macro_delta_is_the_mean_of_the_tasks(deltas: tuple[float | None, ...], mean: float | None) -> None:
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -27,6 +28,15 @@ def test_points_of_one_name_say_what_differs(later: dict[str, Any], label: str) 
     first = {"color": "blue", "radius": 3, "width": 1}
     found = labels([point("p0", first), point("p1", later)])
     assert [who for who, _ in found.values()] == ["plain", label]
+
+
+def test_points_that_no_two_tables_would_confuse_keep_their_names() -> None:
+    """Built differently for another task, or of another data set for another contestant: each pair is there once."""
+    first, second = point("p0", {"radius": 3}), point("p1", {"radius": 4})
+    second = replace(second, task="u", task_id="id-u")
+    assert list(labels([first, second]).values()) == [("plain", "t"), ("plain", "u")]
+    other = point("p2", contestant="other")
+    assert list(labels([first, replace(other, task_id="id-2")]).values()) == [("plain", "t"), ("other", "t")]
 
 
 def test_the_latest_of_several_baselines_counts() -> None:

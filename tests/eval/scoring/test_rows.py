@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from looktwice.eval.records.judgements import append, words_of
 from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows
 from looktwice.eval.scoring.chance import majority_and_chance
-from looktwice.eval.scoring.groups import group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_draw, samples_with_key
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import empty_row
 from looktwice.eval.scoring.score import score_run
@@ -165,6 +165,43 @@ def test_a_group_is_right_over_the_draws_that_all_its_samples_have(made: MadeRun
     assert group_metric("m", "pair", scores, {"x": ["s0", "s1"]}).units == {"x": 0.5}
 
 
+def rotated(made: MadeRun, by: int, answers: Sequence[str]) -> str:
+    stages = {"turn": {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}}
+    point = made.point("plain", "t", spec={"stages": stages})
+    made.answers(point, answers)
+    return point
+
+
+@pytest.mark.parametrize(
+    ("choices", "rotations", "found"),
+    [
+        ((2, 3, 0), 2, (1, 1.0)),  # of two rotations only the sample with two choices was asked whole
+        ((2, 3, 0), 3, (2, 1.0)),  # the first sample's rotations by 0 and by 2 are the same
+        ((1, 1, 1), 1, None),  # one point is no circular evaluation
+        ((4, 4, 4), 2, None),
+    ],
+)
+def test_circular_evaluation_needs_every_rotation(
+    made: MadeRun, choices: Sequence[int], rotations: int, found: tuple[int, float] | None
+) -> None:
+    made.task("t", ["A"] * 3)
+    for row, count in zip(made.samples, choices, strict=True):
+        row.sample["choices"][:] = ["one"] * count
+    for by in range(rotations):
+        rotated(made, by, "AAA")
+    rows = circular_rows(score(made))
+    assert [(row.n, row.value) for row in rows] == ([] if found is None else [found])
+
+
+def test_rotations_are_compared_over_the_draws_that_all_of_them_have(made: MadeRun) -> None:
+    made.task("t", ["A"])
+    first = rotated(made, 0, "A")
+    made.answers(first, ["B"], draw=1)
+    rotated(made, 1, "A")
+    (row,) = circular_rows(score(made))
+    assert (row.value, row.n, row.n_groups) == (1.0, 1, 2)
+
+
 @pytest.mark.parametrize(
     ("choices", "level"),
     [((2, 2, 2), {"circular_accuracy": 0.375}), ((2, 4, 2), {"circular_accuracy": 0.3125}), ((2, 2, 0), {})],
@@ -208,11 +245,25 @@ def test_who_read_the_replies(made: MadeRun, fields: Sequence[dict[str, Any]], r
     assert score(made).points[0].reader == reader
 
 
-def test_only_what_the_reader_found_counts_as_read(made: MadeRun) -> None:
-    made.task("t", ["A", "A"])
+def test_only_what_a_reader_or_a_judge_found_counts_as_read(made: MadeRun) -> None:
+    made.task("t", ["A", "A", "A"])
     point = made.point("plain", "t")
     made.record(point, "s0", answer="A")
     made.reply(point, "s1", "(A)")
-    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {"s0": False, "s1": True}
+    made.reply(point, "s2", "Hmm")
+    append(made.path, Judgement("unreadable", point, "s2", 0, "solomon", "id", words_of(made.records[-1]), answer="A"))
+    assert {entry.sample: entry.read for entry in score(made).points[0].all} == {"s0": False, "s1": True, "s2": True}
     assert not ReadResult(answer="A").read
     assert not ScoredRecord("s0", 0, "A", Score(Verdict.RIGHT, 1.0)).read
+    assert Score(Verdict.WRONG).value == 0.0
+
+
+@pytest.mark.parametrize(("error", "marks"), [("", {"clues": 0.5}), ("boom", {})])
+def test_a_failed_record_takes_no_marks_of_a_judge(made: MadeRun, error: str, marks: dict[str, float]) -> None:
+    made.task("t", ["A"])
+    point = made.point("plain", "t")
+    made.reply(point, "s0", "(A)")
+    made.records[-1] = replace(made.records[-1], error=error)
+    words = words_of(made.records[-1])
+    append(made.path, Judgement("cot", point, "s0", 0, "solomon", "id", words, scores={"clues": 0.5}))
+    assert score(made).points[0].all[0].judged == marks
