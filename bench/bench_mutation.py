@@ -47,6 +47,8 @@ EQUIVALENT = {
     "eval/scoring/comparison.py compare: 0 -> -1": "the first pair is taken only where it is the last as well",
     "eval/scoring/stats.py paired_test: better + worse -> better - worse": "as many better as worse have p = 1 too",
     "eval/scoring/run_rows.py _means: True -> False": "the lengths were found equal two lines before",
+    "eval/scoring/stats.py _pearson: a - mine -> a + mine": "in `joint` it adds a sum of deviations; the spread is tested",
+    "eval/scoring/stats.py _pearson: b - theirs -> b + theirs": "in `joint` it adds a sum of deviations, as above",
     "eval/scoring/stats.py _pearson: True -> False": "every caller pairs values of the same samples",
     "eval/scoring/stats.py paired_test: True -> False": "other lengths were refused before",
     "pipelines/geometry.py _keep_inner: True -> False": "a polygon has as many corners as sides",

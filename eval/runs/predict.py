@@ -51,7 +51,7 @@ class RunSummary:
     written: int
     kept: int
     failed: int
-    stopped: bool = False
+    stopped: bool
 
 
 @dataclass(eq=False)
