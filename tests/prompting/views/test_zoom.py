@@ -298,6 +298,8 @@ def test_an_inset_that_magnifies_nothing_is_noted() -> None:
         "view 1: an inset lies over the mark 'b'",
         "view 1: an inset shows its crop at 0.47 of its size",
     )
+    same = zoomed(start(Box("b", 10, 10, 100, 76)), replace(TIGHT, show="inset"))  # 90 x 66, as large as the inset
+    assert same.notes == ("view 1: an inset shows its crop at 1.00 of its size",)
 
 
 def test_outlines_of_several_colours_tell_insets_apart() -> None:
