@@ -112,6 +112,11 @@ class State:
         return self.answer is None and self.reason.startswith("abstained")
 
     @property
+    def silent(self) -> bool:
+        """Whether nothing came of the stages so far: no call of a model, no answer, and no reason for that."""
+        return self.answer is None and not self.reason and not any(entry.calls for entry in self.trace)
+
+    @property
     def shown(self) -> tuple[View, ...]:
         """The views that the model has been shown, in order."""
         return tuple(view for message in self.messages for view in message.views)

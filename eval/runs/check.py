@@ -9,7 +9,8 @@ from pathlib import Path
 from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.scoring.labels import label_with_changes
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.arm import Arm, say_no_answer
+from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.models.offline import Scripted
@@ -21,11 +22,13 @@ from looktwice.pipelines.state import State
 def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
     """Describe in lines what the stages of each arm did to the first sample, and warn of likely mistakes.
 
-    With `out`, a page for each task with the views after each stage is written there.
+    With `out`, a page for each task with the views after each stage is written there. Raises ConfigError where a
+    pipeline can give no answer.
     """
     items = {task_id: next(iter(task)) for task_id, task in {arm.task_id: arm.task for arm in plan.points}.items()}
     yield f"{len(plan.points)} {'point' if len(plan.points) == 1 else 'points'}, no faults"
     pages: dict[str, list[tuple[str, State, str]]] = {}
+    silent: dict[str, str] = {}
     for arm in plan.points:
         item = items[arm.task_id]
         state, error = _run_stages(arm, item)
@@ -35,8 +38,12 @@ def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
         yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(arm)])
         if error:
             yield f"  FAILED: {error.splitlines()[0]}"
+        elif state.silent:
+            silent[arm.contestant] = f"contestants.{arm.contestant}.stages: {say_no_answer(arm.stages)}"
     if out is not None:
         yield from _write_pages(out, items, pages)
+    if silent:
+        raise ConfigError(list(silent.values()))
 
 
 def _run_stages(arm: Arm, item: Item) -> tuple[State, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,3 +38,11 @@ class Arm:
         """What was built, defaults included, as a configuration can hold it."""
         stages = {slot: spec(stage) for slot, stage in self.stages.items()}
         return {"task": spec(self.task), "model": spec(self.model), "stages": stages}
+
+
+def say_no_answer(slots: Iterable[str]) -> str:
+    """What is wrong with a pipeline whose stages leave neither a call of the model, nor an answer, nor a reason."""
+    return (
+        f"no answer can come of it: none of {', '.join(slots)} asks the model or answers; "
+        "put a stage last that does, such as `ask: {use: prompting.turns.Ask}`"
+    )
