@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -60,7 +61,10 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "started": min((each["started"] for each in facts if each.get("started")), default=None),
         "finished": all(each.get("finished") for each in facts),
     }
-    return {**whole, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
+    plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
+    if all("planned" in each for each in facts):
+        plan["planned"] = dict(sum((Counter(each["planned"]) for each in facts), Counter()))
+    return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -123,10 +125,16 @@ class Run:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
 
     def total(self) -> int:
-        """The expected number of records of the whole plan, from the lengths of its tasks."""
-        limit = self.options.limit
-        sizes = {p.task_id: len(p.task) if limit is None else min(limit, len(p.task)) for p in self.plan.points}
-        return sum(sizes[arm.task_id] * arm.draws for arm in self.plan.points) // self.options.shard[1]
+        """The number of records of the whole plan."""
+        return sum(self.planned[arm.task_id] * arm.draws for arm in self.plan.points)
+
+    @cached_property
+    def planned(self) -> Mapping[str, int]:
+        """Task id -> its samples within the limit and the shard; which of them fall into a shard, their ids tell."""
+        tasks, limit = {arm.task_id: arm.task for arm in self.plan.points}, self.options.limit
+        if self.options.shard[1] > 1:
+            return {name: sum(1 for _ in self.items(task)) for name, task in tasks.items()}
+        return {name: len(task) if limit is None else min(limit, len(task)) for name, task in tasks.items()}
 
     def _all_models(self) -> list[Any]:
         """Every distinct model of every arm: its own, and those in the settings of its stages."""
@@ -221,7 +229,10 @@ class Run:
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
+            "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
+            "plugins": [{"name": name, "path": _plugin_path(name)} for name in self.plan.plugins],
             "samples": {arm.task_id: len(arm.task) for arm in self.plan.points},
+            "planned": dict(self.planned),
             "limit": self.options.limit,
             "shard": list(self.options.shard),
             "versions": {"python": platform.python_version()} | versions,
@@ -246,6 +257,12 @@ def _answered_samples(rows: Sequence[PointRow], records: Mapping[Key, Record]) -
 def _acquire_slot(slots: threading.Semaphore) -> None:
     while not slots.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
         pass
+
+
+def _plugin_path(name: str) -> str:
+    """What `--plugin` takes to load it again: the file, or the name of a package."""
+    file = getattr(sys.modules.get(name), "__file__", None) or name
+    return name if Path(file).name == "__init__.py" else str(file)
 
 
 def _installed_version(name: str) -> str:

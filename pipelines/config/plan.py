@@ -24,7 +24,8 @@ DEFAULT_READER = {"use": "eval.readers.Robust"}
 class Plan:
     """All arms of a configuration that are asked, and the contestants left out with the reason.
 
-    `readings` are the arms that only read the replies of one of these with another reader.
+    `readings` are the arms that only read the replies of one of these with another reader. `plugins` are the modules
+    outside looktwice that its classes may come from, as `load_plugin` names them.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Plan:
     left_out: Mapping[str, str] = field(default_factory=dict)
     config: Node = field(default_factory=dict)
     readings: tuple[Arm, ...] = ()
+    plugins: tuple[str, ...] = ()
 
 
 def load_plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
@@ -72,7 +74,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
         unready = {}
     asked, readings = _separate_readings(arms)
-    return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings)
+    return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings, scope.plugins)
 
 
 def _missing(arm: Arm) -> str:

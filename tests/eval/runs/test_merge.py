@@ -81,6 +81,16 @@ def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     assert (whole.facts["records"], whole.facts["limit"], len(whole.records())) == (2, 3, 2)
 
 
+def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None:
+    plan = {"arms": ["plain-animals"], "plugins": [{"name": "mine", "path": "mine.py"}]}
+    one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, **plan, planned={"id-animals": 1}))
+    two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, **plan, planned={"id-animals": 3}))
+    merge([one, two], tmp_path / "whole")
+    whole = RunFolder(tmp_path / "whole").facts
+    assert {name: whole[name] for name in plan} == plan
+    assert whole["planned"] == {"id-animals": 4}
+
+
 @pytest.mark.parametrize(
     ("first", "second", "kept"),
     [("(A)", "!lost", "(A)"), ("!lost", "(A)", "(A)"), ("(A)", "(B)", "(B)"), ("!old", "!new", "!new")],

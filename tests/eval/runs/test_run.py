@@ -319,10 +319,13 @@ def test_a_run_that_was_cut_short_is_not_finished(tmp_path: Path, how: str) -> N
     assert len(records(tmp_path)) < 40
 
 
-@pytest.mark.parametrize(("part", "number"), [({}, 18), ({"limit": 2}, 6), ({"limit": 9}, 18), ({"shard": (1, 3)}, 6)])
+@pytest.mark.parametrize(("part", "number"), [({}, 18), ({"limit": 2}, 6), ({"limit": 9}, 18), ({"shard": (1, 3)}, 3)])
 def test_how_many_records_a_run_comes_to(tmp_path: Path, part: dict[str, Any], number: int) -> None:
     points = [point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"), draws=draws) for draws in (1, 2)]
-    assert run(points, tmp_path, **part).total() == number
+    study = run(points, tmp_path, **part)
+    assert study.total() == study().written == number
+    assert RunFolder(tmp_path).facts["planned"] == {points[0].task_id: number // 3}
+    assert RunFolder(tmp_path).facts["arms"] == [arm.id for arm in study.plan.points]
 
 
 @pytest.mark.parametrize(("cores", "workers", "threads"), [(8, 2, 4), (8, 3, 2), (4, 16, 1), (None, 1, 1)])
