@@ -6,11 +6,11 @@ import dataclasses
 import types
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
-from typing_extensions import TypedDict
+from pydantic import TypeAdapter, ValidationError
 
+from looktwice.pipelines.config.entries import Contestant, Needs, StudyConfig
 from looktwice.pipelines.config.suggest import did_you_mean
 
 Kind = Literal["task", "stage", "model"]
@@ -80,69 +80,8 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
         raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes {f'a {found}' if found else 'none'}")
 
 
-Node = dict[str, Any]
-Nodes = dict[str, Node | None]
-Words = str | list[str]
 CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
 EXTRA = "extra_forbidden"
-CLOSED = ConfigDict(extra="forbid")
-
-
-class Needs(TypedDict, total=False):
-    """What must be there for a contestant to take part, beside what its model says itself that it needs."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    env: Words | None
-    file: Words | None
-
-
-Gap = TypedDict("Gap", {"from": str, "to": str})
-Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
-
-
-class Contestant(TypedDict, total=False):
-    """An overlay of the file by name."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    stages: Nodes
-    extend: bool
-    model: str | Node | None
-    only: list[str]
-    needs: Needs | None
-    read: Node
-    draws: Annotated[int, Field(ge=1)]
-
-
-class Published(TypedDict):
-    """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    source: str
-    accuracy: dict[str, float]
-
-
-class StudyConfig(TypedDict, total=False):
-    """A whole configuration, its includes already laid below it."""
-
-    __pydantic_config__ = CLOSED  # type: ignore[misc]
-    name: str
-    note: str
-    task: Node | None
-    tasks: Nodes | None
-    model: str | Node | None
-    models: Nodes | None
-    stages: Nodes | None
-    read: Node | None
-    seed: int
-    draws: Annotated[int, Field(ge=1)]
-    sweep: dict[str, Annotated[list[Any], Field(min_length=1)]] | None
-    each: list[Node] | None
-    contestants: dict[str, Contestant | None] | None
-    baseline: str | None
-    gap: Gap | None
-    published: dict[str, Published] | None
-
-
 KNOWN: dict[int, type] = {1: StudyConfig, 3: Contestant, 4: Needs}
 
 

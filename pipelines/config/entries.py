@@ -1,0 +1,212 @@
+"""Every entry of a configuration: what it holds, what it is for, and an example; the reference is written from here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import ConfigDict, Field
+from typing_extensions import TypedDict
+
+Node = dict[str, Any]
+Nodes = dict[str, Node | None]
+Words = str | list[str]
+CLOSED = ConfigDict(extra="forbid")
+
+
+class Entry(NamedTuple):
+    """What an entry is for, and an example as it stands in a file."""
+
+    meaning: str
+    example: str
+
+
+class Needs(TypedDict, total=False):
+    """What must be there for a contestant to take part, beside what its model says itself that it needs."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    env: Annotated[
+        Words | None,
+        Entry(
+            "Environment variables that must be set, one or a list; `A|B` means one of the two.",
+            "env: OPENAI_API_KEY|OPENAI_BASE_URL",
+        ),
+    ]
+    file: Annotated[
+        Words | None, Entry("Files or folders that must be there, one or a list.", "file: data/replies.jsonl")
+    ]
+
+
+Gap = TypedDict(
+    "Gap",
+    {
+        "from": Annotated[str, Entry("The contestant to begin with.", "from: as_official")],
+        "to": Annotated[str, Entry("The contestant to end with.", "to: as_vlmevalkit")],
+    },
+)
+Gap.__doc__ = (
+    """Two contestants; each setting in which they differ is changed alone, and the report says what each is worth."""
+)
+Gap.__pydantic_config__ = CLOSED  # type: ignore[attr-defined]
+
+
+class Contestant(TypedDict, total=False):
+    """An overlay of the file by name."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    stages: Annotated[
+        Nodes, Entry("Slots that this contestant changes, adds or drops.", "stages: {mark: {radius: 20}, think: null}")
+    ]
+    extend: Annotated[bool, Entry("Whether `stages` are laid over the file's.", "extend: true")]
+    model: Annotated[
+        str | Node | None, Entry("The model that it asks: a name under `models`, or a node.", "model: chat")
+    ]
+    only: Annotated[list[str], Entry("The tasks that it is given; without it, all of them.", "only: [jigsaw]")]
+    needs: Annotated[
+        Needs | None,
+        Entry(
+            "What must be there for it to take part; else it is left out, and the run says so.",
+            "needs: {env: OPENAI_API_KEY}",
+        ),
+    ]
+    read: Annotated[Node, Entry("The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}")]
+    draws: Annotated[
+        int, Field(ge=1), Entry("How often it answers each sample, in place of the file's `draws`.", "draws: 5")
+    ]
+
+
+class Published(TypedDict):
+    """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    source: Annotated[str, Entry("Where the numbers stand.", "source: Table 3 of the paper")]
+    accuracy: Annotated[
+        dict[str, float], Entry("Percent by the name of the task in this file.", "accuracy: {depth: 59.7}")
+    ]
+
+
+class StudyConfig(TypedDict, total=False):
+    """A whole configuration, its includes already laid below it."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    name: Annotated[
+        str, Entry("The name of the run's folder below `--out`; without it, the file's name.", "name: depth_markers")
+    ]
+    note: Annotated[
+        str, Entry("A remark for whoever reads the file; nothing depends on it.", "note: pilot of the marker study")
+    ]
+    task: Annotated[
+        Node | None,
+        Entry(
+            "The only task; its name in tables is its `name` or `kind`, or `task`.",
+            "task: {use: eval.tasks.Photos, kind: jigsaw}",
+        ),
+    ]
+    tasks: Annotated[
+        Nodes | None,
+        Entry(
+            "Tasks by name, in place of `task`; null drops one.",
+            "tasks: {mine: {use: eval.tasks.Folder, path: questions}}",
+        ),
+    ]
+    model: Annotated[
+        str | Node | None,
+        Entry(
+            "The model that stages ask: a node, or a name under `models`; "
+            "a model that stands alone under `models` need not be named.",
+            "model: {use: pipelines.models.ChatAPI, model: some-vlm}",
+        ),
+    ]
+    models: Annotated[
+        Nodes | None,
+        Entry(
+            "Models by name, for `model`, for contestants, and for `{ref: NAME}` in a setting.",
+            "models: {chat: {use: pipelines.models.ChatAPI, model: some-vlm}}",
+        ),
+    ]
+    stages: Annotated[
+        Nodes | None,
+        Entry(
+            "Named slots that are called in order, each a stage; null drops one.",
+            "stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}",
+        ),
+    ]
+    read: Annotated[
+        Node | None,
+        Entry(
+            "The reader that finds the answer in a reply; without it, `eval.readers.Robust`.",
+            "read: {use: eval.readers.Strict}",
+        ),
+    ]
+    seed: Annotated[int, Entry("The seed of every random choice that a stage makes; 0 without it.", "seed: 1")]
+    draws: Annotated[
+        int,
+        Field(ge=1),
+        Entry(
+            "How often every sample is answered; 1 without it. Above temperature 0 the answers may differ.", "draws: 5"
+        ),
+    ]
+    sweep: Annotated[
+        dict[str, Annotated[list[Any], Field(min_length=1)]] | None,
+        Entry(
+            "Values by place; every combination of them is an arm.",
+            "sweep: {stages.mark.radius: [5, 10], stages.mark.color: [red, white]}",
+        ),
+    ]
+    each: Annotated[
+        list[Node] | None,
+        Entry(
+            "Changes that are made one at a time: the file as it is, then each entry alone is an arm.",
+            "each: [{stages.think: null}, {stages.mark.color: gray}]",
+        ),
+    ]
+    contestants: Annotated[
+        dict[str, Contestant | None] | None,
+        Entry(
+            "Named variants of the file; without it, there is one, `plain`. Null drops one.",
+            "contestants: {plain: {}, unmarked: {stages: {mark: null}}}",
+        ),
+    ]
+    baseline: Annotated[
+        str | None, Entry("The contestant that all others are compared with; without it, the first.", "baseline: plain")
+    ]
+    gap: Annotated[
+        Gap | None,
+        Entry(
+            "Two contestants whose difference is taken apart, one setting at a time.",
+            "gap: {from: as_official, to: as_vlmevalkit}",
+        ),
+    ]
+    published: Annotated[
+        dict[str, Published] | None,
+        Entry(
+            "Numbers that others published, by name; shown beside the results, never run.",
+            'published: {paper: {source: "Table 3", accuracy: {depth: 59.7}}}',
+        ),
+    ]
+
+
+WORDS: Mapping[str, Entry] = {
+    "use": Entry(
+        "The class of a node, `folder.room.Class` or, of a plugin, `file.Class`; the other keys are its settings. "
+        "Over a node with another `use` it replaces the whole node; with the same one, or none, settings are merged.",
+        "mark: {use: prompting.markers.Circles, radius: 5}",
+    ),
+    "ref": Entry("A model of `models`, where a setting of a stage wants a model.", "captioner: {ref: chat}"),
+    "before": Entry(
+        "The slot before which a slot of an overlay stands.", "zoom: {use: prompting.views.ZoomOnMarks, before: ask}"
+    ),
+    "after": Entry(
+        "The slot after which a slot of an overlay stands.",
+        "think: {use: prompting.wording.ChainOfThought, after: mark}",
+    ),
+    "include": Entry(
+        "Configurations, one or a list, that lie below this file as if it were laid over them; at the top alone.",
+        "include: quickstart.yaml",
+    ),
+    "null": Entry("Drops what stands here: a slot, a task, a model, a contestant.", "mark: null"),
+    "${...}": Entry(
+        "The value at another place of the configuration, overrides included.", 'path: "${tasks.depth.path}"'
+    ),
+}
+"""The words with a meaning of their own in an overlay, whatever node they stand in: what each does, and an example."""
