@@ -9,7 +9,7 @@ from looktwice.eval.display.sample_page import page, words
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
 from looktwice.eval.scoring.labels import label_with_changes
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import MadeTask, TaskError, find_item
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture
@@ -56,8 +56,11 @@ def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
     loaded: dict[str, dict[str, Sample]] = {}
 
     def images(task_id: str, sample: str) -> tuple[Picture, ...]:
+        task = tasks.get(task_id, ())
+        if isinstance(task, MadeTask):
+            return item.sample.images if (item := task.item(sample)) else ()
         if task_id not in loaded:
-            loaded[task_id] = {item.sample.id: item.sample for item in tasks[task_id]} if task_id in tasks else {}
+            loaded[task_id] = {item.sample.id: item.sample for item in task}
         match = loaded[task_id].get(sample)
         return match.images if match else ()
 
@@ -67,10 +70,11 @@ def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
 def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
     task = binder.node(point.spec["task"], "task")
     try:
-        current = next((item.sample for item in task or () if item.sample.id == row.id), None)
+        current = find_item(task, row.id) if task is not None else None
     except TaskError:
         current = None
-    return current if current is not None and current.sha == row.sha else row.without_pixels(folder.blobs)
+    known = current is not None and current.sample.sha == row.sha
+    return current.sample if current and known else row.without_pixels(folder.blobs)
 
 
 def _label(point: PointRow, record: Record) -> str:

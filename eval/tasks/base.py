@@ -10,6 +10,7 @@ facts name (`eval.scoring`). Its test goes to `tests/eval/tasks/`.
 from __future__ import annotations
 
 import hashlib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,3 +88,45 @@ class Task(Protocol):
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Item]: ...
+
+
+class MadeTask(ABC):
+    """A task whose questions are made one by one, each from its number and the settings alone.
+
+    One question can be made without the others, and a finished run need not make them again to know them.
+    """
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __iter__(self) -> Iterator[Item]:
+        """The questions in their order; each is made when it is asked for."""
+        for number in self._chosen:
+            yield self._item(number)
+
+    def item(self, sample_id: str) -> Item | None:
+        """The question of this id; None where there is none."""
+        return next((self._item(number) for number in self._chosen if self._id(number) == sample_id), None)
+
+    @property
+    @abstractmethod
+    def facts(self) -> Facts:
+        """What a table must say of the task."""
+
+    @property
+    @abstractmethod
+    def _chosen(self) -> Sequence[int]:
+        """The numbers of the questions that are asked."""
+
+    @abstractmethod
+    def _id(self, number: int) -> str: ...
+
+    @abstractmethod
+    def _item(self, number: int) -> Item: ...
+
+
+def find_item(task: Task, sample_id: str) -> Item | None:
+    """The item of this id; None where the task has none. Raises TaskError."""
+    if isinstance(task, MadeTask):
+        return task.item(sample_id)
+    return next((item for item in task if item.sample.id == sample_id), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_uppercase
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 from PIL import Image, ImageDraw, ImageFont
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.pipelines.geometry import PixelRect, grow, overlaps
 from looktwice.pipelines.marks import Box
@@ -36,7 +36,7 @@ CAPITAL = 0.7  # height of a capital, in ems; only where the search for the righ
 
 
 @dataclass(frozen=True)
-class LettersAndShapes:
+class LettersAndShapes(MadeTask):
     """`n` questions, half of them "Which letter is red?", half "How many of the red shapes are triangles?".
 
     Each image of `width` x `height` pixels shows four things of different colours on a light ground: letters, and sets
@@ -72,17 +72,12 @@ class LettersAndShapes:
         """What a table must say of it."""
         return Facts("made", "by construction", note="made images; measures tools and loops, not perception")
 
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; each is drawn when it is asked for."""
-        for number in self._chosen:
-            yield self._item(number)
-
     @cached_property
     def _chosen(self) -> list[int]:
         return self.subset.choose([(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)])
+
+    def _id(self, number: int) -> str:
+        return f"{_kind(number)}_{number:04}"
 
     def _item(self, number: int) -> Item:
         rng = seeded_rng("letters and shapes", self.seed, number)
@@ -105,7 +100,7 @@ class LettersAndShapes:
         meta = {"kind": kind, "region": "target", "px": high, "size": 1 + rank // 2}
         mark = Box("target", *taken[0])
         picture = Picture(np.asarray(image), f"letters and shapes {number}")
-        return Item(Sample(f"{kind}_{number:04}", question, (picture,), (), (mark,), meta), answer)
+        return Item(Sample(self._id(number), question, (picture,), (), (mark,), meta), answer)
 
 
 def _kind(number: int) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from typing import Any, ClassVar
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
 from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
 from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType
@@ -36,7 +36,7 @@ MARKED = "every object is a mark, which can give counts away"
 
 
 @dataclass(frozen=True)
-class GeneratedDoYouSeeMe:
+class GeneratedDoYouSeeMe(MadeTask):
     """`n` questions of the subtask `name`, each on a picture of its own.
 
     Names: figure_ground, visual_spatial, joint_shape_color, shape_discrimination, letter_disambiguation,
@@ -109,14 +109,6 @@ class GeneratedDoYouSeeMe:
     def scorer(self) -> SweepScorer:
         """Exact match, and accuracy along the control parameters."""
         return SweepScorer(self.name, self.kind.group, self.kind.form, tuple(self.levels))
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; each is made when it is asked for."""
-        for number in self._chosen:
-            yield self._item(number)
 
     def scene(self, number: int) -> Scene:
         """All of question `number`: its key, truth and marks, and how it is painted. The same at every call."""

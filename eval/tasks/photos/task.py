@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version as installed
@@ -10,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import cv2
 
-from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, QuestionImages, deal_evenly, seeded_rng
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Item, Sample
@@ -36,7 +35,7 @@ NOTES = {
 
 
 @dataclass(frozen=True)
-class Photos:
+class Photos(MadeTask):
     """Questions of one `kind` on the photographs that come with scikit-image.
 
     `jigsaw`: BLINK's construction, see `draw_jigsaw`. `correspondence`: REF on the first image, four candidates on
@@ -87,14 +86,6 @@ class Photos:
     def facts(self) -> Facts:
         """What a table must say: the truth is made, and how many scenes stand behind the questions."""
         return Facts("made", f"by construction, scikit-image {installed('scikit-image')}", note=NOTES[self.kind])
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; each is made when it is asked for."""
-        for number in self._chosen:
-            yield self._item(number)
 
     @cached_property
     def _chosen(self) -> list[int]:

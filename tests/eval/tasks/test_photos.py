@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 import pytest
 
-from looktwice.eval.tasks import Photos, Subset, TaskError, photographs
+from looktwice.eval.tasks import GeneratedDoYouSeeMe, LettersAndShapes, Photos, Subset, TaskError, photographs
+from looktwice.eval.tasks.base import MadeTask, find_item
 from looktwice.eval.tasks.photos.points import APART
 from looktwice.eval.tasks.photos.stereo import RATIO
 from looktwice.eval.tasks.photos.viewpoints import Viewpoint
@@ -327,3 +328,14 @@ def test_one_view_where_no_pair_is_wanted() -> None:
     assert pair.marks == single.marks
     assert "second image" in pair.question
     assert "second image" not in single.question
+
+
+@pytest.mark.parametrize(
+    "task",
+    [Photos("jigsaw", n=5), LettersAndShapes(n=5), GeneratedDoYouSeeMe("form_constancy", n=5)],
+    ids=lambda task: type(task).__name__,
+)
+def test_one_question_is_made_without_the_others(task: MadeTask) -> None:
+    for item in task:
+        assert (found := find_item(task, item.sample.id)) and found.sample.sha == item.sample.sha
+    assert find_item(task, "another") is None
