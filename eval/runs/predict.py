@@ -8,7 +8,7 @@ import platform
 import sys
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ import cv2
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
@@ -87,12 +87,14 @@ class Run:
             existing_run = RunFolder(self.folder)
             known, records = existing_run.samples, existing_run.records()
             rows = [_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
-            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records))
+            same_versions = existing_run.facts.get("versions") == self._versions
+            unchanged = self._unchanged(known) if same_versions else {}
+            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records), unchanged)
             writer.points(rows)
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
-            self._predict(writer, known, done)
+            self._predict(writer, known, done, unchanged)
             stopped = self.stop.is_set() or self.drain.is_set() or bool(self.errors)
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": not stopped})
         if self.errors:
@@ -147,14 +149,24 @@ class Run:
             with_models((arm.model, *arm.stages.values()), collect)
         return list(models.values())
 
-    def _refuse_changed(self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]]) -> None:
+    def _unchanged(self, known: Mapping[tuple[str, str], SampleRow]) -> dict[str, list[str]]:
+        """Task id -> its sample ids, where all of them are known and follow from settings that are still the same."""
+        if self.options.limit is not None or self.options.shard != (1, 1):
+            return {}
+        made = {arm.task_id: arm.task for arm in self.plan.points if isinstance(arm.task, MadeTask)}
+        ids = {task_id: [sample for name, sample in known if name == task_id] for task_id in made}
+        return {task_id: names for task_id, names in ids.items() if len(names) == len(made[task_id])}
+
+    def _refuse_changed(
+        self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]], unchanged: Collection[str]
+    ) -> None:
         """Refuse to mix old answers with questions that changed under the same ids.
 
         A sample that only failed so far may change: an image that could not be read may have been repaired.
         """
         for task_id, task in {p.task_id: p.task for p in self.plan.points}.items():
             old = {sample: row for (task_id_, sample), row in known.items() if task_id_ == task_id}
-            if not old:
+            if not old or task_id in unchanged:
                 continue
             now = {item.sample.id: item.sample.sha for item in self.items(task)}
             answered_shas = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
@@ -168,12 +180,19 @@ class Run:
                         f"{', '.join(names[:3])}; choose another --out, or start over with --fresh"
                     )
 
-    def _predict(self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key]) -> None:
+    def _predict(
+        self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],
+        unchanged: Mapping[str, Sequence[str]],
+    ) -> None:  # fmt: skip
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
             context = RunContext(self.models, writer, pool, self._raise_if_stopped, self._on_record, self.errors)
             slots = threading.Semaphore(2 * self.options.workers)
             try:
-                for (_, seed, draw), arms in self.groups().items():
+                for (task_id, seed, draw), arms in self.groups().items():
+                    ids = unchanged.get(task_id, ())
+                    if ids and all((arm.id, name, draw) in done for arm in arms for name in ids):
+                        self._skip(len(ids) * len(arms))
+                        continue
                     self._run_items(arms, seed, draw, context, slots, known, done)
             finally:  # the pool accepts no new work once it is left, so every walk must have ended
                 for _ in range(2 * self.options.workers):
@@ -194,8 +213,7 @@ class Run:
                 context.writer.sample(row)
             wanted = frozenset(arm.id for arm in arms if (arm.id, row.id, draw) not in done)
             if already_recorded := len(arms) - len(wanted):
-                self._count("kept", already_recorded)
-                self.on_skipped(already_recorded)
+                self._skip(already_recorded)
             if wanted:
                 _acquire_slot(slots)
                 Walk(context, item.sample, row, draw, wanted, slots.release).start(roots, seed)
@@ -204,6 +222,10 @@ class Run:
         self._count("failed" if record.error else "answered")
         self._count("written")
         self.on_record(arm, row, record)
+
+    def _skip(self, number: int) -> None:
+        self._count("kept", number)
+        self.on_skipped(number)
 
     def _count(self, name: str, by: int = 1) -> None:
         with self.lock:
@@ -214,7 +236,8 @@ class Run:
         if self.stop.is_set():
             raise Stopped
 
-    def _run_facts(self) -> dict[str, Any]:
+    @cached_property
+    def _versions(self) -> Mapping[str, str]:
         names = (
             "looktwice",
             "numpy",
@@ -225,7 +248,10 @@ class Run:
             "kornia",
             "transformers",
         )
-        versions = {name: installed for name in names if (installed := _installed_version(name))}
+        found = {name: installed for name in names if (installed := _installed_version(name))}
+        return {"python": platform.python_version()} | found
+
+    def _run_facts(self) -> dict[str, Any]:
         return {
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
@@ -235,7 +261,7 @@ class Run:
             "planned": dict(self.planned),
             "limit": self.options.limit,
             "shard": list(self.options.shard),
-            "versions": {"python": platform.python_version()} | versions,
+            "versions": self._versions,
             "config": self.plan.config,
         }
 

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -255,6 +256,7 @@ def _own_room(parts: Sequence[str], use: str) -> str:
     raise ValueError(f"no room {'.'.join(parts[:-1])!r} (from {use!r}; a class is named by folder.room.Class){meant}")
 
 
+@cache
 def _rooms(folder: str) -> list[pkgutil.ModuleInfo]:
     return list(pkgutil.iter_modules(importlib.import_module(f"looktwice.{folder}").__path__))
 

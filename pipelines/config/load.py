@@ -169,6 +169,8 @@ def nest(place: str, value: Any) -> Node:
 def resolve(node: Node, faults: list[str]) -> Node:
     """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are faults."""
     texts = list(_texts_with_references(node, ""))
+    if not texts:
+        return node
     wrong = [
         f"{place}: {text!r} is refused: only ${{a.b}}, a place in this configuration, may stand in ${{...}}"
         for place, text in texts
