@@ -48,7 +48,7 @@ def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:
     expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
     nodes = list(expansion.arms())
     assert not expansion.faults
-    assert len(nodes) == 4 * 2 * 2
+    assert len(nodes) == 4 * 2 * 3
     binder = Binder(Scope(tmp_path))
     for node in nodes:
         binder.node(node.model, "model")

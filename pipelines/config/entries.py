@@ -55,9 +55,15 @@ class Contestant(TypedDict, total=False):
 
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     stages: Annotated[
-        Nodes, Entry("Slots that this contestant changes, adds or drops.", "stages: {mark: {radius: 20}, think: null}")
+        Nodes,
+        Entry(
+            "Slots that this contestant changes, adds or drops; the file's others stay.",
+            "stages: {mark: {radius: 20}, think: null}",
+        ),
     ]
-    extend: Annotated[bool, Entry("Whether `stages` are laid over the file's.", "extend: true")]
+    replace: Annotated[
+        bool, Entry("Whether `stages` stand alone; without it they are laid over the file's.", "replace: true")
+    ]
     model: Annotated[
         str | Node | None, Entry("The model that it asks: a name under `models`, or a node.", "model: chat")
     ]

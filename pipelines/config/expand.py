@@ -13,6 +13,8 @@ from looktwice.pipelines.config.load import Node, Overlay, nest, resolve
 from looktwice.pipelines.config.schema import name_faults, shape_faults
 from looktwice.pipelines.config.suggest import did_you_mean
 
+ALONE = "; where this contestant's stages are the whole pipeline, say `replace: true` beside `stages:`"
+
 
 @dataclass(frozen=True)
 class ArmNode:
@@ -73,18 +75,16 @@ class Expansion:
         return str(wanted or next(iter(named), ""))
 
     def _merged(self, base: Node, overlay: Mapping[str, Any], place: str) -> Node:
-        """The configuration of this contestant: its own stages replace the file's unless it says `extend: true`."""
-        layer = Overlay()
+        """The configuration of this contestant: its stages lie over the file's, or with `replace: true` alone.
+
+        They extend, because that is what a mapping in a mapping does in Hydra, OmegaConf and docker-compose: who
+        changes one slot keeps the others, `ask` among them.
+        """
+        layer = Overlay(alone=ALONE)
         node = dict(base)
         own = {k: v for k, v in overlay.items() if k in ("stages", "model", "read", "draws")}
-        if "stages" in overlay and not overlay.get("extend"):
-            changes = _changes_of(overlay["stages"], base.get("stages"))
-            self._note(
-                f"{place}.stages.{slot}: it changes the file's {slot}, but a contestant's stages replace the file's; "
-                "say `extend: true` beside `stages:`, or give the slot a `use:`"
-                for slot in changes
-            )
-            node["stages"] = base.get("stages") if changes else {}
+        if _stands_alone(overlay):
+            node["stages"] = {}
         if isinstance(own.get("model"), str):
             node["model"] = None
         merged: Node = layer(node, own)
@@ -129,7 +129,7 @@ class Expansion:
         parts, own = key.split("."), overlay.get("stages") or {}
         if parts[0] == "stages" and len(parts) > 1 and parts[1] in own and own[parts[1]] is None:
             return False
-        if parts[0] != "stages" or "stages" not in overlay or overlay.get("extend"):
+        if parts[0] != "stages" or not _stands_alone(overlay):
             return not (parts[0] == "model" and "model" in overlay)
         return len(parts) > 1 and parts[1] in merged["stages"]
 
@@ -206,8 +206,5 @@ def _many(value: Any) -> list[str]:
     return [] if value is None else [value] if isinstance(value, str) else list(value)
 
 
-def _changes_of(own: Any, stages: Any) -> list[str]:
-    """The slots of stages that stand there without a `use`, and in the file's with one."""
-    if not (isinstance(own, Mapping) and isinstance(stages, Mapping)):
-        return []
-    return [slot for slot, node in own.items() if isinstance(node, Mapping) and "use" not in node and slot in stages]
+def _stands_alone(overlay: Mapping[str, Any]) -> bool:
+    return "stages" in overlay and bool(overlay.get("replace"))

@@ -101,10 +101,12 @@ class Overlay:
 
     Another `use` replaces a node, the same `use` (or none) merges, `null` drops. A slot that is added to
     stages must say `before:` or `after:` which slot it stands; on a slot that is there, they move it. A contestant's
-    stages are an overlay themselves, and find their places when they are laid over the file's.
+    stages are an overlay themselves, and find their places when they are laid over the file's. `alone` is the end of
+    the sentence on a slot without a place: what else may be typed.
     """
 
     faults: list[str] = field(default_factory=list)
+    alone: str = ""
 
     def __call__(self, base: Any, top: Any, place: str = "") -> Any:
         if not (isinstance(base, Mapping) and isinstance(top, Mapping)):
@@ -129,9 +131,8 @@ class Overlay:
             if anchors:
                 merged = self._placed(merged, slot, anchors, here)
             elif not known and not free and value is not None:
-                self.faults.append(
-                    f"{here}: a new slot needs its place; say `before:` or `after:` one of {', '.join(base)}"
-                )
+                place_it = f"say `before:` or `after:` one of {', '.join(base)}"
+                self.faults.append(f"{here}: a new slot needs its place; {place_it}{self.alone}")
         return merged
 
     def _placed(self, stages: Node, slot: str, anchors: Mapping[str, Any], place: str) -> Node:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.factors import make_gap_arms
 from looktwice.pipelines.config.load import Node, read_config
-from looktwice.pipelines.config.spec import asks_model, digest, identity, spec
+from looktwice.pipelines.config.spec import asks_model, digest, identity, may_answer, spec
 from looktwice.pipelines.pipeline import with_models
 
 NAME = re.compile(r"[\w-][\w.-]*")
@@ -103,6 +103,8 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
     if not stages:
         binder.fault(f"{where}stages", "there is none, so nothing would answer")
+    if stages and not any(stage is None or may_answer(stage) for stage in stages.values()):
+        binder.fault(f"{where}stages", say_no_answer(stages))
     if asking and node.model is None and None not in stages.values():
         binder.fault(f"{where}model", "a stage asks the model and none is named; say `model:` or `models:`")
     if binder.noticed > before or any(x is None for x in (task, read, *stages.values())):

@@ -82,6 +82,10 @@ def check_kind(cls: type, wanted: Kind | None) -> None:
 
 CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
 EXTRA = "extra_forbidden"
+GONE = {
+    "extend": "a contestant's stages are laid over the file's now, so drop `extend`; "
+    "`replace: true` lets them stand alone",
+}
 KNOWN: dict[int, type] = {1: StudyConfig, 3: Contestant, 4: Needs}
 
 
@@ -122,6 +126,8 @@ def _name_fault(place: str, key: str, value: Any, there: Mapping[str, set[str]])
 
 
 def _strange(loc: tuple[int | str, ...]) -> str:
+    if loc[-1] in GONE:
+        return f"{'.'.join(map(str, loc))}: {GONE[str(loc[-1])]}"
     known = list(KNOWN.get(len(loc), StudyConfig).__annotations__)
     return f"{'.'.join(map(str, loc))}: no such entry{did_you_mean(str(loc[-1]), known)}; there are {', '.join(known)}"
 

@@ -50,6 +50,11 @@ def asks_model(stage: Any) -> bool:
     return bool(getattr(type(stage), "asks", True))
 
 
+def may_answer(stage: Any) -> bool:
+    """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only prepare or read."""
+    return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
+
+
 def public_path(thing: Any) -> str:
     """`folder.room.Name` of a class or function of ours, whichever file defines it; others keep their module."""
     parts = str(thing.__module__).split(".")

@@ -8,6 +8,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
+from looktwice.pipelines.config import load_plan
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -47,3 +48,44 @@ def test_check_finds_a_pipeline_that_no_answer_can_come_of(folder: Path) -> None
     assert result.exit_code == 2
     assert "contestants.plain.stages: no answer can come of it: none of say, mark, ask asks" in result.output
     assert "`ask: {use: prompting.turns.Ask}`" in result.output
+
+
+EXTENDING = """
+  plain: {}
+  blue: {stages: {mark: {color: blue}}}
+  words: {stages: {mark: {use: prompting.wording.MarksAsText}}}
+"""
+
+
+def test_a_contestant_that_changes_one_stage_keeps_the_others(folder: Path) -> None:
+    """A contestant's `stages:` silently replaced all stages, `ask` among them, and 20 of 20 replies were unreadable."""
+    (folder / "study.yaml").write_text(STUDY + "contestants:" + EXTENDING)
+    stages = {point.contestant: list(point.stages) for point in load_plan(folder / "study.yaml").points}
+    assert stages == {name: ["say", "mark", "ask"] for name in ("plain", "blue", "words")}
+
+
+def test_a_new_slot_asks_for_its_place_or_for_replace(folder: Path) -> None:
+    """A specialist in a file with stages: its slot is new, and nothing said whether the other stages stay."""
+    chance = "{stages: {answer: {use: specialists.answers.Chance}}}"
+    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{chance: {chance}}}")
+    said = looktwice("check", "study.yaml").output
+    assert "contestants.chance.stages.answer: a new slot needs its place; say `before:` or `after:` one of say" in said
+    assert "say `replace: true` beside `stages:`" in said
+    assert looktwice("check", "study.yaml", "contestants.chance.replace=true").exit_code == 0
+
+
+def test_a_file_that_says_extend_is_told_what_to_type(folder: Path) -> None:
+    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{a: {{extend: true, stages: {{mark: null}}}}}}")
+    result = looktwice("check", "study.yaml")
+    assert result.exit_code == 2
+    assert "contestants.a.extend: a contestant's stages are laid over the file's now, so drop `extend`" in result.output
+
+
+@pytest.mark.parametrize("stages", ["{ask: null}", "{ask: {use: prompting.wording.ChainOfThought}}"])
+def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(folder: Path, stages: str) -> None:
+    """The table had 0.0 and p = 0.0010 for a contestant that had forgotten `ask`."""
+    (folder / "study.yaml").write_text(f"{STUDY}contestants: {{plain: {{}}, mute: {{stages: {stages}}}}}")
+    result = looktwice("run", "study.yaml")
+    assert result.exit_code == 2
+    assert "contestants.mute.stages: no answer can come of it: none of say, mark" in result.output
+    assert not (folder / "runs").exists()

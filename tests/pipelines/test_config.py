@@ -75,22 +75,14 @@ each: [{stages.think: null}]
     assert len({p.id for p in points}) == 12
 
 
-def test_who_changes_a_slot_is_told_to_extend(planned: Planned) -> None:
-    found = faults(planned, "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}")
-    assert len(found) == 1
-    assert found[0].startswith("contestants.blue.stages.mark: it changes the file's mark, but")
-    assert "say `extend: true` beside `stages:`" in found[0]
-    assert planned("contestants: {plain: {}, blue: {extend: true, stages: {mark: {color: blue}}}}").points
-
-
-def test_contestants_replace_or_extend_the_stages(planned: Planned) -> None:
+def test_contestants_extend_or_replace_the_stages(planned: Planned) -> None:
     text = """
 sweep: {stages.mark.radius: [5, 7]}
 contestants:
   plain: {}
-  chance: {stages: {answer: {use: specialists.answers.Chance}}}
-  seams: {only: [jigsaw], stages: {answer: {use: specialists.answers.SeamMatcher}}}
-  words: {extend: true, stages: {where: {use: prompting.wording.MarksAsText, after: mark}, think: null}}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
+  seams: {only: [jigsaw], replace: true, stages: {answer: {use: specialists.answers.SeamMatcher}}}
+  words: {stages: {where: {use: prompting.wording.MarksAsText, after: mark}, think: null}}
 baseline: chance
 """
     found = planned(text, base=TWO_TASKS).points
@@ -138,7 +130,7 @@ stages:
   ask: {use: prompting.turns.Ask}
 contestants:
   plain: {}
-  more: {extend: true, stages: {extra: {use: prompting.wording.MarksAsText}}}
+  more: {stages: {extra: {use: prompting.wording.MarksAsText}}}
 """
     found = faults(planned, base=base)
     places = {line.partition(":")[0]: line for line in found}
@@ -240,7 +232,7 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("each: {stages.mark: null}", [], "each: "),
         ("contestants: {a: hello}", [], "contestants.a: "),
         ("contestants: [a]", [], "contestants: "),
-        ("contestants: {a: {extend: maybe}}", [], "contestants.a.extend: "),
+        ("contestants: {a: {replace: maybe}}", [], "contestants.a.replace: "),
         ("contestants: {a: {only: jigsaw}}", [], "contestants.a.only: "),
         ("draws: 0", [], "draws: "),
         ("name: ../../escaped", [], "name: '../../escaped' names a folder"),
@@ -266,11 +258,11 @@ def test_plugins_that_are_refused(name: str) -> None:
             "stages.mark.detector.use: expected a Detector, which gives Boxes, and Circles gives State",
         ),
         ("", ["stages.mark={}"], ""),
-        ("", ["stages.ask=null"], "no stage asks"),
+        ("", ["stages.ask=null"], "stages: no answer can come of it: none of mark, think asks the model or answers"),
     ],
 )
 def test_faults_say_where_and_what(planned: Planned, text: str, overrides: list[str], says: str) -> None:
-    if not says or says == "no stage asks":
+    if not says:
         assert planned(text, *overrides).points
     else:
         assert any(says in fault for fault in faults(planned, text, *overrides))
@@ -330,13 +322,13 @@ task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
 models: {chat: {use: pipelines.models.ChatAPI, model: m, url: https://api.openai.com/v1}}
 stages: {ask: {use: prompting.turns.Ask}}
 contestants:
-  chance: {stages: {answer: {use: specialists.answers.Chance}}}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
   chat: {model: chat}
 """
 NO_KEY = "api.openai.com needs a key: set the environment variable OPENAI_API_KEY"
 BY_SECOND = (
     "contestants.two={model: {use: pipelines.models.Scripted}, "
-    "stages: {say: {use: prompting.turns.CaptionThenAnswer, captioner: {ref: chat}}}}"
+    "stages: {ask: {use: prompting.turns.CaptionThenAnswer, captioner: {ref: chat}}}}"
 )
 
 
@@ -381,7 +373,7 @@ tasks:
   three: {use: eval.tasks.Photos, kind: depth, n: "${tasks.one.n}", seed: "${tasks.two.seed}"}
 stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}
 model: {use: pipelines.models.Scripted, answer: "${more.answer}"}
-contestants: {plain: {}, other: {extend: true, stages: {mark: null}}}
+contestants: {plain: {}, other: {stages: {mark: null}}}
 """
 
 

@@ -19,7 +19,7 @@ stages:
 sweep: {stages.mark.color: [red, blue, gray]}
 contestants:
   styles: {}
-  chance: {stages: {answer: {use: specialists.answers.Chance}}}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
 """
 
 

@@ -29,8 +29,8 @@ stages:
   ask: {use: prompting.turns.Ask}
 contestants:
   plain: {}
-  thinking: {extend: true, stages: {think: {use: prompting.wording.ChainOfThought, before: ask}}}
-  seams: {stages: {answer: {use: specialists.answers.SeamMatcher}}}
+  thinking: {stages: {think: {use: prompting.wording.ChainOfThought, before: ask}}}
+  seams: {replace: true, stages: {answer: {use: specialists.answers.SeamMatcher}}}
 """
 
 
