@@ -130,8 +130,27 @@ count the looks over which the answer changed in this way. A model that says not
 `probe: What would you answer now?`, at one more call a look.
 
 `looktwice replay RUN` goes through every record again with the recorded replies and no model, and compares what comes
-out bit for bit. `looktwice trajectories RUN --out FILE.jsonl` writes the conversations with their images and tools,
-as chat templates take them, for fine-tuning.
+out bit for bit.
+
+## Conversations for fine-tuning
+
+`looktwice trajectories RUN --out FILE` writes a line for each conversation, as JSONL, or as Parquet where the name ends
+in `.parquet`. `--only right` keeps verdicts, `--whole` leaves out conversations with refused calls. All lines have the
+same fields of the same types, so that Arrow, `datasets` and pandas read the file as it is; what is absent is null:
+
+| field | what it holds |
+| --- | --- |
+| `messages` | turns: `role`, `content`, `tool_calls`, `tool_call_id` |
+| `images` | the images of the turns, in their order: paths from the file's folder; in Parquet `bytes` and `path` |
+| `tools` | the tools that were offered, as a text of JSON; `[]` where there were none |
+| `id`, `task`, `contestant`, `sample` | where it comes from |
+| `verdict`, `value`, `answer`, `key` | how it was scored |
+| `looks`, `refused`, `ended`, `tokens` | tool calls, how many were malformed, why the agent stopped, all tokens |
+
+`content` is a list of parts with `type` (`text` or `image`) and `text`. A call has `id`, `type` and `function` with
+`name` and `arguments`: the text that the model wrote, as on OpenAI's wire, which in a malformed call is no JSON. A chat
+template that asks whether a field is there wants the nulls dropped, and one that prints arguments with `tojson` wants
+`json.loads(arguments)`. `datasets` shows Parquet's images after `cast_column("images", List(Image()))`.
 """
 
 

@@ -248,14 +248,14 @@ def replay(
 @app.command()
 def trajectories(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
-    out: Annotated[Path, typer.Option(help="The JSONL file; images are written beside it.")],
+    out: Annotated[Path, typer.Option(help="FILE.jsonl, with images beside it, or FILE.parquet.")],
     only: Annotated[list[str] | None, typer.Option(help="Keep these verdicts, such as right.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
     reader: Reader = None,
 ) -> None:
-    """Write conversations as JSONL for fine-tuning.
+    """Write conversations for fine-tuning, as JSONL or Parquet.
 
-    Tools and images are included.
+    Tools and images are included; every line has the same fields.
     """
     with input_errors():
         from looktwice.eval.runs.trajectories import write_trajectories

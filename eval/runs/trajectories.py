@@ -1,15 +1,18 @@
-"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL for tuning.
+"""`looktwice trajectories`: whole conversations of a run, tools and images included, as JSONL or Parquet for tuning.
 
-A line has `messages` in the form that chat templates take (text and image parts, tool calls with arguments as objects),
-`images` as paths beside the file in the order of the image parts, `tools` as they were offered, and what to choose by:
-verdict, value, how many looks, how many of them were refused, tokens.
+Every line has every field, a field has one type in all lines, and what is absent is null. `messages` have the form of
+chat APIs: a `role`, a `content` that is a list of text and image parts, `tool_calls` whose `arguments` are the text
+that the model wrote (JSON, unless the call is malformed), and `tool_call_id`. `images` are those of the image parts in
+their order: in JSONL paths beside the file, in Parquet the bytes themselves. `tools` are those that were offered, as a
+text of JSON. To choose by: verdict, value, how many looks, how many of them were refused, tokens.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -17,39 +20,44 @@ from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRo
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.score import RecordScorer, configured_reader, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
-from looktwice.pipelines.model import Message, ToolCall
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
-from looktwice.pipelines.view import View
 from looktwice.prompting.agent.record import read_end, read_looks
 
+Line = dict[str, Any]
+
 ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/webp": "webp"}
+LINES_AT_ONCE = 64  # whose images are in memory while a Parquet file is written
 
 
 def write_trajectories(
     run: Path, out: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
 ) -> Iterator[str]:
-    """Write the file and its images; says how many. `only` keeps verdicts ("right"), `whole` leaves out refused calls.
+    """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
-    Raises RunError for a verdict that there is none of, and where nothing is left to write.
+    `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises RunError for a verdict
+    that there is none of, and where nothing is left to write.
     """
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
         raise RunError(f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    written = 0
-    with out.open("w", encoding="utf-8") as file:
-        for line in trajectories(run, out, only, reader, whole):
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            written += 1
-    if not written:
+    lines = trajectories(run, only, reader, whole)
+    first = next(lines, None)
+    if first is None:
         raise RunError(f"{run} has no such conversation; leave out --only, or ask with a stage that calls a model")
-    yield f"{written} conversations: {out} (images beside it in {_image_folder(out).name})"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if out.suffix == ".parquet":
+        written, images = _write_parquet(chain([first], lines), out), "images inside"
+    else:
+        written, images = _write_jsonl(chain([first], lines), out), f"images beside it in {_image_folder(out).name}"
+    yield f"{written} conversations: {out} ({images})"
 
 
 def trajectories(
-    run: Path, out: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
-) -> Iterator[dict[str, Any]]:
-    """The conversations of a run, one a record, as the answering call has it; images go beside `out`."""
+    run: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
+) -> Iterator[Line]:
+    """The conversations of a run, one a record, as the answering call has it; `images` are Payloads."""
     scored = score_run(RunFolder(run), reader)
     points = {scores.point.id: scores for scores in scored.points}
     judges = {
@@ -63,7 +71,60 @@ def trajectories(
             continue
         if not (whole and _count_refused(record)):
             call = _answering_call(judges[record.point], record, scores.samples[record.sample], found)
-            yield _line(scored.folder, scores, record, found, call, out)
+            yield _line(scored.folder, scores, record, found, call)
+
+
+def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
+    """A line with tool calls and images comes first: readers take the types from the beginning of the file."""
+    told = [line | {"images": [_save_image(image, out) for image in line["images"]]} for line in lines]
+    first = max(
+        range(len(told)), key=lambda number: (_calls_tools(told[number]), bool(told[number]["images"]), -number)
+    )
+    with out.open("w", encoding="utf-8") as file:
+        for line in (told[first], *told[:first], *told[first + 1 :]):
+            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+    return len(told)
+
+
+def _calls_tools(line: Line) -> bool:
+    return any(message["tool_calls"] for message in line["messages"])
+
+
+def _write_parquet(lines: Iterator[Line], out: Path) -> int:
+    """Images as `datasets` holds them: the bytes, and a file name that tells their format."""
+    import pyarrow as pa
+    from pyarrow.parquet import ParquetWriter
+
+    schema, written = _schema(pa), 0
+    with ParquetWriter(out, schema) as file:
+        while some := list(islice(lines, LINES_AT_ONCE)):
+            rows = [
+                line | {"images": [{"bytes": image.data, "path": _file_name(image)} for image in line["images"]]}
+                for line in some
+            ]
+            file.write_table(pa.Table.from_pylist(rows, schema))
+            written += len(rows)
+    return written
+
+
+def _schema(pa: Any) -> Any:
+    """The types of the fields of a line in Parquet."""
+    text, count = pa.string(), pa.int64()
+    part = pa.struct({"type": text, "text": text})
+    call = pa.struct({"id": text, "type": text, "function": pa.struct({"name": text, "arguments": text})})
+    message = {"role": text, "content": pa.list_(part), "tool_calls": pa.list_(call), "tool_call_id": text}
+    types = {
+        **dict.fromkeys(("id", "task", "contestant", "sample", "verdict"), text),
+        "value": pa.float64(),
+        **dict.fromkeys(("answer", "key"), text),
+        **dict.fromkeys(("looks", "refused"), count),
+        "ended": text,
+        "tokens": count,
+        "messages": pa.list_(pa.struct(message)),
+        "images": pa.list_(pa.struct({"bytes": pa.binary(), "path": text})),
+        "tools": text,
+    }
+    return pa.schema(types)
 
 
 def _count_refused(record: Record) -> int:
@@ -85,56 +146,44 @@ def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored:
     return next(found, own[-1])
 
 
-def _line(
-    folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int, out: Path
-) -> dict[str, Any]:
+def _line(folder: RunFolder, scores: PointScores, record: Record, scored: ScoredRecord, call: int) -> Line:
     messages, looks, ended = folder.messages(record, call), read_looks(record.notes), read_end(record.notes)
-    images = [_save_image(view, out) for message in messages for view in message.views]
     usage = [reply.usage for reply in record.replies]
-    row = scores.samples[record.sample]
     return {
         "id": f"{record.point}/{record.sample}/{record.draw}",
         "task": scores.point.task,
         "contestant": scores.contestant,
         "sample": record.sample,
         "verdict": scored.verdict.value,
-        "value": scored.score.value,
+        "value": float(scored.score.value),
         "answer": scored.answer,
-        "key": row.answer,
+        "key": scores.samples[record.sample].answer,
         "looks": len(looks),
         "refused": _count_refused(record),
         "ended": ended.by if ended is not None else "",
         "tokens": sum(each.tokens_in + each.tokens_out for each in usage),
-        "messages": _turns(messages),
-        "images": images,
-        "tools": _offered_tools(record),
+        "messages": [_turn(message) for message in messages],
+        "images": [view.picture.payload for message in messages for view in message.views],
+        "tools": json.dumps(_offered_tools(record), ensure_ascii=False),
     }
 
 
-def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [_turn(message) for message in messages]
-
-
 def _turn(message: Message) -> dict[str, Any]:
-    content = [{"type": "text", "text": part} if isinstance(part, str) else {"type": "image"} for part in message.parts]
-    turn: dict[str, Any] = {"role": message.role, "content": content}
-    if message.tool_calls:
-        turn["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
-    if message.call_id:
-        turn["tool_call_id"] = message.call_id
-    return turn
+    """A turn with every field; a template that asks whether a field is there takes it without those that are null."""
+    texts = [part if isinstance(part, str) else None for part in message.parts]
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in message.tool_calls
+    ]
+    return {
+        "role": message.role,
+        "content": [{"type": "image" if text is None else "text", "text": text} for text in texts],
+        "tool_calls": calls or None,
+        "tool_call_id": message.call_id or None,
+    }
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    """Arguments as an object where they are one, as templates want them, else the text as it was."""
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _offered_tools(record: Record) -> list[Mapping[str, Any]]:
+def _offered_tools(record: Record) -> list[dict[str, Any]]:
     """The tools of the first call that offered any, with their schemas."""
     for call in record.calls:
         if tools := (call.get("options") or {}).get("tools"):
@@ -142,14 +191,17 @@ def _offered_tools(record: Record) -> list[Mapping[str, Any]]:
     return []
 
 
-def _save_image(view: View, out: Path) -> str:
+def _save_image(image: Payload, out: Path) -> str:
     """The path of the picture's own bytes, written once."""
-    payload = view.picture.payload
-    path = _image_folder(out) / f"{payload.sha}.{ENDINGS.get(payload.media_type, 'bin')}"
+    path = _image_folder(out) / _file_name(image)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(payload.data)
-    return str(path.relative_to(out.parent))
+        path.write_bytes(image.data)
+    return path.relative_to(out.parent).as_posix()
+
+
+def _file_name(image: Payload) -> str:
+    return f"{image.sha}.{ENDINGS.get(image.media_type, 'bin')}"
 
 
 def _image_folder(out: Path) -> Path:

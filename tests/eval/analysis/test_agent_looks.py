@@ -239,10 +239,9 @@ def test_trajectories_hold_the_conversation_and_its_images(run: Path, tmp_path: 
     assert len(parts) == len(looked["images"]) == 3
     assert max(Picture.open(out.parent / looked["images"][0]).size) == 400
     asked = looked["messages"][2]["tool_calls"][0]["function"]
-    assert asked["name"] == "zoom" and len(asked["arguments"]["box"]) == 4
-    assert looked["tools"][0]["function"]["name"] == "zoom" and looked["messages"][-1]["content"][0]["text"].endswith(
-        f"ANSWER: {looked['key']}"
-    )
+    assert asked["name"] == "zoom" and len(json.loads(asked["arguments"])["box"]) == 4
+    assert json.loads(looked["tools"])[0]["function"]["name"] == "zoom"
+    assert looked["messages"][-1]["content"][0]["text"].endswith(f"ANSWER: {looked['key']}")
     with pytest.raises(RunError, match="no such verdict"):
         next(write_trajectories(run, out, ("good",)))
     with pytest.raises(RunError, match="no such conversation"):
@@ -276,9 +275,9 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     ]
 
 
-def test_trajectories_of_a_run_without_agents_are_plain_conversations(run: Path, tmp_path: Path) -> None:
-    plain = [line for line in trajectories(run, tmp_path / "x.jsonl") if line["contestant"] == "glance"]
-    assert len(plain) == 12 and all(line["looks"] == 0 and line["tools"] == [] for line in plain)
+def test_trajectories_of_a_run_without_agents_are_plain_conversations(run: Path) -> None:
+    plain = [line for line in trajectories(run) if line["contestant"] == "glance"]
+    assert len(plain) == 12 and all(line["looks"] == 0 and line["tools"] == "[]" for line in plain)
 
 
 def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_may_answer(tmp_path: Path) -> None:
@@ -289,7 +288,7 @@ def test_a_trajectory_of_a_vote_is_a_draw_that_says_what_won_and_a_second_model_
     calls = tuple({**call, "draw": n // 2 if n < 3 else 2} for n, call in enumerate(run.records.pop().calls))
     run.record(point, "s0", calls=calls, answer="A")  # draw 0 says (B) and then (A), draw 1 (A), draw 2 (C)
     run.record(point, "s1", calls=tuple({**call, "model": "reads"} for call in calls[:2]))
-    said = {line["sample"]: line for line in trajectories(run.write().path, tmp_path / "x.jsonl")}
+    said = {line["sample"]: line for line in trajectories(run.write().path)}
     assert [said[name]["messages"][-1]["content"][0]["text"] for name in ("s0", "s1")] == ["(A)", "(A)"]
 
 
