@@ -1,0 +1,364 @@
+"""Writes the reference, `docs/reference.md` and the pages under `docs/reference/`, from signatures and docstrings.
+
+`python docs/reference.py` makes all of them anew; nothing in them is written by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import yaml
+from typer.models import OptionInfo
+from typing_extensions import is_typeddict
+
+from looktwice.eval.cli import app
+from looktwice.pipelines.config import entries
+from looktwice.pipelines.config.schema import dataclass_in
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.model import Model
+
+__all__ = ["CLASSES", "VALUES", "keys_of", "pages", "settings_text"]
+
+HERE = Path(__file__).resolve().parent
+WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
+NEEDED = "..."
+SIMPLE = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "null", Path: "path"}
+
+
+class Page(NamedTuple):
+    """A page of classes: its file, title, what it holds, its rooms, and single classes of other rooms."""
+
+    name: str
+    title: str
+    says: str
+    rooms: tuple[str, ...]
+    others: tuple[str, ...] = ()
+
+
+PAGES = (
+    Page(
+        "prompting",
+        "Stages, controls and an agent's tools",
+        "What a configuration may name under `stages:`, and the settings of these.",
+        tuple(
+            f"prompting.{r}" for r in ["markers", "grids", "views", "wording", "turns", "agent", "controls", "burnt_in"]
+        ),
+    ),
+    Page(
+        "specialists",
+        "Specialists",
+        "Stages that answer without the multimodal model, and the vision models behind them.",
+        (
+            "specialists.answers",
+            "specialists.detection",
+            "specialists.drawings",
+            "specialists.features",
+            "specialists.maps",
+            "specialists.matching",
+            "specialists.segmentation",
+        ),
+        ("specialists.networks.InputSize",),
+    ),
+    Page(
+        "tasks",
+        "Tasks",
+        "What a configuration may name under `task:` or `tasks:`, and the scorers that a task may have.",
+        ("eval.tasks", "eval.make"),
+        ("eval.replies.RecordedQuestions", "eval.scoring.AllRight"),
+    ),
+    Page(
+        "readers",
+        "Readers",
+        "What a configuration may name under `read:`.",
+        ("eval.readers",),
+        ("eval.replies.OfficialLabel",),
+    ),
+    Page(
+        "models",
+        "Models",
+        "What a configuration may name under `model:` or `models:`.",
+        ("pipelines.models",),
+        ("eval.tasks.NearSighted", "pipelines.model.CallOptions"),
+    ),
+)
+ELSEWHERE = {path for page in PAGES for path in page.others}
+VALUES = {"eval.tasks.Facts", "prompting.agent.ToolResult"}
+"""Public dataclasses of these rooms that code gives and no configuration names."""
+
+
+def _groups(page: Page) -> dict[str, dict[str, type]]:
+    """The classes of a page by public path, under the room that they stand under."""
+    rooms = {room: {f"{room}.{name}": _named(f"{room}.{name}") for name in _names(room)} for room in page.rooms}
+    kept = {r: {p: c for p, c in found.items() if _is_listed(p, c)} for r, found in rooms.items()}
+    return kept | ({"Of other rooms": {path: _named(path) for path in page.others}} if page.others else {})
+
+
+def _names(room: str) -> list[str]:
+    return sorted(import_module(f"looktwice.{room}").__all__)
+
+
+def _named(path: str) -> Any:
+    room, _, name = path.rpartition(".")
+    return getattr(import_module(f"looktwice.{room}"), name)
+
+
+def _is_listed(path: str, thing: Any) -> bool:
+    """Whether it is a class with settings; a model around a model is put there by the run itself."""
+    if not (isinstance(thing, type) and dataclasses.is_dataclass(thing)) or path in ELSEWHERE | VALUES:
+        return False
+    return not (path.startswith("pipelines.models.") and Model in get_type_hints(thing).values())
+
+
+GROUPS = {page.name: _groups(page) for page in PAGES}
+CLASSES: Mapping[str, type] = {
+    path: c for groups in GROUPS.values() for found in groups.values() for path, c in found.items()
+}
+"""Every class of the reference by its public path."""
+
+
+def pages() -> dict[str, str]:
+    """Every page of the reference by its path below `docs/`."""
+    classes = {f"reference/{page.name}.md": _class_page(page) for page in PAGES}
+    fixed = {"reference/study.md": _study_page(), "reference/commands.md": _commands_page()}
+    return {"reference.md": _index_page()} | fixed | classes
+
+
+def _index_page() -> str:
+    lines = ["# Reference", "", WRITTEN, ""]
+    lines += ["- [The study's YAML](reference/study.md): every key, and the words of overlays."]
+    lines += ["- [The command line](reference/commands.md): every command with its options."]
+    lines += [f"- [{page.title}](reference/{page.name}.md): {page.says[0].lower()}{page.says[1:]}" for page in PAGES]
+    for page in PAGES:
+        lines += ["", f"## {page.title}"]
+        for room, members in GROUPS[page.name].items():
+            lines += ["", f"**{room}**", ""]
+            for path, cls in members.items():
+                lines += [f"- [{cls.__name__}](reference/{page.name}.md#{_anchor(path)}): {_first(cls)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _class_page(page: Page) -> str:
+    lines = [f"# {page.title}", "", f"{page.says} {WRITTEN}", ""]
+    lines += ["Each block holds the settings of a class with their defaults, ready to be pasted; `...` must be given."]
+    shared: dict[type, None] = {}
+    for room, members in GROUPS[page.name].items():
+        lines += ["", f"## {room}"]
+        lines += ["", _first(import_module(f"looktwice.{room}"))] if room in page.rooms else []
+        for path, cls in members.items():
+            bases = [base for base in cls.__mro__[1:] if _gives_settings(base)]
+            shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())
+            lines += ["", f"### {path}", "", _escaped(_doc(cls)), "", "```yaml", settings_text(path, cls), "```"]
+            lines += [*_arguments(cls), *(["", f"More on its settings: {_links(bases)}."] if bases else [])]
+    lines += ["", "## Settings in common"] if shared else []
+    for base in shared:
+        lines += ["", f"### {base.__name__.lstrip('_')}", "", _escaped(_doc(base))]
+    return "\n".join(lines) + "\n"
+
+
+def _gives_settings(base: type) -> bool:
+    return dataclasses.is_dataclass(base) and bool(vars(base).get("__annotations__"))
+
+
+def _links(bases: Sequence[type]) -> str:
+    listed = {cls: path for path, cls in CLASSES.items()}
+    names = ((base.__name__.lstrip("_"), listed.get(base)) for base in bases)
+    return ", ".join(f"[{name}](#{_anchor(path or name)})" for name, path in names)
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w -]", "", heading).lower().replace(" ", "-")
+
+
+def _first(thing: Any) -> str:
+    """The first sentence of a docstring, in one line."""
+    paragraph = " ".join(_doc(thing).partition("\n\n")[0].split())
+    return _escaped(re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0])
+
+
+def _doc(thing: Any) -> str:
+    """Its own docstring; a class that has none does not take that of its base."""
+    return inspect.cleandoc((vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__) or "")
+
+
+def _escaped(text: str) -> str:
+    """A docstring as Markdown: what stands outside of code is no HTML."""
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(p if p.startswith("`") else p.replace("<", "&lt;").replace("*", r"\*") for p in parts)
+
+
+def settings_text(path: str, cls: type) -> str:
+    """The class and its settings with their defaults and types, as they stand in a configuration."""
+    hints, lines = get_type_hints(cls), [f"use: {path}"]
+    for f in dataclasses.fields(cls):
+        if f.init:
+            lines += _setting_lines(f, hints[f.name])
+    return "\n".join(lines)
+
+
+def _setting_lines(f: dataclasses.Field[Any], hint: Any) -> list[str]:
+    value = _default(f)
+    if value is dataclasses.MISSING:
+        return [f"{f.name}: {NEEDED}  # {_type(hint)}"]
+    if isinstance(value, str) and "\n" in value:
+        body = (f"  {line}".rstrip() for line in value.splitlines())
+        return [f"{f.name}: |{'' if value.endswith(chr(10)) else '-'}  # {_type(hint)}", *body]
+    return [f"{f.name}: {_flow(_plain(value, hint))}  # {_type(hint)}"]
+
+
+def _plain(value: Any, hint: Any = None) -> Any:
+    """A default as it would be written in place: an object by its class and what differs from that one's defaults."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        settings = ((f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init)
+        kept = {f.name: _plain(inner) for f, inner in settings if inner != _default(f)}
+        return kept if dataclass_in(hint) is type(value) else {"use": public_path(type(value)), **kept}
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(inner) for inner in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    """The default of a setting; MISSING where it must be given."""
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
+
+
+def _flow(value: Any) -> str:
+    """A value in one line of YAML."""
+    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True)
+    return text.removesuffix("...\n").strip()
+
+
+def _type(hint: Any) -> str:
+    """A type in a few plain words."""
+    origin, args = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _type(args[0])
+    if origin is Literal:
+        return " | ".join(_flow(arg) for arg in args)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_type(arg) for arg in args))
+    if origin is tuple and args[-1] is not Ellipsis:
+        return f"[{', '.join(map(_type, args))}]"
+    if origin is Callable:
+        return "function"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        inner = _type(args[1])
+        return "mapping" if args[1] is Any or inner.startswith("mapping") else f"mapping to {inner}"
+    if isinstance(origin, type) and issubclass(origin, Collection):
+        return f"list of {_type(args[0])}" if args[0] is not Any else "list"
+    return "mapping" if is_typeddict(hint) else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
+
+
+def _arguments(cls: type) -> list[str]:
+    """What a model may say when it calls a tool."""
+    arguments = getattr(cls, "arguments", None)
+    if not isinstance(arguments, type) or not hasattr(arguments, "model_fields"):
+        return []
+    said = [f"- `{name}`: {info.description}" for name, info in arguments.model_fields.items()]
+    return ["", "The model's arguments:", "", *said] if said else []
+
+
+STUDY = """\
+What may stand at the top of the file, and what these entries hold. All may be left out, but there must be a task and
+something that answers. [The guide](../guide.md) shows how to begin."""
+TITLES = {
+    "StudyConfig": "The file",
+    "Contestant": "A contestant, which is an entry of `contestants:`",
+    "Needs": "`needs:` of a contestant",
+    "Gap": "`gap:`",
+    "Published": "An entry of `published:`",
+}
+
+
+def _study_page() -> str:
+    lines = ["# The study's YAML", "", WRITTEN, "", STUDY]
+    for name, title in TITLES.items():
+        entry = getattr(entries, name)
+        lines += ["", f"## {title}", "", inspect.cleandoc(entry.__doc__ or ""), "", *map(_entry_line, keys_of(entry))]
+    lines += ["", "## Words of overlays", "", "They may stand wherever their examples say.", ""]
+    lines += [_entry_line((word, None, entry)) for word, entry in entries.WORDS.items()]
+    return "\n".join(lines) + "\n"
+
+
+def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
+    """Key, type and what is said of it, for every key of a mapping that a study may hold. Raises ValueError."""
+    for key, hint in get_type_hints(entry, include_extras=True).items():
+        said = [word for word in getattr(hint, "__metadata__", ()) if isinstance(word, entries.Entry)]
+        if not said:
+            raise ValueError(f"{entry.__name__}.{key} has no Entry; describe it in pipelines/config/entries.py")
+        yield key, hint, said[0]
+
+
+def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
+    key, hint, entry = said
+    kind = f" ({_type(hint)})" if hint is not None else ""
+    return f"- **`{key}`**{kind}: {entry.meaning} Example: `{entry.example}`"
+
+
+def _commands_page() -> str:
+    lines = ["# The command line", "", WRITTEN]
+    for command in app.registered_commands:
+        function: Any = command.callback
+        hints, parameters = get_type_hints(function, include_extras=True), inspect.signature(function).parameters
+        found = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
+        name = command.name or function.__name__
+        usage = " ".join(["looktwice", name, *(p.shown for p in found if not p.is_option)])
+        lines += ["", f"## {usage}", "", _escaped(_doc(function)), "", *(p.line for p in found)]
+    return "\n".join(lines) + "\n"
+
+
+class _Parameter(NamedTuple):
+    """An argument or option of a command, as its signature declares it."""
+
+    name: str
+    hint: Any
+    default: Any
+
+    @property
+    def info(self) -> Any:
+        return next(m for m in self.hint.__metadata__ if hasattr(m, "param_decls"))
+
+    @property
+    def is_option(self) -> bool:
+        return isinstance(self.info, OptionInfo)
+
+    @property
+    def shown(self) -> str:
+        """How it is typed: an argument by its word, an option with what it takes."""
+        kind, multiple = _kind(self.hint)
+        if not self.is_option:
+            return self.info.metavar or self.name.upper() + ("..." if multiple else "")
+        given = [word for word in (self.info.default, *(self.info.param_decls or ())) if str(word).startswith("--")]
+        option = given[0] if given else f"--{self.name.replace('_', '-')}"
+        return option if kind is bool else f"{option} {self.info.metavar or {int: 'N', Path: 'PATH'}.get(kind, 'TEXT')}"
+
+    @property
+    def line(self) -> str:
+        """It with its help, whether it may be repeated, and its default."""
+        notes = ["may be repeated"] if _kind(self.hint)[1] and self.is_option else []
+        if self.is_option and self.default is inspect.Parameter.empty:
+            notes.append("needed")
+        elif self.default not in (None, "", False, inspect.Parameter.empty):
+            notes.append(f"default: `{self.default}`")
+        return f"- `{self.shown}`: {_escaped(self.info.help or '')}{f' ({chr(44).join(notes)})' if notes else ''}"
+
+
+def _kind(hint: Any) -> tuple[Any, bool]:
+    """The type of one value, and whether there may be several."""
+    inner = get_args(hint)[0]
+    inner = next(h for h in (get_args(inner) if get_origin(inner) in (Union, UnionType) else (inner,)) if h is not None)
+    return (get_args(inner)[0], True) if get_origin(inner) is list else (inner, False)
+
+
+if __name__ == "__main__":
+    for name, text in pages().items():
+        (HERE / name).parent.mkdir(exist_ok=True)
+        (HERE / name).write_text(text, encoding="utf-8")

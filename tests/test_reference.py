@@ -1,0 +1,149 @@
+"""The reference is what signatures and docstrings say today, leaves no class and no key out, and explains settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any, get_type_hints
+
+import pytest
+import yaml
+
+from looktwice.pipelines.config import build, entries, load_plugin, spec
+from looktwice.pipelines.config.schema import dataclass_in, kind_of, members, shape_faults
+from tests.paths import DOCS, ROOT
+
+reference = import_module(load_plugin(str(DOCS / "reference.py")))
+PAGES: dict[str, str] = reference.pages()
+CLASSES: dict[str, type] = reference.CLASSES
+NOT_NAMED = {  # they make or wrap what a run needs, and no configuration has a place for them
+    "eval.runs.Study",
+    "eval.scoring.RecordScorer",
+    "pipelines.geometry.Affine",
+    "pipelines.models.Cached",
+    "pipelines.models.Limited",
+    "pipelines.models.Metered",
+    "pipelines.models.Retried",
+    "pipelines.pipeline.NoModel",
+    "pipelines.pipeline.Pipeline",
+    "pipelines.pipeline.SecondModel",
+}
+
+
+def test_the_pages_are_current() -> None:
+    written = {"reference.md", *(f"reference/{path.name}" for path in (DOCS / "reference").iterdir())}
+    assert written == set(PAGES), "run `python docs/reference.py`, and remove pages that it no longer writes"
+    stale = [name for name, text in PAGES.items() if (DOCS / name).read_text(encoding="utf-8") != text]
+    assert not stale, "run `python docs/reference.py`"
+
+
+def digest(texts: dict[str, str]) -> str:
+    return hashlib.sha256("".join(texts.values()).encode()).hexdigest()
+
+
+def test_they_are_the_same_on_every_machine_and_need_no_torch() -> None:
+    code = (
+        "import hashlib, sys, reference\n"
+        "print(hashlib.sha256(''.join(reference.pages().values()).encode()).hexdigest(), 'torch' in sys.modules)"
+    )
+    environment = os.environ | {"PYTHONHASHSEED": "7", "PYTHONPATH": f"{ROOT / 'typings'}{os.pathsep}{DOCS}"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == [digest(PAGES), "False"]
+
+
+def named(path: str) -> Any:
+    room, _, name = path.rpartition(".")
+    return getattr(import_module(f"looktwice.{room}"), name)
+
+
+def test_every_class_that_a_configuration_may_name_is_there() -> None:
+    public = (ROOT / "tests" / "public_paths.txt").read_text().split()
+    usable = {path for path in public if dataclasses.is_dataclass(cls := named(path)) and kind_of(cls)}
+    assert usable - NOT_NAMED - CLASSES.keys() == set()
+    text = "".join(PAGES.values())
+    assert [path for path in CLASSES if text.count(f"### {path}\n") != 1] == []
+    assert [path for path, cls in CLASSES.items() if f"[{cls.__name__}](" not in PAGES["reference.md"]] == []
+
+
+def test_every_link_leads_to_a_heading() -> None:
+    for line in PAGES["reference.md"].splitlines():
+        if line.startswith("- [") and "#" in line:
+            page, _, anchor = line.partition("](")[2].partition(")")[0].partition("#")
+            headings = [one.lstrip("# ") for one in PAGES[page].splitlines() if one.startswith("### ")]
+            assert anchor in [one.replace(".", "").replace("_", "_").lower() for one in headings]
+
+
+def made(cls: type) -> Any:
+    """An object with all its default settings, or None where one must be given."""
+    try:
+        return cls()
+    except (TypeError, ValueError):
+        return None
+
+
+@pytest.mark.parametrize("path", CLASSES)
+def test_a_block_of_settings_builds_what_the_defaults_build(path: str) -> None:
+    node = yaml.safe_load(reference.settings_text(path, CLASSES[path]))
+    assert list(node) == ["use", *(f.name for f in dataclasses.fields(CLASSES[path]) if f.init)]
+    plain = made(CLASSES[path])
+    if plain is not None:
+        assert spec(build(node)) == spec(plain)
+
+
+def own_words(cls: type) -> str:
+    """The docstrings of a class and of what it inherits its settings from, which its page prints."""
+    return " ".join(base.__doc__ or "" for base in cls.__mro__ if dataclasses.is_dataclass(base))
+
+
+def is_told_by_type(hint: Any) -> bool:
+    """Whether the type of a setting is a class with a docstring of its own."""
+    return dataclass_in(hint) is not None or any(getattr(each, "_is_protocol", False) for each in members(hint))
+
+
+def unsaid(cls: type) -> Iterator[str]:
+    """The settings that neither a docstring names nor their type explains."""
+    words, hints = own_words(cls), get_type_hints(cls)
+    for name in (f.name for f in dataclasses.fields(cls) if f.init):
+        if not is_told_by_type(hints[name]) and f"`{name}`" not in words and f"`{name}: " not in words:
+            yield name
+
+
+def test_every_setting_is_explained() -> None:
+    missing = {path: names for path, cls in CLASSES.items() if (names := list(unsaid(cls)))}
+    assert missing == {}, "say in the docstring what the setting means: `name` ..."
+
+
+def wrapped(mapping: str, node: Any) -> Any:
+    """A study that holds the entry of a mapping at its place."""
+    places = {
+        "StudyConfig": lambda one: one,
+        "Contestant": lambda one: {"contestants": {"x": one}},
+        "Needs": lambda one: {"contestants": {"x": {"needs": one}}},
+        "Gap": lambda one: {"gap": {"from": "a", "to": "b", **one}},
+        "Published": lambda one: {"published": {"x": {"source": "", "accuracy": {}, **one}}},
+    }
+    return places[mapping](node)
+
+
+@pytest.mark.parametrize("mapping", ["StudyConfig", "Contestant", "Needs", "Gap", "Published"])
+def test_every_key_has_a_description_and_an_example_that_fits(mapping: str) -> None:
+    for key, _, entry in reference.keys_of(getattr(entries, mapping)):
+        assert entry.meaning.endswith(".") and f"- **`{key}`**" in PAGES["reference/study.md"]
+        node = yaml.safe_load(entry.example)
+        assert list(node) == [key]
+        assert shape_faults(wrapped(mapping, node)) == ([], [])
+
+
+def test_a_key_without_a_description_is_told() -> None:
+    with pytest.raises(ValueError, match=r"Odd\.strange has no Entry"):
+        list(reference.keys_of(type("Odd", (), {"__annotations__": {"strange": int}})))
+
+
+@pytest.mark.parametrize("word", ["use", "ref", "before", "after", "include", "null", "${...}"])
+def test_every_word_of_overlays_is_there(word: str) -> None:
+    assert f"- **`{word}`**: " in PAGES["reference/study.md"]
