@@ -24,7 +24,7 @@ from looktwice.pipelines.config.schema import dataclass_in
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 
-__all__ = ["CLASSES", "VALUES", "keys_of", "pages", "settings_text"]
+__all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
 
 HERE = Path(__file__).resolve().parent
 WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
@@ -152,7 +152,7 @@ def _class_page(page: Page) -> str:
         lines += ["", f"## {room}"]
         lines += ["", _first(import_module(f"looktwice.{room}"))] if room in page.rooms else []
         for path, cls in members.items():
-            bases = [base for base in cls.__mro__[1:] if _gives_settings(base)]
+            bases = bases_of(cls)
             shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())
             lines += ["", f"### {path}", "", _escaped(_doc(cls)), "", "```yaml", settings_text(path, cls), "```"]
             lines += [*_arguments(cls), *(["", f"More on its settings: {_links(bases)}."] if bases else [])]
@@ -162,8 +162,10 @@ def _class_page(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _gives_settings(base: type) -> bool:
-    return dataclasses.is_dataclass(base) and bool(vars(base).get("__annotations__"))
+def bases_of(cls: type) -> list[type]:
+    """The classes from which a class has some of its settings."""
+    names = {f.name for f in dataclasses.fields(cls) if f.init}
+    return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
 
 
 def _links(bases: Sequence[type]) -> str:
@@ -263,7 +265,7 @@ def _arguments(cls: type) -> list[str]:
     if not isinstance(arguments, type) or not hasattr(arguments, "model_fields"):
         return []
     said = [f"- `{name}`: {info.description}" for name, info in arguments.model_fields.items()]
-    return ["", "The model's arguments:", "", *said] if said else []
+    return ["", "The model is told `description`, and may give:", "", *said] if said else []
 
 
 STUDY = """\

@@ -87,8 +87,9 @@ Messages = Sequence[Message]
 class CallOptions:
     """What one call asks for beyond the model's own settings; None leaves a setting to the model.
 
-    `schema` is a JSON schema that the reply must follow, `choices` the only texts allowed, `logprobs` the number
-    of alternatives per token, `effort` the reasoning effort ("low", "medium", "high").
+    `temperature`, `top_p`, `max_tokens`, `stop` (texts that end the reply) and `seed` are those of the OpenAI API;
+    `tools` is set by agents. `schema` is a JSON schema that the reply must follow, `choices` the only texts allowed,
+    `logprobs` the number of alternatives per token, `effort` the reasoning effort ("low", "medium", "high").
     """
 
     temperature: float | None = None

@@ -88,7 +88,7 @@ def made(cls: type) -> Any:
 
 @pytest.mark.parametrize("path", CLASSES)
 def test_a_block_of_settings_builds_what_the_defaults_build(path: str) -> None:
-    node = yaml.safe_load(reference.settings_text(path, CLASSES[path]))
+    node = yaml.safe_load(f"{reference.settings_text(path, CLASSES[path])}\n")
     assert list(node) == ["use", *(f.name for f in dataclasses.fields(CLASSES[path]) if f.init)]
     plain = made(CLASSES[path])
     if plain is not None:
@@ -96,8 +96,9 @@ def test_a_block_of_settings_builds_what_the_defaults_build(path: str) -> None:
 
 
 def own_words(cls: type) -> str:
-    """The docstrings of a class and of what it inherits its settings from, which its page prints."""
-    return " ".join(base.__doc__ or "" for base in cls.__mro__ if dataclasses.is_dataclass(base))
+    """What its page prints: the docstrings of a class and of what its settings come from, and a tool's description."""
+    tool = "`description`" if hasattr(cls, "arguments") else ""
+    return " ".join([cls.__doc__ or "", *(base.__doc__ or "" for base in reference.bases_of(cls)), tool])
 
 
 def is_told_by_type(hint: Any) -> bool:

@@ -128,6 +128,8 @@ MOST = 1500  # interest points of one image
 class Correspondence:
     """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK, section 3.2).
 
+    Equal `seed`s give equal questions.
+
     As the paper does on HPatches: two random views of a scene, an interest point, its place in the second view by
     the true homography, and three more interest points. Beyond it, so that place alone tells nothing and every
     question is fair: candidates are 32 px apart in both views, none lies at a rim, and how many of the wrong ones

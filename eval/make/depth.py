@@ -44,6 +44,8 @@ Map = NDArray[np.float64]
 class RelativeDepth:
     """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from measured depth).
 
+    Equal `seed`s give equal questions.
+
     `path` holds the folders `images` and `maps` with files of the same stems, or the files that `pairs` names, each
     {image, map}. A map is a .npy, .npz, .pfm or one-channel .png, .tif or .pgm file of its image's size; zero,
     negative and infinite values are unknown. `larger` says what larger values mean: "farther" is depth, "nearer"

@@ -24,6 +24,8 @@ CHOICES = ("the second image", "the third image")
 class Jigsaw:
     """One question for each image of the folder `path`, or `n` of them (BLINK, section 3.2 and files).
 
+    Equal `seed`s give equal questions.
+
     The image is cut into 3x3 pieces of 200 px width; the first picture is the upper left 2x2 with its last piece
     black, and that piece stands beside one of the five that are not shown. With `whole` the image is cut as it is;
     without it each question has a random crop at the aspect of BLINK's files, so one image gives any number. An

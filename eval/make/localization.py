@@ -32,6 +32,8 @@ SLACK = 1.0  # pixels that a box may stick out of its image
 class Localization:
     """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
 
+    Equal `seed`s give equal questions.
+
     As the paper does on LVIS: one random object of an image, its true box, and the same box with Gaussian noise on its
     edges. The paper gives no sigma: `noise` is sigma as a share of the box's width and height, and the noisy box is
     drawn again until its intersection over union with the true one lies in `iou`, so that it is neither the

@@ -93,6 +93,8 @@ TRIES = 50
 class Sequences:
     """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix on OC).
 
+    Equal `seed`s give equal questions.
+
     `path` holds a folder for each thing with its photographs, or for each kind a folder with its things (cup/mine,
     cup/yours ...), named in the singular; without kinds `thing` is the word. In AAB the main thing is seen twice and
     another of the same kind once; the order is shuffled. `ask` "compare" gives two statements on each sequence, a true

@@ -25,7 +25,7 @@ OLD_KEY = (
 
 @dataclass(frozen=True)
 class RecordedQuestions:
-    """The subtask `name` of BLINK by the official offline key `path/key`, an object from idx to "(X)".
+    """The subtask `name` of BLINK by the official offline key `key` in the folder `path`, an object from idx to "(X)".
 
     For scoring replies that were recorded elsewhere, with `pipelines.models.Replay` as the model; any other model would
     find nothing to answer. The choices are those of the subtask; Counting's differ from item to item and are empty.

@@ -42,9 +42,9 @@ class Facts:
 
 @dataclass(frozen=True)
 class Subset:
-    """A seeded choice of `n` items, or of `n` for each value of the field `per`.
+    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`.
 
-    `per` names a meta field, or is "answer". The choice depends on ids and seed alone, so it stays the same when
+    `per` names a meta field, or is "answer". The choice depends on ids and `seed` alone, so it stays the same when
     other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
     """
 

@@ -31,7 +31,7 @@ WITHOUT_REFLECTANCE = {name: metric for name, metric in ALL.items() if name != "
 
 @dataclass(frozen=True)
 class BlinkScorer(Scorer):
-    """One task: plain accuracy. The official total is `blink_macro`; VLMEvalKit's is `blink_micro`."""
+    """The task `name`: plain accuracy. The official total is `blink_macro`; VLMEvalKit's is `blink_micro`."""
 
     name: str
 
@@ -65,7 +65,9 @@ ERRATA = {
 
 @dataclass(frozen=True)
 class Blink:
-    """The task `name` of BLINK from `path/name/split-*-of-*.parquet`, read a few rows at a time.
+    """The task `name` of BLINK from PATH/NAME/SPLIT-*-of-*.parquet, read a few rows at a time.
+
+    `path` is the folder of all tasks, `split` is val or test.
 
     `question` and `choices` are the columns of these names; the official text, which already ends with the lettered
     choices, is `meta["prompt"]`, verbatim. The official runner also puts a disclaimer of its own before the prompts

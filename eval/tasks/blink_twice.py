@@ -52,7 +52,7 @@ def judged_cot(text: str) -> tuple[float, float] | None:
 
 @dataclass(frozen=True)
 class TwiceScorer(Scorer):
-    """Two yes/no questions per image, up to two images per group.
+    """Two yes/no questions per image (`per_image`), up to two images with their four questions per group (`per_group`).
 
     `no_acc` and `yes_acc` are over the questions with that key, `q_acc` is over all questions (which every published
     row equals), `q_acc_either` over images with one right question at least (the supplement's words), `i_acc` over

@@ -165,14 +165,15 @@ SLACK = 1.0  # pixels that a box may stick out of its image: detectors and round
 
 @dataclass(frozen=True)
 class Folder:
-    """Questions from `path/file`, one JSON object a line, with images in the same folder.
+    """Questions from `file` in the folder `path`, one JSON object a line, with images in the same folder.
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder), `choices` (texts,
     numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text; without choices any text or number;
-    absent or null where the key is hidden), `marks` (as `mark_from_dict` reads them, in source pixels) and `meta`
-    (an object of your own fields, by which scores can be sliced). An empty `label_version` becomes the sha256 of the
-    file; `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists every faulty line;
-    an image that cannot be read fails only its own sample.
+    absent or null where the key is hidden), `marks` (as `mark_from_dict` reads them, in source pixels) and `meta` (an
+    object of your own fields, by which scores can be sliced). `split`, `label_version` and `note` are what tables say
+    of the set; an empty `label_version` becomes the sha256 of the file. `scorer` says what counts where that is not
+    plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read fails only its own
+    sample.
     """
 
     path: Path

@@ -42,7 +42,7 @@ class LettersAndShapes(MadeTask):
     Each image of `width` x `height` pixels shows four things of different colours on a light ground: letters, and sets
     of six shapes. Letters and shapes are `smallest` to `largest` pixels high, any factor being as likely as any other.
     What is asked about is in the box `target` of the sample's marks, and its field `region` says so, for oracles.
-    Question `i` depends on the seed and `i` alone. Scores can be sliced by `kind` and by `size`, the quarter of the
+    Question `i` depends on `seed` and `i` alone. Scores can be sliced by `kind` and by `size`, the quarter of the
     heights' range (1 is the smallest). Raises TaskError.
     """
 

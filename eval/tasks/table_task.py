@@ -35,7 +35,9 @@ class TableTask:
     """A task whose questions are rows of one table; a subclass is a frozen dataclass with its settings as fields.
 
     It says which cells are read (`_word_columns`), which hold images (`_image_columns`) and what a row asks
-    (`_questions`). Settings that it does not have keep the values below.
+    (`_questions`). Settings that it does not have keep the values below: `path` is the table, or, in its place, `hub`
+    names a data set of the Hugging Face hub, `revision` its commit and `file` the table in it; `images` is the folder
+    of the images; `split`, `label_version`, `errata` and `note` are what tables say of the set.
     """
 
     path: Any

@@ -65,14 +65,16 @@ class MissingKeyError(ModelError):
 
 @dataclass(frozen=True)
 class ChatAPI:
-    """A model behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
+    """The model `model` behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
 
-    `url` defaults to OPENAI_BASE_URL, else OpenAI's. Draw number d sends `seed` + d, so that draws differ.
-    `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added to the
-    body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight`
-    and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million tokens: in,
-    out and, where it differs, cached for input that the server had in its own cache) give the report's cost.
-    Keys come from the environment and go only to the host that they belong to.
+    `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply), `logprobs` (the
+    number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url` defaults
+    to OPENAI_BASE_URL, else OpenAI's. Draw number d sends `seed` + d, so that draws differ. `system` stands in front of
+    every conversation, `detail` is sent with every picture, `extra` is added to the body as it is. `choices_as` says
+    how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` and `per_minute` limit the calls
+    under way and those started in a minute; `prices` (money per million tokens: in, out and, where it differs, cached
+    for input that the server had in its own cache) give the report's cost. Keys come from the environment and go only
+    to the host that they belong to.
     """
 
     model: str

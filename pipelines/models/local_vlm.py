@@ -42,14 +42,15 @@ class _Asked:
 class LocalVLM:
     """Answers with a Hugging Face network (LLaVA, LLaVA-NeXT, Idefics3, Qwen2.5-VL ...), several images a turn.
 
-    `model` is a hub id or a local folder, `revision` pins a commit. Requests of several threads go through the
-    network together, up to `batch` at once, where they are greedy (`temperature` 0); sampled ones go one by one,
-    each with its own seed made from `seed`, the draw and the request, so that a reply never depends on its company.
-    A picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a resizing stage.
-    "auto" is bfloat16 on CUDA, float32 elsewhere. `CallOptions.choices` are scored by their log-probability as the
-    continuation (summed over their tokens): the likeliest is the reply, and `Reply.logprobs` holds all of them.
-    Tools go through the chat template where it knows them, and `<tool_call>` blocks in the reply to them become tool
-    calls.
+    `model` is a hub id or a local folder, `revision` pins a commit. A reply has at most `max_tokens`, and ends at a
+    text of `stop`; `top_p` limits sampling; `system` stands in front of every conversation. Requests of several threads
+    go through the network together, up to `batch` at once, where they are greedy (`temperature` 0); sampled ones go one
+    by one, each with its own seed made from `seed`, the draw and the request, so that a reply never depends on its
+    company. A picture of more than `max_pixels` is shrunk to that area; to have the views know of it, use a resizing
+    stage. `dtype` "auto" is bfloat16 on CUDA, float32 elsewhere; `device` "auto" takes CUDA, else MPS, else the CPU.
+    `CallOptions.choices` are scored by their log-probability as the continuation (summed over their tokens): the
+    likeliest is the reply, and `Reply.logprobs` holds all of them. Tools go through the chat template where it knows
+    them, and `<tool_call>` blocks in the reply to them become tool calls.
     """
 
     model: str

@@ -28,8 +28,9 @@ class Recording:
 class Replay:
     """Answers every sample with the one reply that a JSONL file (plain or .gz) holds under its id.
 
-    Each line is an object with `id_field` and `text_field`. The file is read once, when first needed. Errors are
-    ModelErrors that name file and line. The reply is the same at every call of a sample, whatever is asked.
+    `path` is the file. Each line is an object with `id_field` and `text_field`. The file is read once, when first
+    needed. Errors are ModelErrors that name file and line. The reply is the same at every call of a sample, whatever is
+    asked.
     """
 
     path: Path

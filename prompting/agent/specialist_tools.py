@@ -112,7 +112,10 @@ class ApplyStage:
 
 @dataclass(frozen=True)
 class CropByWord:
-    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take words."""
+    """`prompting.views.ZoomOnDetections` with the word that the model names; `detector` must take words.
+
+    What it finds with a score below `min_score` is left out; null keeps all.
+    """
 
     detector: Detector
     description: str = "Looks for a thing by its name and shows each one that is found larger, as an image of its own."
@@ -162,7 +165,7 @@ class ShowDepth:
 
 @dataclass(frozen=True)
 class ShowSegments:
-    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number."""
+    """`prompting.markers.SetOfMark` on the image that the model names: every region with a number, `most` at most."""
 
     segmenter: Segmenter
     description: str = "Shows an image with its regions outlined and numbered."

@@ -21,7 +21,7 @@ Order = Literal["shuffled", "rotated", "reversed"]
 
 @dataclass(frozen=True)
 class PermuteChoices:
-    """The choices in another order, under the same letters; the answer is mapped back.
+    """The choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]` is a circular
     evaluation; `shuffled` is random, the same for every run of one seed, sample and draw, and `by` gives another

@@ -38,16 +38,17 @@ OFFSET = 3  # pixels from a dot to its label
 class DotGrid:
     """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of VLM2-Bench.
 
-    The defaults are those of Scaffold's released code: 6 x 6 dots at whole pixels, spaced by the width over columns
-    plus one and the height over rows plus one; dots of a radius of width // 240 pixels and letters of width // 40
-    (here at least 6); labels 3 pixels right of the dot, level with it; black where R + G + B is `threshold` or more
-    in the pixel under the dot, else white. `radius` and `font_size` set them in pixels of the view, `color` is
-    "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around the letters.
+    The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole pixels, spaced by the
+    width over columns plus one and the height over rows plus one; dots of a radius of width // 240 pixels and letters
+    of width // 40 (here at least 6); labels 3 pixels right of the dot, level with it; black where R + G + B is
+    `threshold` or more in the pixel under the dot, else white. `radius` and `font_size` set them in pixels of the view,
+    `color` is "contrast", a CSS name or "#rrggbb", `halo` puts a rim of so many black or white pixels around the
+    letters.
 
     `coordinates`: "row-column" writes (row,column), "image-row-column" also the number of the image among those with
     dots, "auto" only where there are several; all count from 1, rows down and columns to the right. `layout`
     "original_plus_overlay" shows each view twice, untouched and then with the dots. Labels that would touch the next
-    dot or leave the view raise ValueError, unless `crowded` is "draw".
+    dot or leave the view raise ValueError, unless `crowded` is "draw"; with `labels` False there are none.
     """
 
     rows: int = 6
@@ -159,7 +160,7 @@ class DotGrid:
 
 @dataclass(frozen=True)
 class RuledGrid:
-    """Lines that divide the view into cells of a size, each with its name.
+    """Lines that divide the view into `rows` x `columns` cells of a size, each with its name.
 
     `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows, "row-column" writes
     (row,column), all from the top left and from 1; "none" leaves the cells unnamed. Names stand in the `at` corner

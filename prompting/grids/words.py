@@ -56,11 +56,11 @@ class Grid(Protocol):
 class GridWords:
     """Says below the question what the grid on the views means, and how to use it. Stands behind the grid's stage.
 
-    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; where it is null, as
-    in a sweep without the grid, nothing is said. `guide` "steps" adds the four steps of VLM2-Bench's VP-grid
-    (understand, perceive, connect, conclude), "guidelines" the four rules of Scaffold (Lei et al. 2024), in our
-    words. `final` is the last line, which says how the answer is to be given; null takes the guide's own (a line
-    "MY_ANSWER: ..." and "[[...]]"), "" none.
+    `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; where it is null, as in
+    a sweep without the grid, nothing is said. `guide` "steps" adds the four steps of VLM2-Bench's VP-grid (understand,
+    perceive, connect, conclude), "guidelines" the four rules of Scaffold (Lei et al. 2024), in our words. `header` is a
+    line before these. `final` is the last line, which says how the answer is to be given; null takes the guide's own (a
+    line "MY_ANSWER: ..." and "[[...]]"), "" none.
     """
 
     grid: Grid | None = None

@@ -27,7 +27,7 @@ MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 
 @dataclass(frozen=True)
 class Halo:
-    """A rim of `width` pixels around a drawing; "contrast" is black or white, against the drawing's colour."""
+    """A rim of `width` pixels around a drawing, in `color`; "contrast" is black or white, against the drawing's."""
 
     width: float = 0
     color: str = "contrast"
@@ -53,11 +53,11 @@ class Spot:
 class Marking:
     """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
-    Lengths are in pixels of the view. With `reference_height` they are meant for a view of that height and scale with
-    the real one; with `relative_to` they are thousandths of that side of the view. `only` picks marks by label; empty
-    means all. Raises ValueError that names the sample: for a mark outside its own image, for a label that has no room
-    without hiding a point or another label, and if the sample has marks but `only` names none of them. A sample
-    without marks stays as it is.
+    `label` says how marks are labelled. Lengths are in pixels of the view. With `reference_height` they are meant for a
+    view of that height and scale with the real one; with `relative_to` they are thousandths of that side of the view.
+    `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a mark outside its own
+    image, for a label that has no room without hiding a point or another label, and if the sample has marks but `only`
+    names none of them. A sample without marks stays as it is.
     """
 
     label: Label = field(default_factory=Label)

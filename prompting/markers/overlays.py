@@ -36,7 +36,15 @@ Colormap = Literal["gray", "inferno", "magma", "plasma", "viridis", "cividis", "
 
 @dataclass(frozen=True, kw_only=True)
 class _Map:
-    """The settings of every map of numbers, and how it is shown."""
+    """A map of numbers as colours.
+
+    Numbers are spread over the `colormap` between the percentiles `low` and `high` of the whole picture, with `invert`
+    the other way round. `layout`: "blend" mixes the map into the view by the share `alpha`; "beside" lays the map right
+    of the view in one picture, `margin` pixels apart; "extra" gives it as a view of its own behind the view; "only"
+    shows nothing else. What is unknown keeps the view's pixels in a blend and has the colour `unknown` elsewhere.
+    `images` are the numbers of the source pictures that are mapped, from 0, null all that are shown. `missing` says
+    what is done for a picture without a map. `words` is a sentence for the prompt.
+    """
 
     layout: Layout = "beside"
     colormap: Colormap = "inferno"
@@ -112,14 +120,8 @@ class _Map:
 class DepthOverlay(_Map):
     """Depth as colours, the nearer the brighter; with `invert` the farther.
 
-    `depth` is given a source picture and, for stereo methods, the ones after it. Numbers are spread over the
-    `colormap` between the percentiles `low` and `high` of the whole picture. `layout`: "blend" mixes the map into
-    the view by the share `alpha`; "beside" lays the map right of the view in one picture, `margin` pixels apart;
-    "extra" gives it as a view of its own behind the view; "only" shows nothing else. What is unknown keeps the
-    view's pixels in a blend and has the colour `unknown` elsewhere. `images` are the numbers of the source pictures
-    that are mapped, null all that are shown. `missing` says what is done for a picture without depth (a
-    stereo method has none for the last picture: give `images: [0]`). `words` is a
-    sentence for the prompt.
+    `depth` is given a source picture and, for stereo methods, the ones after it. These have no depth for the last
+    picture: give `images: [0]`. The other settings are those of every map.
     """
 
     depth: DepthEstimator
@@ -134,7 +136,7 @@ class DepthOverlay(_Map):
 class ScalarOverlay(_Map):
     """Any map of numbers as colours, the larger the brighter: a saliency, an edge strength, an uncertainty.
 
-    `scalar` is given one source picture. All other settings are those of DepthOverlay.
+    `scalar` is given one source picture. The other settings are those of every map.
     """
 
     scalar: ScalarMap

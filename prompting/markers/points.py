@@ -114,11 +114,11 @@ class Ring:
 class Circles(PointMarking):
     """A ring around every point mark, on every view and every part of a view that shows it.
 
-    `radius` runs to the middle of the stroke; `gap` pixels of the stroke are left open at the top, the bottom and both
-    sides. `fill` is a colour for the inside, or "mark" for the ring's own, at the opacity `fill_alpha`. Lengths are in
-    pixels of the view, or as `reference_height` and `relative_to` say (BLINK, section 4: 10 px at a height of 1024).
-    The pixel under the point keeps its colour, unless it is filled. The label stands in white on a black plate above
-    the ring; where it would leave the image or lie on another mark it goes below or aside.
+    `radius` runs to the middle of the stroke, whose width is `thickness`; `gap` pixels of the stroke are left open at
+    the top, the bottom and both sides. `fill` is a colour for the inside, or "mark" for the ring's own, at the opacity
+    `fill_alpha`. Lengths are in pixels of the view, or as `reference_height` and `relative_to` say (BLINK, section 4:
+    10 px at a height of 1024). The pixel under the point keeps its colour, unless it is filled. The label stands in
+    white on a black plate above the ring; where it would leave the image or lie on another mark it goes below or aside.
 
     Calling raises ValueError for a mark outside its own image, and where the view is too small for a label that
     hides no point and no other label.
@@ -180,7 +180,7 @@ class Disc:
 
 @dataclass(frozen=True)
 class Dots(PointMarking):
-    """A filled dot on every point mark; it hides what lies under the point, and may hold the label inside."""
+    """A filled dot of `radius` on every point mark; it hides what lies under it, and may hold the label inside."""
 
     radius: float = 5
 
@@ -221,7 +221,7 @@ class Cross:
 
 @dataclass(frozen=True)
 class Crosshairs(PointMarking):
-    """Four bars towards every point mark that stop `gap` pixels before it, each ending `radius` pixels off it."""
+    """Four bars, `thickness` wide, towards every point mark: from `radius` pixels off it to `gap` pixels before it."""
 
     radius: float = 14
     thickness: float = 3
@@ -292,7 +292,7 @@ class Arrows(PointMarking):
     """An arrow that points at every point mark, its tip `gap` pixels before it.
 
     It comes from `angle` degrees, 0 right, 90 above; where its tail would leave the image it is turned by quarters.
-    `length` runs from tip to tail, `head` is the head's length and width.
+    `length` runs from tip to tail, `thickness` is the stroke's, `head` the head's length and width.
     """
 
     length: float = 36

@@ -54,8 +54,9 @@ class SetOfMark:
     Drawn are a tint of share `alpha`, a contour of `contour` pixels inwards, and the number on a plate: where it has
     room deepest in the region, at the largest inscribed circle if that is wide enough, else beside it, with a line.
     `color` is "each" for one per region, or a CSS name or "#rrggbb". `plate_color` may be "region" for the region's
-    own colour; the number is black or white, what reads better. `font_size` is in pixels of the view, or, with
-    `reference_height`, of a view of that height.
+    own colour, `padding` pixels wider than the number, which is black or white, what reads better. `font_size` is in
+    pixels of the view, or, with `reference_height`, of a view of that height. `images` are the numbers of the source
+    pictures that are searched, from 0, null all that are shown. `say` is a sentence for the prompt.
 
     Raises ValueError that names the sample: for a number that has no room, for a region whose label is taken, and
     where nothing is found and `missing` is "fail".

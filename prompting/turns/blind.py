@@ -120,7 +120,8 @@ ANSWER_FROM_SVG_PROMPT = """Answer the question from the following SVG code alon
 class RedrawThenAnswer:
     """Asks for each view as SVG code, then for the answer from the code alone: Do You See Me, App. M.
 
-    `redraw` asks for the code and does not hold the question; `options` limits its length. `frame` is the prompt of
+    `redraw` asks for the code and does not hold the question; `options` limits its length, and only its first
+    `longest` characters are used. `frame` is the prompt of
     the answering turn, in which `{code}` and `{prompt}` are filled in; it is sent as `ask` says, without images.
     `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer is asked in a new
     conversation, which keeps only the system text.

@@ -23,7 +23,7 @@ NO_MODEL = NoModel("examples are worded and drawn on without asking; name stages
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """A question with its images, and the reply that is shown for it."""
+    """A question with its images, and the `reply` that is shown for it."""
 
     sample: Sample
     reply: str
@@ -33,9 +33,9 @@ class Example:
 class FewShot:
     """Puts few-shot examples from a JSONL file before the question: a user turn with images and a reply for each.
 
-    A line has `question` and `reply` (sent word for word; `answer` works too), and may have `image` or `images` (paths
-    relative to the file), `choices`, `marks` (as in records) and `prompt`. Each example goes through `stages`, best
-    given by reference, so that it is drawn on and worded like the question:
+    `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too), and may have `image`
+    or `images` (paths relative to the file), `choices`, `marks` (as in records) and `prompt`. Each example goes through
+    `stages`, best given by reference, so that it is drawn on and worded like the question:
     `stages: ["${stages.mark}", "${stages.choose}"]`; `ask` says where its images stand. The first `n` are shown, or
     with `order: shuffled` n random ones, others for each sample. An example with the sample's own question and images
     is left out. `sha` is the hash of the file and its images: filled in when the stage is built, it is part of the

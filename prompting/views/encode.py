@@ -25,7 +25,7 @@ MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' l
 
 @dataclass(frozen=True)
 class Encode:
-    """Encodes every view with one codec; the model is sent these bytes, and later stages see the decoded pixels.
+    """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the decoded pixels.
 
     `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a lossless PNG otherwise.
     `png` is lossless at the fast level; a view that would be sent as a PNG anyway is passed on. `jpeg` has `quality`

@@ -29,13 +29,14 @@ _ORDINAL = re.compile(
 
 @dataclass(frozen=True)
 class Concatenate:
-    """Joins all views into one image: in a row, in a column, or in a grid.
+    """Joins all views into one image: in a row, in a column, or in a grid, as `direction` says.
 
-    The defaults are BLINK's own concatenation for models that take one image: left to right, 10 black pixels
-    between, centred vertically (official code, `concat_images_horizontally_with_margin`; Table 4). `equal` first
-    brings all views to the height (or width) of the highest (widest), so that nothing loses detail; for a fixed
-    height put `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest view and every
-    row as high as its highest; `columns` None makes it nearly square. One view alone, or none, is passed on.
+    The defaults are BLINK's own concatenation for models that take one image: left to right, a `margin` of 10 pixels in
+    the `color` black between, `align`ed at their middles (official code, `concat_images_horizontally_with_margin`;
+    Table 4). `equal` first brings all views to the height (or width) of the highest (widest), so that nothing loses
+    detail; for a fixed height put `prompting.views.FixedHeight` before. In a grid every column is as wide as its widest
+    view and every row as high as its highest; `columns` None makes it nearly square. One view alone, or none, is passed
+    on.
     """
 
     direction: Literal["horizontal", "vertical", "grid"] = "horizontal"
@@ -150,7 +151,8 @@ class IndexTags:
 
     `{source}` in `text` becomes the number of the sample's image that the view shows, counted from 1; `{n}` the
     number of the view in the order in which the views stand. Put it before `Concatenate` to tell the joined images
-    apart; for texts between the images of a message, see `tags` of `prompting.turns.Ask`. `font_size` is in pixels.
+    apart; for texts between the images of a message, see `tags` of `prompting.turns.Ask`. `font_size` is in pixels,
+    `color` the letters', `ground` the strip's.
     """
 
     text: str = "Image {source}"

@@ -166,7 +166,7 @@ class OpenAITiles(SizeRule):
 
 @dataclass(frozen=True)
 class OpenAIPatches(SizeRule):
-    """OpenAI's rule for models that count patches of 32 pixels (GPT-4.1-mini and -nano, o4-mini): 1536 at most.
+    """OpenAI's rule for models that count patches (GPT-4.1-mini and -nano, o4-mini): `budget` of `patch` pixels.
 
     OpenAI, "Images and vision", section on image cost: an image that takes more patches is shrunk by
     sqrt(budget x 32^2 / (width x height)), and a little more, so that one side is a whole number of patches
@@ -189,7 +189,7 @@ class OpenAIPatches(SizeRule):
 
 @dataclass(frozen=True)
 class ClaudePatches(SizeRule):
-    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches of 28 pixels.
+    """Claude's native resolution: the longer side at most `edge` pixels, at most `budget` patches of `patch` pixels.
 
     Anthropic, "Vision" and "Coordinates and bounding boxes": an image costs one token for each patch of 28 x 28
     pixels that it touches, and one that is too large is scaled to the largest size that keeps its proportions (1:1

@@ -177,7 +177,8 @@ class ZoomOnCells:
     names are used. The views must be those on which the grid was drawn. For a RuledGrid the crop is the cell, for a
     DotGrid it reaches `around` spacings to each side of the dot (2 in Scaffold).
 
-    `missing` applies to a view of which no cell is named.
+    `images` are the numbers of the sample's images whose views are zoomed, from 0; null means all. `missing` applies to
+    a view of which no cell is named.
     """
 
     grid: DotGrid | RuledGrid

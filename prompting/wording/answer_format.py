@@ -14,9 +14,9 @@ from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read
 
 @dataclass(frozen=True)
 class AnswerLine:
-    """Asks for a last line with a marker such as "MY_ANSWER:" or "Final Answer:", and after it only the answer.
+    """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only the answer.
 
-    `{mark}` in `words` becomes the marker. `eval.readers.Marked` reads what follows it.
+    `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
     """
 
     mark: str = "MY_ANSWER:"

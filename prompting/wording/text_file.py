@@ -13,7 +13,7 @@ LONGEST = 1_000_000  # bytes
 
 @dataclass(frozen=True)
 class TextFile:
-    """The text of a UTF-8 file; a configuration writes `{file: NAME}` where a text is expected."""
+    """The text of the UTF-8 `file`; a configuration writes `{file: NAME}` where a text is expected."""
 
     file: Path
 

@@ -82,7 +82,7 @@ _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s
 
 @dataclass(frozen=True)
 class OfficialPrompt:
-    """BLINK's runner: the column `prompt` unchanged, after a disclaimer for three of the subtasks.
+    """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the subtasks.
 
     `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other benchmarks are asked
     with their field `prompt`. Raises ValueError for a sample without one.
@@ -100,12 +100,13 @@ class OfficialPrompt:
 
 @dataclass(frozen=True)
 class VlmevalkitPrompt:
-    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and a closing sentence.
+    """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and then `closing`.
 
     The question is the benchmark's prompt without its lettered choices, as in the rows of the toolkit's table (this is
     not documented), or the sample's question if it has no prompt. With `options` False the whole prompt follows
     "Question:" and nothing more, which is the form for VLM2-Bench. The hint is `meta["hint"]`. A choice that is a
-    picture becomes a view after the others, and its line names it by number.
+    picture becomes a view after the others, and its line names it by number. `disclaimer` stands before the question of
+    the subtasks `disclaimed`.
     """
 
     closing: str = "Choose the right answer among these options."

@@ -27,7 +27,7 @@ MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 @dataclass(frozen=True)
 class MatchedPoint:
-    """Maps the reference point of image 0 to image 1 and answers with the candidate nearest to it there.
+    """Maps the point `reference` of image 0 to image 1 and answers with the candidate nearest to it there.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
     sample's letters. `transfer` says how: "homography" fits one homography to all matches (RANSAC), "affine" an
@@ -140,7 +140,7 @@ TIE_TOLERANCE = 1e-6  # a smaller difference of distances is rounding
 
 @dataclass(frozen=True)
 class NearestFeature:
-    """Answers with the candidate whose feature is most similar to that of the reference point, by cosine.
+    """Answers with the candidate whose feature is most similar to that of the point `reference`, by cosine.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
     sample's letters; the reference lies on image 0. `search` "candidates" compares the features at the candidates;

@@ -36,10 +36,10 @@ SQUARE: Sheet = tuple(
 class PatternMatcher:
     """Answers with the number of the option whose lines lie nearest to the target's (chamfer distance).
 
-    The three kinds are Do You See Me's: in "closure" an option lacks parts, so its ink must lie on the target's, after
-    size and place are fitted to it; in "figure_ground" options lie in noise, so the target's ink must lie on theirs;
-    in "form_constancy" both. The distance is the mean over the ink, in pixels and at most 4. Confidence is how much
-    nearer the best is than the second, in 0..1. Abstains where a panel is empty, and at a tie.
+    The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie on the target's,
+    after size and place are fitted to it; in "figure_ground" options lie in noise, so the target's ink must lie on
+    theirs; in "form_constancy" both. The distance is the mean over the ink, in pixels and at most 4. Confidence is how
+    much nearer the best is than the second, in 0..1. Abstains where a panel is empty, and at a tie.
     """
 
     kind: Literal["closure", "figure_ground", "form_constancy"]

@@ -27,7 +27,8 @@ class SGBM:
     `disparities` is the largest shift searched, in pixels and a multiple of 16; `block` the odd side of the
     matched blocks. `smooth_step` and `smooth_jump` are the penalties on disparity changes by one and by more, per
     pixel of the block and colour channel (OpenCV's P1 and P2 over `channels * block**2`). Unknown disparities are NaN:
-    ambiguous matches, matches that differ by over a pixel between the two directions, and small speckles.
+    ambiguous matches, matches that differ by over a pixel between the two directions, and small speckles. `mode` is
+    OpenCV's: "hh" follows more directions and takes more memory, "3way" fewer of them.
     """
 
     disparities: int = 128

@@ -25,10 +25,11 @@ OWN = {"disk": "depth", "aliked": "aliked-n16"}
 class LightGlue(PairNetwork):
     """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
 
-    DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and `matcher` are the files of
-    the detector and of LightGlue's head for it; where one is empty, kornia fetches its own (DISK `depth`, ALIKED
-    `aliked-n16`). At most `keypoints` are taken of each image, and a match is kept where its score, which is its
-    confidence, is above `threshold`. Images are looked at in RGB with their longest side at most `longest` pixels.
+    `features` says by which. DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and
+    `matcher` are the files of the detector and of LightGlue's head for it; where one is empty, kornia fetches its own
+    (DISK `depth`, ALIKED `aliked-n16`). At most `keypoints` are taken of each image, and a match is kept where its
+    score, which is its confidence, is above `threshold`. Images are looked at in RGB with their longest side at most
+    `longest` pixels.
     """
 
     features: Literal["disk", "aliked"] = "disk"

@@ -25,9 +25,10 @@ class Network(ABC, Generic[Item, Result]):
     """A network that stages call: `predict` is safe from any thread and gives what a batch of one gives.
 
     `model` is a hub id or a local folder (nothing is fetched before the first item), `revision` pins a commit or tag.
-    `dtype` "auto" is float16 on CUDA where `half_is_safe`, and float32 elsewhere. Items from several threads are
-    gathered into batches of up to `batch` that have the same `batch_key`. Equal wrappers share one network in memory;
-    the runner frees it. Where a run has a cache folder, results are stored there by pixels, settings and weights.
+    `device` "auto" takes CUDA, else MPS, else the CPU; `dtype` "auto" is float16 on CUDA where `half_is_safe`, and
+    float32 elsewhere. Items from several threads are gathered into batches of up to `batch` that have the same
+    `batch_key`. Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
+    results are stored there by pixels, settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its `result` class.
     """

@@ -64,7 +64,10 @@ def kruskal(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class SweepScorer(Scorer):
-    """One subtask: exact match in its `form`, `accuracy_along` every level of each control, `kruskal_*` per control."""
+    """The subtask `name` of `kind` 2D or 3D: exact match in its `form`, and by levels of its `controls`.
+
+    `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
+    """
 
     name: str
     kind: str

@@ -25,7 +25,7 @@ COUNTED = "Rows and columns are counted from 0."
 
 @dataclass(frozen=True)
 class DoYouSeeMe:
-    """The subtask `name` in 2D or 3D, from `path`: the whole tree, one of its two halves, a subtask's folder, or a zip.
+    """The subtask `name` of `kind` 2D or 3D, from `path`: the whole tree, a half, a subtask's folder, or a zip.
 
     Names in 2D: shape_discrimination, joint_shape_color, letter_disambiguation, form_constancy, visual_spatial,
     figure_ground, visual_closure; in 3D the first five. `sweep` becomes control parameters in `meta`, by which

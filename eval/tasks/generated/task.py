@@ -45,7 +45,7 @@ class GeneratedDoYouSeeMe(MadeTask):
     paper's. Every run of as many questions as there are combinations of levels has each of them once; a level that
     stands twice comes twice as often. Levels are in `meta`, under the names that `DoYouSeeMe` gives them.
 
-    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on the settings, seed
+    `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on the settings, `seed`
     and `i` alone, not on `n`. What was drawn is in each item's `truth` and not in its sample. With `marks`, all shapes,
     letters, cells or options are boxes in the sample: for oracles and studies of zooming, since a stage that counts
     them knows more than it sees. Raises TaskError.

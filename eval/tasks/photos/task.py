@@ -36,7 +36,7 @@ NOTES = {
 
 @dataclass(frozen=True)
 class Photos(MadeTask):
-    """Questions of one `kind` on the photographs that come with scikit-image.
+    """`n` questions of one `kind` on the photographs that come with scikit-image.
 
     `jigsaw`: BLINK's construction, see `draw_jigsaw`. `correspondence`: REF on the first image, four candidates on
     the second; by homography (`draw_correspondence`) or true disparity (`draw_stereo`), of which `source: both` has
@@ -46,7 +46,7 @@ class Photos(MadeTask):
     `strength` in 0..1 is how much viewpoint and light differ, as the docstrings above say exactly; None is 0 for
     jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a correspondence is turned at
     strength 1, in degrees either way. `quality` is that of the JPEG files that models and specialists are
-    given, None sends them lossless. Question `i` depends on kind, source, turn, seed and `i` alone, and is about the
+    given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
     same spots for every strength and quality, so a sweep over these asks the same questions. Answers are dealt: every
     run of as many questions as there are letters has each letter once. Images are not marked; points are in `marks`.
     Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises TaskError.

@@ -31,7 +31,7 @@ TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID"
 
 @dataclass(frozen=True)
 class PairScorer(Scorer):
-    """GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
+    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
 
     `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than two, one right of
     each kind is enough), Cpr counts complete pairs alone. `pair_accuracy_vlmevalkit` wants every question of the id,
@@ -72,8 +72,9 @@ class PairScorer(Scorer):
 
 @dataclass(frozen=True)
 class CountScorer(Scorer):
-    """OC-Cnt, PC-Cnt: `numeric_official` leaves answers that are no count of 1 to the number of images out of the mean.
+    """`name` OC-Cnt, PC-Cnt: the share of exact counts, and how near the others are.
 
+    `numeric_official` leaves answers that are no count of 1 to the number of images out of the mean.
     `numeric_vlmevalkit` counts what is no number as 0 and takes any number; accuracy is the share of exact counts.
     """
 
@@ -122,7 +123,7 @@ class CountScorer(Scorer):
 
 @dataclass(frozen=True)
 class GroupScorer(Scorer):
-    """OC-Grp, PC-Grp: plain accuracy over four choices."""
+    """`name` OC-Grp, PC-Grp: plain accuracy over four choices."""
 
     name: str
 

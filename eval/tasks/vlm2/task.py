@@ -48,7 +48,8 @@ ERRATA: Mapping[str, tuple[str, ...]] = {
 class Vlm2Bench:
     """The subtask `name` (GC-Mat, GC-Trk, OC-Cpr, OC-Cnt, OC-Grp, PC-Cpr, PC-Cnt, PC-Grp, PC-VID).
 
-    `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV (images only). Keys:
+    `path` is the folder that holds `jsonl/` and `data/`, the official zip, or VLMEvalKit's TSV (images only); in its
+    place `hub` names a data set of the Hugging Face hub, and `revision` its commit. Keys:
     T or F, a whole number, a letter (the choices are read out of the question), and for VID the highest score that a
     judge may give. `meta["prompt"]` is the official text, `meta["pair"]` joins the questions that count as one.
     VID's videos become `frames` pictures evenly from first to last, or one every 1/`fps` seconds; their times are
