@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import (
+    AllArms,
     By,
     ConfigPath,
     Exports,
@@ -98,12 +99,21 @@ def run(
 
 
 @app.command()
-def score(runs: Runs, reader: Reader = None, by: By = None, judge: Judged = "") -> None:
+def score(
+    runs: Runs,
+    reader: Reader = None,
+    by: By = None,
+    judge: Judged = "",
+    plugin: Plugins = None,
+    all_arms: AllArms = False,
+) -> None:
     """Read and score runs again; no model is called."""
     with input_errors():
         from looktwice.eval.display.table import score_table
 
-        print_table(score_table(runs, build_reader(reader), by or (), judge))
+        plugins = load_plugins(plugin)
+        read = build_reader(reader, plugins)
+        print_table(score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms))
 
 
 @app.command()
@@ -128,9 +138,10 @@ def judge(
         from looktwice.eval.judging.command import RunJudge
         from looktwice.eval.judging.model import build_judge_model
 
-        found = build_judge_model(run, model, config, overrides or (), load_plugins(plugin))
-        columns = dict(parse_column(text) for text in column or ())
-        judging = RunJudge(run, model, found, only or (), build_reader(reader), columns, workers, cache, only_cached)
+        plugins = load_plugins(plugin)
+        found = build_judge_model(run, model, config, overrides or (), plugins)
+        columns, read = dict(parse_column(text) for text in column or ()), build_reader(reader, plugins)
+        judging = RunJudge(run, model, found, only or (), read, columns, workers, cache, only_cached, plugins)
         try:
             failed = judging(say)
         except KeyboardInterrupt:
@@ -148,13 +159,18 @@ def report(
     reader: Reader = None,
     by: By = None,
     judge: Judged = "",
+    plugin: Plugins = None,
+    all_arms: AllArms = False,
 ) -> None:
     """Write report.html, report.md and report.csv."""
     with input_errors():
+        from looktwice.eval.display.table import score_table
         from looktwice.eval.report import write_report
 
-        where = out or runs[0]
-        say(f"report: {write_report(runs, where, build_reader(reader), by or (), judge=judge)}")
+        plugins = load_plugins(plugin)
+        read = build_reader(reader, plugins)
+        scored = score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms)
+        say(f"report: {write_report(scored, out or runs[0])}")
 
 
 @app.command()
@@ -188,12 +204,13 @@ def replies(
         Path | None, typer.Option(help="Write the replies where reader and label differ into this file.")
     ] = None,
     export: Exports = None,
+    plugin: Plugins = None,
 ) -> None:
     """Score recorded replies by their labels or a reader."""
     with input_errors():
         from looktwice.eval.replies.command import replies_lines
 
-        for line in replies_lines(files, reader, key, disagreements, export or ()):
+        for line in replies_lines(files, reader, key, disagreements, export or (), load_plugins(plugin)):
             say(line)
 
 
@@ -252,6 +269,7 @@ def trajectories(
     only: Annotated[list[str] | None, typer.Option(help="Keep these verdicts, such as right.")] = None,
     whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
     reader: Reader = None,
+    plugin: Plugins = None,
 ) -> None:
     """Write conversations for fine-tuning, as JSONL or Parquet.
 
@@ -260,7 +278,8 @@ def trajectories(
     with input_errors():
         from looktwice.eval.runs.trajectories import write_trajectories
 
-        for line in write_trajectories(run, out, only or (), build_reader(reader), whole):
+        plugins = load_plugins(plugin)
+        for line in write_trajectories(run, out, only or (), build_reader(reader, plugins), whole, plugins):
             say(line)
 
 

@@ -25,20 +25,19 @@ Exports = Annotated[
     typer.Option(help="Write the answers: .json EvalAI, .tsv/.xlsx VLMEvalKit, .jsonl lmms-eval; {name}: a file each."),
 ]
 Judged = Annotated[str, typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first).")]
+AllArms = Annotated[bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")]
 By = Annotated[list[str] | None, typer.Option("--by", help="Also report each value of this meta field.")]
 
 
 def print_results(runs: list[Path], plan: Any) -> None:
     """Print the table of a run, and write its report."""
     from looktwice.eval.display.table import score_table
-    from looktwice.eval.records.records import RunFolder
     from looktwice.eval.report import write_report
     from looktwice.eval.runs.show import sample_images
 
-    print_table(score_table(runs))
-    for line in (line for path in runs for line in RunFolder(path).unasked):
-        say(line)
-    say(f"report: {write_report(runs, runs[0], images=sample_images(plan))}")
+    scored = score_table(runs, plan=plan)
+    print_table(scored)
+    say(f"report: {write_report(scored, runs[0], sample_images(plan))}")
 
 
 def print_table(scored: Any) -> None:
@@ -83,10 +82,10 @@ def load_plugins(names: list[str] | None) -> list[str]:
     return [load_plugin(name) for name in names or ()]
 
 
-def build_reader(name: str | None) -> Any:
+def build_reader(name: str | None, plugins: list[str]) -> Any:
     from looktwice.eval.readers.reader import build_reader
 
-    return build_reader(name) if name else None
+    return build_reader(name, plugins) if name else None
 
 
 @contextmanager

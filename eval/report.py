@@ -31,14 +31,16 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
 
 METHOD = (
-    "accuracy is the mean score over the samples with ground truth: 1 for right, 0 for wrong, unreadable, failed or "
-    "missing; graded tasks have scores between. Accuracy answered is the mean score of the answers that are right or "
-    "wrong, coverage the share of samples with a readable answer.",
+    "accuracy is the mean score over the asked samples with ground truth: 1 for right, 0 for wrong, unreadable or "
+    "failed; graded tasks have scores between. Accuracy answered is the mean score of the answers that are right or "
+    "wrong, coverage the share of asked samples with a readable answer.",
+    "What was never asked is not wrong: a planned sample without a record, of a run that is unfinished, is in no mean "
+    "and in no n, and a pair or group with such a sample falls out; `missing` counts the planned draws that have no "
+    "record.",
     "With several draws the value of a sample is the mean over its draws; intervals and tests are over samples, and "
     "the counts are of draws.",
     "Intervals are 95 % Wilson intervals, for macro the Wilson limits of the tasks combined (MOVER). They assume that "
@@ -51,7 +53,8 @@ METHOD = (
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
     "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
-    "Specialists and MLLMs: on the samples that neither failed. `either` is an oracle that always picks the right one "
+    "Specialists and MLLMs: a contestant that answered without a single call is a specialist. Compared on the samples "
+    "that neither failed. `either` is an oracle that always picks the right one "
     "of the two; `by chance` is its expected accuracy if the two were right independently of each other.",
     "Shared errors: samples on which both contestants are not right, and their share of all errors of the contestant "
     "in that line; unreadable counts as an error, failed as not asked.",
@@ -99,19 +102,13 @@ class ReportTable:
     wrap: bool = False
 
 
-def write_report(
-    runs: Sequence[str | Path],
-    out: str | Path,
-    reader: Stage | None = None,
-    by: Sequence[str] = (),
-    images: Images | None = None,
-    judge: str = "",
-) -> Path:
-    """Write the three files into the folder `out` and return the path of report.html. Raises RunError.
+def write_report(runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None) -> Path:
+    """Write the three files of a table, or of runs, into the folder `out` and return the path of report.html.
 
     `images` returns a sample's own images if the task's data is available; without it the sheets show what was sent.
+    Raises RunError.
     """
-    scored = score_table(runs, reader, by, judge)
+    scored = runs if isinstance(runs, Table) else score_table(runs)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     facts = _context(scored)
@@ -134,7 +131,7 @@ def _context(scored: Table) -> dict[str, Any]:
         "sections": _sections(scored, curves(scored.scores, scored.rows)),
         "tables": [table for table in _tables(scored) if table.table.rows],
         "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
-        "unasked": [line for run in scored.scores for line in run.folder.unasked],
+        "notes": scored.notes,
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))
         or "none needed",
@@ -205,7 +202,7 @@ def _left_out(run: RunScores) -> list[tuple[str, str]]:
 
 def _markdown(facts: dict[str, Any]) -> str:
     parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}"]
-    parts += ["Not all samples were asked: " + "; ".join(facts["unasked"])] if facts["unasked"] else []
+    parts += ["\n".join(f"- {line}" for line in facts["notes"])] if facts["notes"] else []
     parts += ["## Accuracy", facts["overview"].markdown]
     parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:

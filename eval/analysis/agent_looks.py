@@ -15,14 +15,11 @@ from typing import Any
 
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.scoring.labels import baseline_of
-from looktwice.eval.scoring.score import RecordScorer, configured_reader
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.geometry import Rect, iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
-from looktwice.pipelines.state import Stage
 from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
 from looktwice.prompting.controls import OracleCrop
 
@@ -94,31 +91,28 @@ class LookSummary:
     by_turns: tuple[TurnCount, ...] = field(default=(), repr=False)
 
 
-def summarize_looks(run: RunScores, reader: Stage | None = None) -> list[LookSummary]:
-    """The looks of every arm of a run that has an agent; `reader` replaces the configured one."""
+def summarize_looks(run: RunScores) -> list[LookSummary]:
+    """The looks of every arm of a run that has an agent."""
     by_point: dict[str, list[Record]] = defaultdict(list)
     for record in run.folder.records().values():
         by_point[record.point].append(record)
     points = {scores.point.id: scores for scores in run.points}
     summaries = []
     for name, scores in points.items():
-        records = list(agent_records(run, scores, by_point[name], reader))
+        records = list(agent_records(scores, by_point[name]))
         if records:
             baseline = baseline_of(scores.point, [other.point for other in points.values()])
             summaries.append(_summarize(scores, records, points[baseline.id] if baseline else None))
     return summaries
 
 
-def agent_records(
-    run: RunScores, scores: PointScores, records: Sequence[Record], reader: Stage | None = None
-) -> Iterator[AgentRecord]:
+def agent_records(scores: PointScores, records: Sequence[Record]) -> Iterator[AgentRecord]:
     """The records of an arm in which an agent finished its episode."""
-    scorer = RecordScorer(run.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
     for record in records:
         end = read_end(record.notes)
         final = scores.scored.get(record.sample, {}).get(record.draw)
         if end is not None and final is not None and record.sample in scores.samples:
-            yield _agent_record(scorer, record, scores.samples[record.sample], end, final)
+            yield _agent_record(scores, record, scores.samples[record.sample], end, final)
 
 
 def look_table(summaries: Sequence[LookSummary]) -> TextTable:
@@ -155,13 +149,13 @@ def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
 
 
 def _agent_record(
-    scorer: RecordScorer, record: Record, row: SampleRow, end: EpisodeEnd, final: ScoredRecord
+    scores: PointScores, record: Record, row: SampleRow, end: EpisodeEnd, final: ScoredRecord
 ) -> AgentRecord:
     looks = tuple(read_looks(record.notes))
     asked: dict[int, int] = {}
     for look in looks:
         asked.setdefault(look.call, look.call if look.probe is None else look.probe)
-    before = [_verdict_at(scorer, record, row, place) for place in asked.values()]
+    before = [_verdict_at(scores, record, row, place) for place in asked.values()]
     tokens = [_tokens(call) for call in record.calls]
     first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
     verdicts = (*before, _right_or_wrong(final.verdict))
@@ -169,12 +163,12 @@ def _agent_record(
     return AgentRecord(looks, end, verdicts, final.score.value, sum(tokens), first_tokens, overlaps)
 
 
-def _verdict_at(scorer: RecordScorer, record: Record, row: SampleRow, place: int) -> Verdict | None:
+def _verdict_at(scores: PointScores, record: Record, row: SampleRow, place: int) -> Verdict | None:
     """The verdict if the reply to the call at this index had been the final answer."""
-    if place >= len(record.calls):
+    if place >= len(record.calls) or scores.score is None:
         return None
     asked = replace(record, calls=record.calls[: place + 1], answer=None, reason="")
-    return _right_or_wrong(scorer(asked, row).verdict)
+    return _right_or_wrong(scores.score(asked, row).verdict)
 
 
 def _right_or_wrong(verdict: Verdict) -> Verdict | None:

@@ -59,16 +59,18 @@ def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:
     for specialist in run.points:
         if is_specialist(specialist):
             for mllm in run.points:
-                if mllm.point.task_id == specialist.point.task_id and mllm.point.spec.get("model"):
+                if mllm.point.task_id == specialist.point.task_id and any(entry.calls for entry in mllm.all):
                     pair = SpecialistPair(specialist, mllm)
                     if pair.n:
                         yield pair
 
 
 def is_specialist(scores: PointScores) -> bool:
-    """Whether the arm answers without an MLLM, and never at random."""
-    spec, random = scores.point.spec, {public_path(Chance), public_path(Guess)}
-    return bool(spec) and not spec.get("model") and random.isdisjoint(_uses(spec.get("stages")))
+    """Whether the arm answered without a single call, and never at random: what it did counts, not what it declares."""
+    answered = any(entry.answer is not None or entry.reason == "abstained" for entry in scores.all)
+    random = {public_path(Chance), public_path(Guess)}
+    called = any(entry.calls for entry in scores.all)
+    return answered and not called and random.isdisjoint(_uses(scores.point.spec.get("stages")))
 
 
 def complementarity_table(runs: Sequence[RunScores]) -> TextTable:

@@ -20,10 +20,12 @@ from looktwice.eval.display.text_tables import (
     task_table,
 )
 from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
@@ -51,6 +53,12 @@ class Table:
         return replace(self, rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())))
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the figures leave out: samples that were not asked, parts of tasks, arms of earlier plans."""
+        many = len(self.scores) > 1
+        return tuple(f"{run.name}: {line}" if many else line for run in self.scores for line in notes(run))
+
+    @property
     def csv(self) -> str:
         """The columns of report.csv, a header and a line per row; empty where a value does not apply."""
         out = io.StringIO()
@@ -75,14 +83,25 @@ class Table:
 
 
 def score_table(
-    runs: str | Path | Sequence[str | Path], reader: Stage | None = None, by: Sequence[str] = (), judge: str = ""
+    runs: str | Path | Sequence[str | Path],
+    reader: Stage | None = None,
+    by: Sequence[str] = (),
+    judge: str = "",
+    *,
+    plan: Plan | None = None,
+    plugins: Sequence[str] = (),
+    all_arms: bool = False,
 ) -> Table:
     """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError.
 
-    `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge.
+    `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge. `plan`
+    is what the runs were just made from, `plugins` are loaded modules whose classes runs may name. `all_arms` adds the
+    arms of earlier plans in the same folder.
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
-    return make_table([score_run(RunFolder(Path(path)), reader, judge) for path in paths], by)
+    folders = [RunFolder(Path(path)) for path in paths]
+    scored = [score_run(f, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms) for f in folders]
+    return make_table(scored, by)
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
@@ -111,7 +130,7 @@ def console_table(shown: Table) -> RichTable:
         f"split: {split} | labels: {labels} | reader: {readers}\n"
         f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("\none task: macro and micro are its accuracy" if single else "")
-        + "".join(f"\n{line}" for line in _cost_lines(shown))
+        + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
     out = RichTable(

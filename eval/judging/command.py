@@ -52,8 +52,9 @@ class RunJudge:
 
     `passes` are names of PASSES (none: all that the run has replies for); `reader` decides which replies are
     unreadable, where it is not the run's own. `columns` names the columns of BLINK-Twice's file that hold the clues
-    and the truth. `cache` is the folder of the reply store (None: beside the run, as for runs). What was judged
-    before, with these very words, is not asked again; a call that failed is. Raises RunError.
+    and the truth. `cache` is the folder of the reply store (None: beside the run, as for runs), and `plugins` are the
+    modules whose classes the run may name. What was judged before, with these very words, is not asked again; a call
+    that failed is. Raises RunError.
     """
 
     run: Path
@@ -65,6 +66,7 @@ class RunJudge:
     workers: int = 16
     cache: Path | None = None
     only_cached: bool = False
+    plugins: Sequence[str] = ()
     console: Console = field(default_factory=lambda: Console(stderr=True))
 
     def __call__(self, say: Callable[[str], None]) -> int:
@@ -112,7 +114,7 @@ class RunJudge:
         done = {line.key for line in judgements(self.run).lines if not line.error}
         records = folder.records()
         seen = set(done)
-        for scores in score_run(folder, self.reader, judge="none").points:
+        for scores in score_run(folder, self.reader, judge="none", plugins=self.plugins).points:
             for judging in PASSES.values():
                 if judging.covers_point(scores.point) and (not self.passes or judging.name in self.passes):
                     for job in self._jobs_of_point(folder, scores, records, judging, solutions):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import ClassVar
 
-from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.build import ConfigError, Scope, build
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import Stage, State
 
@@ -59,8 +60,14 @@ def choice_texts(state: State) -> list[str]:
     return [choice if isinstance(choice, str) else "" for choice in state.sample.choices]
 
 
-def build_reader(name: str) -> Stage:
-    """The reader of this name as commands spell it: `blink_official` is BlinkOfficial. Raises ConfigError."""
+def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
+    """The reader of this name as commands spell it, `blink_official` for BlinkOfficial; `mine.Last` is a plugin's.
+
+    Raises ConfigError.
+    """
+    if "." in name:
+        own: Stage = build({"use": name}, Scope(plugins=tuple(plugins)))
+        return own
     readers = readers_by_name()
     if name not in readers:
         raise ConfigError([f"reader: no reader is named {name!r}; there are {', '.join(sorted(readers))}"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -197,16 +196,11 @@ class RunFolder:
         return facts if isinstance(facts, dict) else {}
 
     @property
-    def unasked(self) -> list[str]:
-        """A sentence for every task of which only some samples were asked: a limit, a shard, a run that was stopped."""
-        names = {point.task_id: point.task for point in self.points.values()}
-        asked = Counter(task for task, _ in self.samples)
-        whole: Mapping[str, int] = self.facts.get("samples") or {}
-        return [
-            f"{names.get(task, task)}: {asked[task]} of {number} samples were asked"
-            for task, number in whole.items()
-            if asked[task] < number
-        ]
+    def present_and_older(self) -> tuple[list[PointRow], list[PointRow]]:
+        """The points of the plan in run.yaml, in its order, and those of earlier plans (none without a list)."""
+        listed: Sequence[str] = self.facts.get("arms") or list(self.points)
+        present = [self.points[name] for name in listed if name in self.points]
+        return present, [point for name, point in self.points.items() if name not in listed]
 
     def records(self) -> dict[Key, Record]:
         """The last record of every key, read afresh. Raises RunError with the line number of a damaged line."""

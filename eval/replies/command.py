@@ -24,6 +24,7 @@ def replies_lines(
     key: Path | None = None,
     disagreements: Path | None = None,
     exports: Sequence[Path] = (),
+    plugins: Sequence[str] = (),
 ) -> Iterator[str]:
     """A line of figures per file and one for all of them; writes the list of disagreements where asked.
 
@@ -33,13 +34,13 @@ def replies_lines(
     endings (see `exports.FORMATS`); with several files of replies, their names hold `{name}`. Raises TaskError,
     RunError and ConfigError.
     """
-    stage = build_reader(reader) if reader else None
+    stage = build_reader(reader, plugins) if reader else None
     if disagreements is not None and stage is None:
         raise TaskError("--disagreements compares a reader with the recorded labels; name one with --reader")
     keys = load_key(key) if key is not None else None
     total: list[ScoredReplies] = []
     for file in files:
-        found = _score(file, keys, stage)
+        found = _score(file, keys, stage, plugins)
         if alike := [path for path in exports if len(files) * len(found) > 1 and "{name}" not in str(path)]:
             many = f"{len(files)} files" if len(files) > 1 else f"{len(found)} contestants"
             raise TaskError(f"--export {alike[0]}: {many} need {{name}} in it, such as out/{{name}}.json")
@@ -62,9 +63,11 @@ def replies_lines(
         yield f"disagreements: {number} in {disagreements}"
 
 
-def _score(file: Path, keys: Mapping[str, str] | None, reader: Stage | None) -> list[ScoredReplies]:
+def _score(
+    file: Path, keys: Mapping[str, str] | None, reader: Stage | None, plugins: Sequence[str]
+) -> list[ScoredReplies]:
     if file.is_dir():
-        return score_run_replies(file, keys, reader)
+        return score_run_replies(file, keys, reader, plugins)
     return [score_replies(model_name(file), load_replies(file), keys, reader)]
 
 

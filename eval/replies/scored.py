@@ -18,7 +18,7 @@ from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.score import RecordScorer, score_run
-from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, Score, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.state import Stage
 
@@ -42,7 +42,7 @@ class ScoredReply:
 class ScoredReplies:
     """The replies of one file, or of one contestant of a run, with their scores.
 
-    An item that has a key and no reply is a sample without a record, as in a run: it counts as not right. `by_reader`
+    An item of the key that a file has no reply to counts as not right: the file claims to answer the key. `by_reader`
     says that a reader found the answers; else they are the recorded labels.
     """
 
@@ -53,8 +53,9 @@ class ScoredReplies:
 
     @property
     def missing(self) -> int:
-        """How many items have a key and no reply."""
-        return len(self.scores.samples) - len(self.replies)
+        """How many items of the key have no reply in the file, or were not asked in the run."""
+        unasked = sum(not self.scores.asked(name) for name in self.scores.samples)
+        return unasked + len(self.scores.samples) - len(self.replies)
 
     @property
     def subtasks(self) -> set[str]:
@@ -104,7 +105,8 @@ def score_replies(
     kept = with_key if reader is None else rows
     samples = {row.idx: _sample_row(row, keys.get(row.idx, "")) for row in (*kept, *absent)}
     scorer = RecordScorer(RunFolder(Path()), reader or OfficialLabel())
-    scored = {}
+    silent = ScoredRecord("", 0, None, Score(Verdict.UNREADABLE), "empty", "the file has no reply to it")
+    scored = {row.idx: {0: replace(silent, sample=row.idx)} for row in absent}
     for row in kept:
         text = row.reply if reader is not None else row.label or ""
         record = Record(name, row.idx, "", calls=({"messages": (), "reply": {"text": text}},))
@@ -117,7 +119,7 @@ def score_replies(
 
 
 def score_run_replies(
-    path: Path, keys: Mapping[str, str] | None = None, reader: Stage | None = None
+    path: Path, keys: Mapping[str, str] | None = None, reader: Stage | None = None, plugins: Sequence[str] = ()
 ) -> list[ScoredReplies]:
     """The replies of each contestant of a run, which has a name fit for a file; of several draws the first.
 
@@ -125,7 +127,7 @@ def score_run_replies(
     several variants.
     """
     folder = RunFolder(path) if keys is None else _RunWithKeys(path, keys)
-    points, records = score_run(folder, reader).points, folder.records()
+    points, records = score_run(folder, reader, plugins=plugins).points, folder.records()
     found = []
     for contestant in dict.fromkeys(scores.contestant for scores in points):
         held = [scores for scores in points if scores.contestant == contestant]

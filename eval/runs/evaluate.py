@@ -43,10 +43,11 @@ def evaluate(
         for number, (name, contestant) in enumerate(contestants.items())
     )
     folder = Path(out)
-    study = Study(Plan(folder.name, arms), folder.parent, RunOptions(workers=workers, limit=limit))
+    plan = Plan(folder.name, arms)
+    study = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))
     if study().stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
-    return score_table([folder])
+    return score_table([folder], plan=plan)
 
 
 def _task_name(task: Task) -> str:

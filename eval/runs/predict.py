@@ -267,7 +267,7 @@ class Run:
 
 
 def _point_row(arm: Arm) -> PointRow:
-    facts = asdict(arm.task.facts)
+    facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
     return PointRow(
         arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
         arm.spec, spec(arm.read), arm.draws, arm.seed, arm.replies_of,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,7 @@ from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
-from looktwice.eval.scoring.benchmark import build_scorer
-from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import ModelError
@@ -57,11 +56,12 @@ class Study:
                 aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
                 self.folder.rename(aside)
             self.console.print(f"the earlier run was moved to {aside}", highlight=False)
+        scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = Run(self.plan, self.folder, self.options)
         models: list[Any] = []
         run = replace(run, wrap=lambda model: self._wrap(model, run, models))
         display = Display(self.console, run.total(), lambda: _count_tokens(models))
-        run.on_record = _score_for_display(display, RunFolder(self.folder))
+        run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
@@ -90,12 +90,10 @@ def _check_model(model: Any) -> None:
         raise RunError(str(exc)) from exc
 
 
-def _score_for_display(display: Display, folder: RunFolder) -> Callable[[Arm, SampleRow, Record], None]:
-    scorers: dict[str, RecordScorer] = {}
-
+def _score_for_display(
+    display: Display, scorers: Mapping[str, RecordScorer]
+) -> Callable[[Arm, SampleRow, Record], None]:
     def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
-        if arm.id not in scorers:
-            scorers[arm.id] = RecordScorer(folder, arm.read, build_scorer(asdict(arm.task.facts)))
         display.add(scorers[arm.id](record, row).verdict.value)
 
     return show_verdict

@@ -16,9 +16,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
-from looktwice.eval.scoring.benchmark import build_scorer
-from looktwice.eval.scoring.score import RecordScorer, configured_reader, score_run
+from looktwice.eval.records.records import Record, RunError, RunFolder
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
@@ -32,7 +31,12 @@ LINES_AT_ONCE = 64  # whose images are in memory while a Parquet file is written
 
 
 def write_trajectories(
-    run: Path, out: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
+    run: Path,
+    out: Path,
+    only: Sequence[str] = (),
+    reader: Stage | None = None,
+    whole: bool = False,
+    plugins: Sequence[str] = (),
 ) -> Iterator[str]:
     """Write the file, Parquet if its name ends in .parquet, and say how many conversations it has.
 
@@ -42,7 +46,7 @@ def write_trajectories(
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
         raise RunError(f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}")
-    lines = trajectories(run, only, reader, whole)
+    lines = trajectories(run, only, reader, whole, plugins)
     first = next(lines, None)
     if first is None:
         raise RunError(f"{run} has no such conversation; leave out --only, or ask with a stage that calls a model")
@@ -55,22 +59,23 @@ def write_trajectories(
 
 
 def trajectories(
-    run: Path, only: Sequence[str] = (), reader: Stage | None = None, whole: bool = False
+    run: Path,
+    only: Sequence[str] = (),
+    reader: Stage | None = None,
+    whole: bool = False,
+    plugins: Sequence[str] = (),
 ) -> Iterator[Line]:
     """The conversations of a run, one a record, as the answering call has it; `images` are Payloads."""
-    scored = score_run(RunFolder(run), reader)
+    scored = score_run(RunFolder(run), reader, plugins=plugins)
     points = {scores.point.id: scores for scores in scored.points}
-    judges = {
-        name: RecordScorer(scored.folder, reader or configured_reader(scores.point), build_scorer(scores.point.facts))
-        for name, scores in points.items()
-    }
     for record in scored.folder.records().values():
-        scores = points[record.point]
+        if (scores := points.get(record.point)) is None:
+            continue
         found = scores.scored.get(record.sample, {}).get(record.draw)
         if found is None or record.error or not record.replies or (only and found.verdict not in only):
             continue
         if not (whole and _count_refused(record)):
-            call = _answering_call(judges[record.point], record, scores.samples[record.sample], found)
+            call = _answering_call(scores, record, found)
             yield _line(scored.folder, scores, record, found, call)
 
 
@@ -131,7 +136,7 @@ def _count_refused(record: Record) -> int:
     return sum(look.outcome == "refused" for look in read_looks(record.notes))
 
 
-def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored: ScoredRecord) -> int:
+def _answering_call(scores: PointScores, record: Record, scored: ScoredRecord) -> int:
     """The last call of the conversation that led to the answer: of the draws of a vote, the first that says the same.
 
     A stage's second model counts where the point's own was never asked.
@@ -139,7 +144,8 @@ def _answering_call(judge: RecordScorer, record: Record, row: SampleRow, scored:
     replied = [number for number, call in enumerate(record.calls) if call.get("reply")]
     own = [number for number in replied if not record.calls[number].get("model")] or replied
     ends = {record.calls[number]["draw"]: number for number in own}
-    if len(ends) == 1:
+    judge, row = scores.score, scores.samples[record.sample]
+    if len(ends) == 1 or judge is None:
         return own[-1]
     said = (judge(replace(record, calls=record.calls[: end + 1], answer=None), row) for end in ends.values())
     found = (end for end, read in zip(ends.values(), said, strict=True) if read.answer == scored.answer)

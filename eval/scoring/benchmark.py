@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Protocol
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.verdict import PointScores, Score
-from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.build import Scope, build
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,10 @@ class Scorer(Protocol):
         return {}
 
 
-def build_scorer(facts: Mapping[str, Any]) -> Scorer | None:
-    """Build the scorer that a task's facts name; None if they name none. Raises ConfigError."""
-    node = facts.get("scorer")
-    built: Scorer | None = build(node) if node else None
+def build_scorer(facts: Mapping[str, Any], plugins: Sequence[str] = ()) -> Scorer | None:
+    """The scorer in a task's facts, built where it is a node; None if there is none. Raises ConfigError."""
+    named = facts.get("scorer")
+    if not named:
+        return None
+    built: Scorer = build(named, Scope(plugins=tuple(plugins))) if isinstance(named, Mapping) else named
     return built

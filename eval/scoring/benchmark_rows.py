@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from looktwice.eval.scoring.benchmark import Metric, Total, build_scorer
+from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
 from looktwice.eval.scoring.comparison import compare
 from looktwice.eval.scoring.metrics import METRICS, macro_row, micro_row
 from looktwice.eval.scoring.row import Row, fill
@@ -43,7 +43,7 @@ def total_rows(arms: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
     totals: dict[str, tuple[Total, ...]] = {}
     twice = set()
     for scores in arms:
-        scorer = build_scorer(scores.point.facts)
+        scorer: Scorer | None = scores.scorer
         if scorer is None or not scorer.suite:
             continue
         twice |= {scorer.suite} if scorer.part in suites[scorer.suite] else set()
@@ -66,7 +66,7 @@ def _totals(suite: str, parts: Mapping[str, Mapping[str, Row]], totals: Sequence
 
 
 def _metrics(scores: PointScores) -> list[Metric]:
-    scorer = build_scorer(scores.point.facts)
+    scorer: Scorer | None = scores.scorer
     return [*(scorer.metrics(scores) if scorer is not None else ()), *_judge_metrics(scores)]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 
-from looktwice.eval.scoring.benchmark import build_scorer
+from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import Row
@@ -25,7 +25,7 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     samples = {name: row for name, row in scores.samples.items() if row.answer is not None}
     if not samples:
         return []
-    scorer = build_scorer(scores.point.facts)
+    scorer: Scorer | None = scores.scorer
     plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
     rows = []
     if scorer is None or scorer.key_is_answer:

@@ -16,7 +16,7 @@ def comparable_values(scores: PointScores) -> dict[str, float]:
     """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
     values: dict[str, float] = {}
     for name, row in scores.samples.items():
-        draw_values = [s.score.value for s in scores.draws(name) if s and s.verdict is not Verdict.FAILED]
+        draw_values = [s.score.value for s in scores.asked(name) if s.verdict is not Verdict.FAILED]
         if draw_values and row.answer is not None:
             values[name] = fmean(draw_values)
     return values

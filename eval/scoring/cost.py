@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from looktwice.eval.records.records import PointRow, Record
-from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.build import Scope, build
 from looktwice.pipelines.model import Usage
 
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by their identity."""
 
 
-def prices_of(point: PointRow) -> Prices:
+def prices_of(point: PointRow | Arm, plugins: Sequence[str] = ()) -> Prices:
     """The `prices` of the point's model and of the models inside its stages; empty where the model has none."""
     model = point.spec.get("model")
     if not isinstance(model, Mapping) or not model.get("prices"):
         return {}
-    return {"": model["prices"], **{build(node).identity: node["prices"] for node in _priced(point.spec.get("stages"))}}
+    scope, inside = Scope(plugins=tuple(plugins)), _priced(point.spec.get("stages"))
+    return {"": model["prices"], **{build(node, scope).identity: node["prices"] for node in inside}}
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:

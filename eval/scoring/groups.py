@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.row import Row, empty_row, fill
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import canonical
 from looktwice.prompting.controls import PermuteChoices, PermuteLabels
@@ -34,9 +35,10 @@ def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[s
     return dict(groups)
 
 
-def right_by_draw(scores: PointScores, sample: str) -> list[bool]:
-    """Whether the sample was answered right, draw by draw; a missing record is not right."""
-    return [scored is not None and scored.verdict is Verdict.RIGHT for scored in scores.draws(sample)]
+def right_by_draw(together: Iterable[Sequence[ScoredRecord | None]]) -> list[tuple[bool, ...]]:
+    """For each draw in which all of these were asked: whether each of them was answered right."""
+    draws = (tuple(s for s in draw if s is not None) for draw in zip(*together, strict=False) if None not in draw)
+    return [tuple(scored.verdict is Verdict.RIGHT for scored in draw) for draw in draws]
 
 
 def group_metric(
@@ -44,19 +46,17 @@ def group_metric(
 ) -> Metric:
     """The share of groups whose samples satisfy `rule`, as the mean over draws.
 
-    A group without samples never does. A group with a failed or missing sample counts, but not in a paired test.
+    A group without samples never does. A group with a failed sample counts, but not in a paired test; one of which a
+    sample was not asked falls out.
     """
     usable = comparable_values(scores)
-    units = {
-        name: _joint([right_by_draw(scores, sample) for sample in members], rule) for name, members in groups.items()
-    }
+    units: dict[str, float] = {}
+    for name, members in groups.items():
+        draws = right_by_draw(scores.draws(sample) for sample in members)
+        if draws or not members:
+            units[name] = fmean(map(rule, draws)) if draws else 0.0
     failed = (name for name, members in groups.items() if any(sample not in usable for sample in members))
     return Metric(metric, units, unit, frozenset(failed))
-
-
-def _joint(draws: Sequence[Sequence[bool]], rule: Callable[[Iterable[bool]], bool]) -> float:
-    values = [float(rule(draw)) for draw in zip(*draws, strict=False)]
-    return sum(values) / len(values) if values else 0.0
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,8 @@ class AllRight(Scorer):
 def circular_rows(run: RunScores) -> list[Row]:
     """Circular evaluation: a row for each contestant with rotated choices; all rotations of a sample must be right.
 
-    Points belong together if they differ only in the `by` of one rotating stage. Only samples with all rotations
-    count.
+    Points belong together if they differ only in the `by` of one rotating stage. Only samples of which every rotation
+    was asked count.
     """
     families: dict[str, dict[int, PointScores]] = defaultdict(dict)
     for scores in run.points:
@@ -106,8 +106,9 @@ def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
     for name, sample in samples_with_key(first).items():
         count = len(sample.sample["choices"])
         if count and {by % count for by in by_rotation} == set(range(count)):
-            draws = list(zip(*(right_by_draw(scores, name) for scores in by_rotation.values()), strict=False))
-            units[name] = sum(all(draw) for draw in draws) / len(draws)
+            draws = right_by_draw(scores.draws(name) for scores in by_rotation.values())
+            if draws:
+                units[name] = fmean(map(all, draws))
     if not units:
         return None
     plain = replace(

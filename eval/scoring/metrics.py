@@ -15,27 +15,29 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.stats import stratified_interval, wilson
-from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import PointScores, Verdict
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
-    """Mean score over samples with ground truth; an unreadable, failed or missing answer scores 0."""
-    names = (name for name, sample_row in scores.samples.items() if sample_row.answer is not None)
-    return {name: fmean(s.score.value if s else 0.0 for s in scores.draws(name)) for name in names}
+    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0."""
+    keyed = (name for name, sample_row in scores.samples.items() if sample_row.answer is not None)
+    return {name: fmean(s.score.value for s in asked) for name in keyed if (asked := scores.asked(name))}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
     """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
-    graded_draws = {name: [s for s in scores.draws(name) if s and s.verdict in graded] for name in scores.samples}
+    graded_draws = {name: [s for s in scores.asked(name) if s.verdict in graded] for name in scores.samples}
     return {name: fmean(s.score.value for s in draws) for name, draws in graded_draws.items() if draws}
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
-    """The share of samples with a readable answer: right, wrong, or without ground truth to compare with."""
-    return {name: fmean(_is_answered(s) for s in scores.draws(name)) for name in scores.samples}
+    """The share of asked samples with a readable answer: right, wrong, or without ground truth to compare with."""
+    return {
+        name: fmean(s.verdict in ANSWERED for s in asked) for name in scores.samples if (asked := scores.asked(name))
+    }
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {
@@ -50,9 +52,10 @@ report.csv, with macro and micro, and its column in the printed tables; `accurac
 def measure(scores: PointScores, row: Row) -> list[Row]:
     """The rows of one arm (or one slice of it), one for each metric; `row` holds the names that they share.
 
-    A row "missing" with the share of draws without a record is added only if there are such draws.
+    What was not asked is in none of them. A row "missing" with its share of the planned draws is added only if there
+    are such draws.
     """
-    counts = Counter(s.verdict if s else None for name in scores.samples for s in scores.draws(name))
+    counts, missing = Counter(s.verdict for s in scores.all), scores.missing
     costs = [s.cost for s in scores.all if s.cost is not None]
     row = replace(
         row,
@@ -61,15 +64,16 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         unreadable=counts[Verdict.UNREADABLE],
         failed=counts[Verdict.FAILED],
         hidden=counts[Verdict.HIDDEN],
-        missing=counts[None],
+        missing=missing,
         n_groups=len({s.score.group for s in scores.all if s.score.group}) or None,
         tokens_in=sum(s.tokens_in for s in scores.all),
         tokens_out=sum(s.tokens_out for s in scores.all),
         cost=sum(costs) if costs and len(costs) == len(scores.all) else None,
     )
     rows = [fill(row, Metric(name, metric(scores))) for name, metric in METRICS.items()]
-    if counts[None]:
-        rows.append(replace(row, metric="missing", value=counts[None] / sum(counts.values()), n=len(scores.samples)))
+    if missing:
+        n = len(scores.samples) if scores.planned is None else scores.planned
+        rows.append(replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n))
     return rows
 
 
@@ -115,7 +119,3 @@ def _sum_rows(rows: Sequence[Row]) -> Row:
     return Row(
         first.run, "", first.contestant, first.task, first.slice, first.metric, None, unit=first.unit, **sums, **facts
     )
-
-
-def _is_answered(scored: ScoredRecord | None) -> float:
-    return float(scored is not None and scored.verdict in ANSWERED)

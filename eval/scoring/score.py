@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from looktwice.eval.readers.reader import reader_name
@@ -17,7 +19,7 @@ from looktwice.eval.records.judgements import (
     judgements,
     words_of,
 )
-from looktwice.eval.records.records import Key, PointRow, Record, RunFolder, SampleRow
+from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels
@@ -32,53 +34,63 @@ from looktwice.eval.scoring.verdict import (
     read_stage_answer,
     reason_of,
 )
-from looktwice.pipelines.config.build import build
+from looktwice.pipelines.config.build import ConfigError, Scope, build, is_foreign
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
 from looktwice.pipelines.state import Stage, State
 
 
-def score_run(folder: RunFolder, reader: Stage | None = None, judge: str = "") -> RunScores:
-    """Read and score every record of a run. `reader` replaces the reader that the run's configuration names.
+def score_run(
+    folder: RunFolder,
+    reader: Stage | None = None,
+    judge: str = "",
+    *,
+    plan: Plan | None = None,
+    plugins: Sequence[str] = (),
+    all_arms: bool = False,
+) -> RunScores:
+    """Read and score the records of a run's present plan, or with `all_arms` of every plan that it ever had.
 
+    `reader` replaces the readers of the run. They and the benchmarks' scorers are the objects of `plan` where the run
+    was just made from it; else they are built as points.yaml names them, from looktwice and the loaded `plugins`.
     If the run was judged, the judgements of one judge are used: `judge` names it, "" takes the first that was asked,
-    "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder. A reader that
-    raises makes only that record FAILED.
+    "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder, and where a class
+    of a plugin is missing. A reader that raises makes only that record FAILED.
     """
-    by_point: dict[str, dict[Key, Record]] = {name: {} for name in folder.points}
+    by_point: dict[str, dict[Key, Record]] = {}
     for key, record in folder.records().items():
         by_point.setdefault(record.point, {})[key] = record
     tasks: dict[str, dict[str, SampleRow]] = {}
     for (task_id, name), row in folder.samples.items():
         tasks.setdefault(task_id, {})[name] = row
     judged = judgements(folder.path, judge)
-    by_record = judged.by_record()
-    names = labels(list(folder.points.values()))
+    present, older = folder.present_and_older
+    names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
+    tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     points = []
-    for point in folder.points.values():
-        records, samples = by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {})
-        scores = _score_point(folder, point, records, samples, reader, by_record)
+    for point in (*present, *older) if all_arms else present:
+        scores = _score_point(
+            point, by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {}), tools.record_scorer(point)
+        )
         contestant, task = names[point.id]
-        points.append(replace(scores, contestant=contestant, task=task))
-    return RunScores(folder, tuple(points), judged)
+        number = planned.get(point.task_id) if point in present else 0
+        points.append(replace(scores, contestant=contestant, task=task, planned=number))
+    hidden = [] if all_arms else [" on ".join(names[point.id]) for point in older]
+    return RunScores(folder, tuple(points), judged, tuple(hidden))
 
 
 def _score_point(
-    folder: RunFolder,
-    point: PointRow,
-    records: Mapping[Key, Record],
-    samples: Mapping[str, SampleRow],
-    override: Stage | None,
-    by_record: JudgementsByRecord,
+    point: PointRow, records: Mapping[Key, Record], samples: Mapping[str, SampleRow], score: RecordScorer
 ) -> PointScores:
-    reader = override or configured_reader(point)
-    score_record = RecordScorer(folder, reader, build_scorer(point.facts), by_record, prices_of(point))
     scored: dict[str, dict[int, ScoredRecord]] = {name: {} for name in samples}
     for record in records.values():
         if record.sample in samples:
-            scored[record.sample][record.draw] = score_record(record, samples[record.sample])
-    return PointScores(point, samples, scored, " + ".join(_readers(scored, reader)))
+            scored[record.sample][record.draw] = score(record, samples[record.sample])
+    return PointScores(
+        point, samples, scored, " + ".join(_readers(scored, score.reader)), scorer=score.scorer, score=score
+    )
 
 
 def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) -> Iterator[str]:
@@ -87,14 +99,6 @@ def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) ->
     if any((entry.read or entry.reason == "unread") and not entry.judge for entry in entries):
         yield reader_name(type(reader).__name__)
     yield from dict.fromkeys(f"judge {entry.judge}" for entry in entries if entry.judge)
-
-
-def configured_reader(point: PointRow) -> Stage:
-    """The reader that the run's configuration names, or `Robust` where it names none. Raises what `build` raises."""
-    if not point.read:
-        return Robust()
-    built: Stage = build(point.read)
-    return built
 
 
 JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
@@ -149,7 +153,7 @@ class RecordScorer:
             result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
         return ScoredRecord(
             record.sample, record.draw, result.answer, score, result.reason, result.detail, result.read,
-            judge=result.judge,
+            calls=len(record.calls), judge=result.judge,
         )  # fmt: skip
 
     def _extract_answer(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
@@ -179,6 +183,64 @@ class RecordScorer:
             return ReadResult(answer=after.answer, read=True)
         cut = replies[-1].finish == "length"
         return ReadResult(Verdict.UNREADABLE, reason="cut_off" if cut else reason_of(after.reason), detail=after.reason)
+
+
+@dataclass(frozen=True)
+class ScoringTools:
+    """Makes the scorers of a run's records: from the arms of its plan, else from what points.yaml names."""
+
+    folder: RunFolder
+    plan: Plan | None = None
+    plugins: tuple[str, ...] = ()
+    reader: Stage | None = None
+    judgements: JudgementsByRecord = field(default_factory=dict)
+
+    def record_scorer(self, point: PointRow) -> RecordScorer:
+        """The scorer of the records of one point. Raises RunError where a class cannot be built."""
+        if point.id in self.of_plan:
+            return self.of_plan[point.id]
+        try:
+            reader = self.reader or (build(point.read, Scope(plugins=self.plugins)) if point.read else Robust())
+            scorer, prices = build_scorer(point.facts, self.plugins), prices_of(point, self.plugins)
+        except ConfigError as exc:
+            raise RunError(self._explain(point, exc)) from exc
+        return RecordScorer(self.folder, reader, scorer, self.judgements, prices)
+
+    @cached_property
+    def of_plan(self) -> Mapping[str, RecordScorer]:
+        """The scorers of the plan's arms by id, with the objects of the plan itself. Raises ConfigError."""
+        if self.plan is None:
+            return {}
+        loaded, found = self.plan.plugins, {}
+        for arm in (*self.plan.points, *self.plan.readings):
+            try:
+                scorer = build_scorer({"scorer": arm.task.facts.scorer}, loaded)
+            except ConfigError as exc:
+                raise ConfigError([f"tasks.{arm.task_name}: the scorer of its facts: {exc}"]) from exc
+            prices = prices_of(arm, loaded)
+            found[arm.id] = RecordScorer(self.folder, self.reader or arm.read, scorer, self.judgements, prices)
+        return found
+
+    def _explain(self, point: PointRow, exc: ConfigError) -> str:
+        """Which class cannot be built and, where it is of a plugin that was not named, what to type."""
+        nodes = {"reader": point.read, "scorer": point.facts.get("scorer") or {}}
+        foreign = {what: str(node["use"]) for what, node in nodes.items() if is_foreign(node.get("use", ""))}
+        lacking = {what: use for what, use in foreign.items() if use.partition(".")[0] not in self.plugins}
+        if not lacking:
+            return f"{self.folder.path}: {point.contestant} on {point.task} cannot be scored: {exc}"
+        what, use = next(iter(lacking.items()))
+        files = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
+        named = files.get(use.partition(".")[0])
+        if named is None:
+            return (
+                f"{self.folder.path}: its {what} {use} is a class of your own; name the file that holds it with "
+                "--plugin FILE.py, or another reader with --reader"
+            )
+        options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
+        return (
+            f"{self.folder.path}: its {what} {use} is a class of the plugin {named}, and code is loaded only where you "
+            f"name it; type: looktwice score {shlex.quote(str(self.folder.path))} {options}"
+        )
 
 
 def _judge_result(judgement: Judgement) -> ReadResult:

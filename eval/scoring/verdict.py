@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Any
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
@@ -58,7 +59,7 @@ class ScoredRecord:
 
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure. `read`
     says whether the answer was extracted from a reply (otherwise a stage set it); tokens and `cost` (by list price) are
-    those of all its calls. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
+    those of all its `calls`. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
     """
 
     sample: str
@@ -71,6 +72,7 @@ class ScoredRecord:
     tokens_in: int = 0
     tokens_out: int = 0
     cost: float | None = None
+    calls: int = 0
     judge: str = ""
     judged: Mapping[str, float] = field(default_factory=dict)
 
@@ -82,9 +84,11 @@ class ScoredRecord:
 
 @dataclass(frozen=True)
 class PointScores:
-    """All samples of a point's task with their scored records by draw; a sample without records is missing.
+    """All samples of a point's task with their scored records by draw; a sample without records was not asked.
 
-    `contestant` and `task` are the labels of the point in tables.
+    `contestant` and `task` are the labels of the point in tables. `planned` is the number of samples that the run
+    means to ask, None where it is that of `samples`. `scorer` is the task's own `eval.scoring.Scorer`, or None;
+    `score` reads and scores a record of this point, as it is or cut short.
     """
 
     point: PointRow
@@ -93,6 +97,9 @@ class PointScores:
     reader: str = ""
     contestant: str = ""
     task: str = ""
+    planned: int | None = None
+    scorer: Any = None  # its methods take scores, so its type lies above this file
+    score: Callable[[Record, SampleRow], ScoredRecord] | None = None
 
     @property
     def all(self) -> list[ScoredRecord]:
@@ -104,19 +111,35 @@ class PointScores:
         by_draw = self.scored.get(sample, {})
         return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
+    def asked(self, sample: str) -> list[ScoredRecord]:
+        """The draws of a sample that have a record."""
+        return [scored for scored in self.draws(sample) if scored is not None]
+
+    @property
+    def missing(self) -> int:
+        """How many draws of the planned samples have no record."""
+        begun = [self.draws(name) for name in self.samples if self.scored.get(name)]
+        planned = len(self.samples) if self.planned is None else self.planned
+        return sum(draws.count(None) for draws in begun) + max(0, planned - len(begun)) * max(1, self.point.draws)
+
     def only(self, samples: set[str]) -> PointScores:
         """The same scores restricted to some of the samples: a slice."""
         kept = {name: row for name, row in self.samples.items() if name in samples}
-        return replace(self, samples=kept, scored={name: self.scored[name] for name in self.scored if name in samples})
+        scored = {name: self.scored[name] for name in self.scored if name in samples}
+        return replace(self, samples=kept, scored=scored, planned=None)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """The scores of a run folder: its points in the order of the run, and the judgements used."""
+    """The scores of a run folder: its points in the order of the plan, and the judgements used.
+
+    `older` are the labels of points that the run's present plan no longer has, and that were not scored.
+    """
 
     folder: RunFolder
     points: tuple[PointScores, ...]
     judged: Judgements = field(default_factory=Judgements)
+    older: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -28,7 +28,7 @@ class Facts:
     """What every table says of a task: split, label version, the errata that apply, and a remark.
 
     `revision` names the very files (a hash or a commit), `left_out` says which rows are not asked and why, the first
-    entry with their count, and `scorer` is the node of the benchmark's own scorer (`eval.scoring.Scorer`).
+    entry with their count, and `scorer` is the benchmark's own scorer (`eval.scoring.Scorer`), or its node.
     """
 
     split: str = ""
@@ -37,7 +37,7 @@ class Facts:
     note: str = ""
     revision: str = ""
     left_out: tuple[str, ...] = ()
-    scorer: Mapping[str, Any] = field(default_factory=dict)
+    scorer: Any = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,11 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
+def is_foreign(use: str) -> bool:
+    """Whether a `use` names a class outside looktwice, which only a plugin can bring."""
+    return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
+
+
 def load_plugin(text: str) -> str:
     """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError."""
     path = Path(text)

@@ -97,7 +97,7 @@ class SweepScorer(Scorer):
         for control in self.controls:
             levels: dict[Any, dict[str, float]] = defaultdict(dict)
             for name, row in samples.items():
-                if control in row.meta:
+                if control in row.meta and name in values:
                     levels[row.meta[control]][name] = values[name]
             if len(levels) > 1:
                 found += _accuracy_along(control, levels)
@@ -141,9 +141,9 @@ class JointScorer(Scorer):
         both = group_metric("both", "image", scores, {image: images[image] for image in whole})
         wrong = {}
         for image in sorted(whole):
-            seen, thought = ([right_by_draw(scores, n) for n in sides[r][image]] for r in ("perception", "reasoning"))
-            draws = [not all(s) for s, t in zip(zip(*seen), zip(*thought), strict=False) if all(t)]  # noqa: B905
-            if draws:
-                wrong[image] = fmean(draws)
+            seen, thought = (sides[role][image] for role in ("perception", "reasoning"))
+            draws = right_by_draw(scores.draws(name) for name in (*seen, *thought))
+            if concluded := [not all(draw[: len(seen)]) for draw in draws if all(draw[len(seen) :])]:
+                wrong[image] = fmean(concluded)
         failed = both.failed
         return [*single, both, Metric("perception_wrong_when_reasoning_right", wrong, "image", failed)]

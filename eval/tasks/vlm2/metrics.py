@@ -55,11 +55,12 @@ class PairScorer(Scorer):
         sides = {key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()} for key in "TF"}
         whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
         counted = whole if self.name.endswith("Cpr") else pairs.keys()
+        draws = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
+        both = {name: fmean(values) for name, values in draws.items() if values}
         positive, negative = (
-            group_metric(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in counted}, any)
+            group_metric(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in both}, any)
             for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
         )
-        both = {name: _both(scores, sides["T"][name], sides["F"][name]) for name in counted}
         official = Metric("pair_accuracy", both, "pair", positive.failed | negative.failed)
         every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
@@ -102,11 +103,12 @@ class CountScorer(Scorer):
         samples, usable = samples_with_key(scores), comparable_values(scores)
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
-            draws = [_number(found.answer) if found else None for found in scores.draws(name)]
+            draws = [_number(found.answer) for found in scores.asked(name)]
             inside = [numeric_score(n, truth, images) for n in draws if n is not None and 1 <= n <= images]
             if inside:
                 official[name] = fmean(inside)
-            toolkit[name] = fmean(numeric_score(n, truth, images) if n is not None else 0.0 for n in draws)
+            if draws:
+                toolkit[name] = fmean(numeric_score(n, truth, images) if n is not None else 0.0 for n in draws)
         failed = frozenset(name for name in samples if name not in usable)
         return [
             Metric("numeric_official", official, failed=failed),
@@ -169,7 +171,7 @@ class VideoScorer(Scorer):
         """AB, ABA and their mean."""
         kinds: dict[str, dict[str, float]] = defaultdict(dict)
         for name, row in samples_with_key(scores).items():
-            judged = [s.score.value for s in scores.draws(name) if s and s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
+            judged = [s.score.value for s in scores.asked(name) if s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
             if judged:
                 kinds[str(row.meta.get("type"))][name] = fmean(judged)
         parts = [Metric(f"vid_{kind.lower()}", kinds[kind], "video") for kind in ("AB", "ABA") if kinds[kind]]
@@ -179,11 +181,10 @@ class VideoScorer(Scorer):
         return [*parts, Metric("vid", {**kinds["AB"], **kinds["ABA"]}, "video", value=mean)]
 
 
-def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str]) -> float:
-    """Whether one of each kind is right in the same draw; the mean over draws."""
-    sides = [list(zip(*(right_by_draw(scores, name) for name in side), strict=False)) for side in (positive, negative)]
-    draws = [any(ours) and any(theirs) for ours, theirs in zip(*sides, strict=False)]
-    return fmean(draws) if draws else 0.0
+def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str]) -> list[bool]:
+    """For each draw in which all were asked: whether one of each kind is right."""
+    draws = right_by_draw(scores.draws(name) for name in (*positive, *negative))
+    return [any(draw[: len(positive)]) and any(draw[len(positive) :]) for draw in draws]
 
 
 def _number(answer: str | None) -> int | None:

@@ -41,7 +41,8 @@ def made(folder: Path, **answers: tuple[Mapping[str, Any], str]) -> RunScores:
                 answer, {"answer": answer}
             )
             if answer != " ":
-                run.record(point, f"s{number}", **fields)
+                calls = ({"messages": [], "draw": 0, "reply": {"text": answer}},) if spec.get("model") else ()
+                run.record(point, f"s{number}", **{"calls": calls, **fields})
     return score_run(run.write())
 
 
@@ -131,8 +132,9 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(CONFIG)
     held = load_plan(tmp_path / "study.yaml")
     folder = tmp_path / "run"
-    run = made(folder, lot=(CHANCE, "AAAAA"))
+    made(folder, lot=(CHANCE, "AAAAA"))
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
+    run = score_run(RunFolder(folder))
     grid = published_table([run])
     assert grid.header == ("published, not run", "source", "jigsaw", "other", "macro")
     assert grid.rows == (("human", "Table 1", "99.00", "50.00", "95.67"),)

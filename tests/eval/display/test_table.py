@@ -46,14 +46,16 @@ def test_a_hidden_key_claims_no_accuracy(made: MadeRun) -> None:
     assert row(found, metric="accuracy", task="macro").value is None
 
 
-def test_missing_samples_stay_in_the_denominator(made: MadeRun) -> None:
+def test_what_was_never_asked_is_in_no_mean(made: MadeRun) -> None:
     made.task("t", ["A", "A", "A", "B"])
     made.answers(made.point("plain", "t"), ["A", "B", None, None])
     found = score_table(made.write().path)
     accuracy = row(found, metric="accuracy", task="t", contestant="plain")
-    assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong, accuracy.missing) == (0.25, 4, 1, 1, 2)
-    assert row(found, metric="missing", task="t", contestant="plain").value == 0.5
-    assert row(found, metric="accuracy_answered", task="t", contestant="plain").value == 0.5
+    assert (accuracy.value, accuracy.n, accuracy.right, accuracy.wrong, accuracy.missing) == (0.5, 2, 1, 1, 2)
+    missing = row(found, metric="missing", task="t", contestant="plain")
+    assert (missing.value, missing.n) == (0.5, 4)
+    for name, value in (("accuracy_answered", 0.5), ("coverage", 1.0)):
+        assert row(found, metric=name, task="t", contestant="plain").value == value
 
 
 def test_the_four_counts_and_the_three_metrics(made: MadeRun) -> None:
@@ -340,6 +342,7 @@ def test_samples_without_the_field_of_a_group_belong_to_none(made: MadeRun, meta
     made.answers(made.point("plain", "t", facts=facts), ["A"] * 3)
     made.record(made.point("silent", "t", facts=facts), "s0", reason="abstained: no idea")
     table = score_table(made.write().path).where(metric="circular_accuracy")
-    assert [each.value for each in table.where(contestant="silent")] == [0.0] * groups
+    # of the silent one's group two samples were not asked, so that there is no group to count
+    assert [(each.value, each.n) for each in table.where(contestant="silent")] == [(None, 0)] * groups
     found = table.where(contestant="plain")
     assert [(each.value, each.n, each.unit) for each in found] == [(1.0, 1, "circle")] * groups

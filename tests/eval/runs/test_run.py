@@ -17,6 +17,7 @@ from looktwice.eval.records import Record, RunError, RunFolder, RunWriter
 from looktwice.eval.runs import RunOptions
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring import Verdict
+from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.tasks import Facts, TaskError
 from looktwice.pipelines.config import Plan
@@ -463,11 +464,11 @@ def test_a_run_that_asked_only_some_samples_says_so(tmp_path: Path) -> None:
     one = point("a", Greys(6), {"ask": Ask()}, Scripted("(A)"))
     run([one], tmp_path, limit=2)()
     started = RunFolder(tmp_path).facts["started"]
-    assert RunFolder(tmp_path).unasked == ["greys: 2 of 6 samples were asked"]
+    assert notes(score_run(RunFolder(tmp_path))) == ["asked in part (limit 2): greys: 2 of 6 samples"]
     assert RunFolder(tmp_path).facts["finished"] is True
     (tmp_path / "run.yaml").write_text((tmp_path / "run.yaml").read_text().replace(started, "before"))
     run([one], tmp_path)()
-    assert (RunFolder(tmp_path).unasked, RunFolder(tmp_path).facts["started"]) == ([], "before")
+    assert (notes(score_run(RunFolder(tmp_path))), RunFolder(tmp_path).facts["started"]) == ([], "before")
 
 
 def test_a_failed_write_leaves_whole_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
