@@ -109,9 +109,9 @@ Every look is a note in the record, from which the metrics are computed:
 {notes}
 ```
 
-**Controls.** The same first call, answered by the placebo (`prompting.agent.RandomZoom`: a crop of the same
-size elsewhere) and by the oracle (`prompting.agent.OracleZoom`: the marked region, whatever was asked for). To
-the model both look like `zoom`.
+**Controls.** The same first call, answered by the placebo (`elsewhere: true`: a crop of the same size elsewhere) and by
+the oracle (`prompting.agent.OracleZoom`: the marked region, whatever was asked for). To the model both look like
+`zoom`.
 
 {controls}
 """

@@ -155,8 +155,11 @@ class Binder:
             self.built[key] = made
         return made
 
-    def fields(self, cls: type, settings: Mapping[str, Any], place: str) -> Any:
-        """An object of the dataclass `cls`, or None with every fault of its settings noted."""
+    def fields(self, cls: type, settings: Mapping[str, Any], place: str, base: Any = None) -> Any:
+        """An object of the dataclass `cls`, or None with every fault of its settings noted.
+
+        What is not given is as in `base`, an object of the class, or else the class's own default.
+        """
         if not dataclasses.is_dataclass(cls):
             return self.fault(place, f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one")
         before, hints = self.noticed, _hints(cls)
@@ -164,19 +167,22 @@ class Binder:
         for name in settings.keys() - known.keys():
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{did_you_mean(name, known)}")
         for name, f in known.items():
-            needed = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-            if needed and name not in settings:
+            if base is None and name not in settings and _default(f) is dataclasses.MISSING:
                 self.fault(place, f"{cls.__name__} needs the setting {name!r}")
-        values = {k: self.value(v, hints.get(k, Any), f"{place}.{k}") for k, v in settings.items() if k in known}
+        values = {
+            k: self.value(v, hints.get(k, Any), f"{place}.{k}", getattr(base, k, _default(known[k])))
+            for k, v in settings.items()
+            if k in known
+        }
         if self.noticed > before:
             return None
         try:
-            return cls(**values)
+            return cls(**values) if base is None else dataclasses.replace(base, **values)
         except (ValueError, TypeError) as exc:
             return self.fault(place, str(exc))
 
-    def value(self, value: Any, hint: Any, place: str) -> Any:
-        """A setting's value, checked against its type hint."""
+    def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
+        """A setting's value, checked against its type hint; a mapping without `use` changes `default`, an object."""
         if self.faults and isinstance(value, str) and "${" in value:  # a reference that was reported as unresolvable
             self.noticed += 1
             return None
@@ -188,6 +194,8 @@ class Binder:
             return self.fault(f"{place}.use", wrong) if wrong else made
         if isinstance(value, Mapping) and value.keys() == {"ref"}:
             return self._model(value["ref"], place)
+        if isinstance(value, Mapping) and dataclasses.is_dataclass(default) and not isinstance(default, type):
+            return self.fields(type(default), value, place, default)
         if isinstance(value, Mapping) and (cls := dataclass_in(hint)):
             return self.fields(cls, value, place)
         if _has_node(value):
@@ -286,6 +294,10 @@ def _is_class(module: Any, name: str) -> bool:
     if not isinstance(found, type) or name.startswith("_"):
         return False
     return found.__module__ == module.__name__ or found.__module__.startswith(f"{module.__name__}.")
+
+
+def _default(f: dataclasses.Field[Any]) -> Any:
+    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
 
 
 def _hints(cls: type) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from .specialist_tools import (
     ApplyStage as ApplyStage,
     CropByWord as CropByWord,
     OracleZoom as OracleZoom,
-    RandomZoom as RandomZoom,
     ShowDepth as ShowDepth,
     ShowMatches as ShowMatches,
     ShowSegments as ShowSegments,

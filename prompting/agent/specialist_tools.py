@@ -1,4 +1,4 @@
-"""Tools that use a specialist or any other stage, and the placebo and oracle controls of the zoom."""
+"""Tools that use a specialist or any other stage, and the oracle of the zoom."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from looktwice.pipelines.marks import Box
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.agent.tool import (
     Arguments,
@@ -16,10 +15,9 @@ from looktwice.prompting.agent.tool import (
     ImageNumber,
     ToolResult,
     run_stage,
-    run_stage_on_image,
 )
-from looktwice.prompting.agent.view_tools import ASKED, Zoom
-from looktwice.prompting.controls.crops import OracleCrop, RandomCrop
+from looktwice.prompting.agent.view_tools import Zoom
+from looktwice.prompting.controls.crops import OracleCrop
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.markers.matches import MatchOverlay
 from looktwice.prompting.markers.overlays import DepthOverlay
@@ -29,28 +27,6 @@ from looktwice.prompting.views.zoom import ZoomOnDetections
 from looktwice.specialists.protocols import DepthEstimator, Detector, Matcher, Segmenter
 
 ZOOM_CONTROL = Zoom()
-
-
-@dataclass(frozen=True)
-class RandomZoom:
-    """Placebo of `Zoom`: a crop of the requested size elsewhere, with the least overlap of 64 random places.
-
-    It is `prompting.controls.RandomCrop` on the box that the model names. The places are the same in every run with
-    the same seed, sample and draw; another `seed` gives others.
-    """
-
-    description: str = ZOOM_CONTROL.description
-    crop: Crop = ZOOM_CONTROL.crop
-    seed: int = 0
-
-    arguments: ClassVar[type[Arguments]] = BoxArguments
-
-    def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
-        """The crop, without a note that says where it is. Raises ToolError."""
-        asked = OracleCrop(ASKED, crop=self.crop)
-        elsewhere = RandomCrop(asked, seed=self.seed + len(state.views))
-        found = run_stage_on_image(elsewhere, state, state.views[arguments.image - 1], Box(ASKED, *arguments.box))
-        return ToolResult("", found.views)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from looktwice.prompting.agent.tool import (
     ToolResult,
     run_stage_on_image,
 )
+from looktwice.prompting.controls.crops import OracleCrop
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.grids.grids import RuledGrid
 from looktwice.prompting.markers.points import Circles
@@ -81,17 +82,26 @@ class AnswerArguments(Arguments):
 
 @dataclass(frozen=True)
 class Zoom:
-    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped."""
+    """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped.
+
+    With `elsewhere` it is its own placebo, `prompting.controls.OracleCrop` with `elsewhere` on that box: a crop of the
+    same size that overlaps it least. The model is told the same; `seed` gives other places.
+    """
 
     description: str = "Shows a part of an image larger, as an image of its own."
     crop: Crop = CROP
+    elsewhere: bool = False
+    seed: int = 0
 
     arguments: ClassVar[type[Arguments]] = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop. Raises ToolError."""
-        box = Box(ASKED, *arguments.box)
-        return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, state.views[arguments.image - 1], box)
+        view, box = state.views[arguments.image - 1], Box(ASKED, *arguments.box)
+        if self.elsewhere:
+            placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, seed=self.seed + len(state.views))
+            return ToolResult("", run_stage_on_image(placebo, state, view, box).views)  # its note says where it is
+        return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 
 
 @dataclass(frozen=True)

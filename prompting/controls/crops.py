@@ -29,17 +29,27 @@ class OracleCrop:
     at what the question is about instead.
 
     `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they are.
+
+    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of 64 random places
+    that overlaps least with the true one. So a placebo differs from its oracle in this setting alone. The places are
+    the same in every run with the same seed, sample and draw; another `seed` gives others.
     """
 
     label: str = ""
     hint: str = "region"
     crop: Crop = field(default_factory=Crop)
+    elsewhere: bool = False
+    seed: int = 0
 
     asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError if the region is not given or no view shows it."""
-        return _crop_places(state, self.places(state), self.crop)
+        places = self.places(state)
+        if self.elsewhere:
+            rng = state.rng(f"RandomCrop {self.seed}")
+            places = {number: _place_off(state.views[number], true, self.crop, rng) for number, true in places.items()}
+        return _crop_places(state, places, self.crop)
 
     def places(self, state: State) -> dict[int, Mark]:
         """The region in the coordinates of each view that shows it, by the view's index."""
@@ -73,14 +83,12 @@ class OracleCrop:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A crop at a random place, to tell whether any zoom helps or only one on the right region.
+    """A crop of `share` of each view's width and height at a random place, to tell whether any zoom helps.
 
-    With `of`, the settings of an `OracleCrop`, it has the same size and appears in the same views, at the one of 64
-    random places that overlaps least with the oracle's. Otherwise it has `share` of each view's width and height. The
-    places are the same in every run with the same seed, sample and draw; another `seed` gives others.
+    The places are the same in every run with the same seed, sample and draw; another `seed` gives others. The placebo
+    of one region is `OracleCrop` with `elsewhere`.
     """
 
-    of: OracleCrop | None = None
     share: float = 0.5
     seed: int = 0
 
@@ -91,15 +99,10 @@ class RandomCrop:
             raise ValueError(f"share lies in 0..1, above 0, found {self.share}")
 
     def __call__(self, state: State, model: Model) -> State:
-        """The state with crops. Raises what the oracle raises."""
+        """The state with crops."""
         rng = state.rng(f"RandomCrop {self.seed}")
-        if self.of is not None:
-            crop, true = self.of.crop, self.of.places(state)
-            places = {number: _place_off(state.views[number], place, crop, rng) for number, place in true.items()}
-        else:
-            crop = Crop(padding=0, min_px=1)
-            places = {number: self._place(view.size, rng) for number, view in enumerate(state.views)}
-        return _crop_places(state, places, crop)
+        places = {number: self._place(view.size, rng) for number, view in enumerate(state.views)}
+        return _crop_places(state, places, Crop(padding=0, min_px=1))
 
     def _place(self, size: tuple[int, int], rng: np.random.Generator) -> Mark:
         width, height = (max(1, round(side * self.share)) for side in size)

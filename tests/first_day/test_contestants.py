@@ -8,7 +8,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
-from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config import Arm, build, identity, load_plan, spec
+from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.views import Crop
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}
@@ -89,3 +93,63 @@ def test_stages_that_are_known_to_give_no_answer_are_a_fault_before_the_run(fold
     assert result.exit_code == 2
     assert "contestants.mute.stages: no answer can come of it: none of say, mark" in result.output
     assert not (folder / "runs").exists()
+
+
+ZOOMS = {
+    "agent": "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom, crop: CROP}}}}",
+    "stage": "stages: {zoom: {use: prompting.controls.OracleCrop, crop: CROP}, ask: {use: prompting.turns.Ask}}",
+}
+PLACEBOS = {"agent": "{agent: {tools: {zoom: {elsewhere: true}}}}", "stage": "{zoom: {elsewhere: true}}"}
+PARTIAL = """
+tasks: {t: {use: eval.tasks.LettersAndShapes, n: 1}}
+model: {use: eval.tasks.NearSighted}
+"""
+
+
+@pytest.mark.parametrize("kind", list(ZOOMS))
+def test_a_placebo_takes_its_settings_from_what_it_is_the_placebo_of(folder: Path, kind: str) -> None:
+    """The zoom arm showed pictures of 206 px and its placebo 480 px, because each named its crop for itself."""
+    zoom = ZOOMS[kind].replace("CROP", "{padding: 0, min_px: 16, upscale: 700}")
+    contestants = f"{{real: {{}}, placebo: {{stages: {PLACEBOS[kind]}}}}}"
+    (folder / "zoom.yaml").write_text(f"{PARTIAL}{zoom}\ncontestants: {contestants}")
+    real, placebo = (first_zoom(arm) for arm in load_plan(folder / "zoom.yaml").points)
+    assert real.size == placebo.size and max(real.size) == 700
+    assert real.picture.sha != placebo.picture.sha
+
+
+def first_zoom(arm: Arm) -> View:
+    """The first crop that the model was shown of the task's only sample."""
+    (item,) = arm.task
+    shown = Pipeline(arm.stages)(State.start(item.sample), arm.model).shown
+    return next(view for view in shown if view.size != item.sample.images[0].size)
+
+
+@pytest.mark.parametrize(
+    ("use", "merged"),
+    [
+        ("prompting.agent.Zoom", Crop(padding=0.5, min_px=16, upscale=512)),
+        ("prompting.agent.OracleZoom", Crop(padding=0.5, min_px=16, upscale=512)),
+        ("prompting.turns.ZoomOnClaim", Crop(padding=0.5, upscale=768)),
+        ("prompting.views.ZoomOnMarks", Crop(padding=0.5)),
+    ],
+)
+def test_a_partial_nested_setting_keeps_the_rest_of_its_owner_s_default(use: str, merged: Crop) -> None:
+    """`crop: {padding: 0, min_px: 16}` lost the tool's `upscale: 512` without a word."""
+    given = build({"use": use, "crop": {"padding": 0.5}})
+    assert given.crop == merged
+    assert build(spec(given)) == given
+    assert identity(build({"use": use, "crop": {}})) == {"use": use}
+
+
+def test_a_nested_node_with_use_is_new(folder: Path) -> None:
+    node = {"use": "prompting.agent.Zoom", "crop": {"use": "prompting.views.Crop", "padding": 0.5}}
+    assert build(node).crop == Crop(padding=0.5)
+
+
+def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) -> None:
+    zoom = ZOOMS["agent"].replace("CROP", "{padding: 0.5}")
+    (folder / "zoom.yaml").write_text(f"{PARTIAL}{zoom}\nsweep: {{stages.agent.tools.zoom.crop.min_px: [8, 9]}}")
+    arms = load_plan(folder / "zoom.yaml").points
+    assert [arm.stages["agent"].tools["zoom"].crop for arm in arms] == [  # type: ignore[attr-defined]
+        Crop(padding=0.5, min_px=pixels, upscale=512) for pixels in (8, 9)
+    ]

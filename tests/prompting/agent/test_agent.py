@@ -41,7 +41,6 @@ from looktwice.prompting.agent import (
     NativeCalls,
     OracleZoom,
     PlainCalls,
-    RandomZoom,
     Rotate,
     ShowDepth,
     ShowGrid,
@@ -380,7 +379,8 @@ def test_the_controls_look_like_the_zoom_and_show_another_place() -> None:
     crop = Crop(padding=0, min_px=1)
     asked_for = [5.0, 5.0, 25.0, 25.0]
     regions, plain = {}, Zoom(crop=crop)
-    tools: dict[str, AgentTool] = {"zoom": plain, "placebo": RandomZoom(crop=crop), "oracle": OracleZoom(crop=crop)}
+    placebo, oracle = Zoom(crop=crop, elsewhere=True), OracleZoom(crop=crop)
+    tools: dict[str, AgentTool] = {"zoom": plain, "placebo": placebo, "oracle": oracle}
     for name, tool in tools.items():
         assert describe_tool("zoom", tool, "pixels") == describe_tool("zoom", Zoom(), "pixels")
         state, _ = scripted(Agent({"zoom": tool}), call("zoom", box=asked_for), "x", of=of)

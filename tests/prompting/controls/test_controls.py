@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,8 +121,8 @@ def test_controls_are_one_line_of_a_configuration() -> None:
     other = build({"use": "prompting.controls.OtherImage", "task": task})
     assert spec(other)["task"]["kind"] == "depth"
     assert len(other._items()) == 4
-    crop = build({"use": "prompting.controls.RandomCrop", "of": {"label": "REF", "crop": {"padding": 0.5}}})
-    assert crop.of == OracleCrop("REF", crop=Crop(padding=0.5))
+    crop = build({"use": "prompting.controls.OracleCrop", "label": "REF", "crop": {"padding": 0.5}})
+    assert crop == OracleCrop("REF", crop=Crop(padding=0.5))
 
 
 MASK = Mask("M", np.pad(np.ones((8, 12), bool), ((5, 97), (9, 159))))
@@ -232,12 +233,12 @@ def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None
     true = after(oracle, state).views[0]
     places = set()
     for seed in range(10):
-        (view,) = after(RandomCrop(oracle, seed=seed), state).views
+        (view,) = after(replace(oracle, elsewhere=True, seed=seed), state).views
         assert view.size == true.size
         assert view.to_view(mark) == ()
         places.add(view.parts[0].affine)
     assert len(places) > 5
-    both = after(RandomCrop(OracleCrop(mark.label, crop=Crop(show="both"))), state).views
+    both = after(OracleCrop(mark.label, crop=Crop(show="both"), elsewhere=True), state).views
     assert [v.size for v in both] == [(180, 110), (64, 64)]
 
 
@@ -247,7 +248,7 @@ def test_a_random_crop_of_a_share() -> None:
     assert after(RandomCrop(share=1), state).views[0].size == (180, 110)
     assert after(RandomCrop(), start(images=(noise(1, 1),))).views[0].size == (1, 1)
     whole = start(Box("E", 0, 0, 180, 110))
-    assert after(RandomCrop(OracleCrop("E")), whole).views[0].size == (180, 110)  # there is no other place
+    assert after(OracleCrop("E", elsewhere=True), whole).views[0].size == (180, 110)  # there is no other place
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from looktwice.pipelines.pipeline import NoModel, Pipeline, RecordingModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.controls import OracleCrop, PermuteChoices, RandomCrop
+from looktwice.prompting.controls import OracleCrop, PermuteChoices
 from looktwice.prompting.turns import (
     Ask,
     CaptionThenAnswer,
@@ -485,7 +485,7 @@ def test_what_was_zoomed_on_stays_in_the_views_and_every_round_looks_at_the_begi
 
 
 @pytest.mark.parametrize(
-    "zoom", [OracleCrop(crop=Crop(padding=0, min_px=0)), RandomCrop(of=OracleCrop(crop=Crop(padding=0, min_px=0)))]
+    "zoom", [OracleCrop(crop=Crop(padding=0, min_px=0)), OracleCrop(crop=Crop(padding=0, min_px=0), elsewhere=True)]
 )
 def test_oracle_and_placebo_zooms_are_control_arms(zoom: Stage) -> None:
     region = Box("", 10, 10, 30, 30).to_dict()
