@@ -22,6 +22,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
+from looktwice.pipelines.config.paths import OutsideError
 from looktwice.pipelines.config.schema import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import canonical, first_non_finite
@@ -42,14 +43,19 @@ class ConfigError(ValueError):
 
 @dataclass(frozen=True)
 class Scope:
-    """What a configuration may reach: its own folder, paths given on the command line, and named plugins."""
+    """What a configuration may reach: its own folder, what the command line names or allows, and named plugins.
+
+    What is guarded: a configuration that somebody else wrote must not read this machine's files and send them to the
+    server that it names. Links are followed first, so a link in its folder opens nothing.
+    """
 
     folder: Path = Path()
     given: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
+    allowed: tuple[Path, ...] = ()
 
     def path(self, text: str) -> Path:
-        """A path of the configuration as a real one. Raises ValueError where it lies outside or does not exist.
+        """A path of the configuration as a real one. Raises OutsideError, and ValueError where it does not exist.
 
         A path given on the command line counts from the working folder, any other from the file's own folder.
         Beside given data its recorded replies may be read: with `data/blink`, `data/blink_replies` is given too.
@@ -58,14 +64,11 @@ class Scope:
             found = Path(text).expanduser().resolve()
             roots = [Path(given + more).expanduser().resolve() for given in self.given for more in ("", REPLIES)]
         else:
-            found, roots = (self.folder / text).resolve(), [self.folder.resolve()]
-        inside = any(found.is_relative_to(root) for root in roots)
-        if not inside:
-            raise ValueError(
-                f"{text!r} lies outside the configuration's folder {self.folder}; give it on the command line"
-            )
+            found, roots = (self.folder / Path(text).expanduser()).resolve(), [self.folder.resolve()]
         if not found.exists():
             raise ValueError(f"{text!r} does not exist (looked for {found})")
+        if not any(found.is_relative_to(root) for root in (*roots, *self.allowed)):
+            raise OutsideError(text, self.folder, found)
         return found
 
 
@@ -134,6 +137,7 @@ class Binder:
     faults: list[str] = field(default_factory=list)
     built: dict[str, Any] = field(default_factory=dict)
     noticed: int = 0
+    outside: set[Path] = field(default_factory=set)
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
@@ -201,11 +205,19 @@ class Binder:
         if _has_node(value):
             return self._inside(value, place)
         if isinstance(value, str) and holds_path(hint):
-            try:
-                return self.scope.path(value)
-            except ValueError as exc:
-                return self.fault(place, str(exc))
+            return self._path(value, place)
         return self._checked(value, hint, place)
+
+    def _path(self, text: str, place: str) -> Path | None:
+        """The path, or None with a fault, which names the first of all paths that one root would allow."""
+        try:
+            return self.scope.path(text)
+        except OutsideError as exc:
+            known, self.noticed = exc.root in self.outside, self.noticed + 1
+            self.outside.add(exc.root)
+            return None if known else self.fault(place, str(exc))
+        except ValueError as exc:
+            return self.fault(place, str(exc))
 
     def _with_refs(self, value: Any) -> Any:
         """Plain values, in which a reference stands for what it names: two models under one name are two objects."""

@@ -20,8 +20,8 @@ ALONE = "; where this contestant's stages are the whole pipeline, say `replace: 
 class ArmNode:
     """One arm before it is built: who answers, what was changed, and the nodes of its task, model and stages.
 
-    `place` is the contestant's place in the file, `own` the slots that it names itself, and `models` what `{ref: ...}`
-    may name.
+    `place` is the contestant's place in the file, as `task_place` and `model_place` are those of its task and model;
+    `own` are the slots that it names itself, and `models` what `{ref: ...}` may name.
     """
 
     contestant: str
@@ -37,6 +37,8 @@ class ArmNode:
     place: str
     own: frozenset[str]
     models: Mapping[str, Any]
+    task_place: str
+    model_place: str
 
 
 @dataclass
@@ -118,10 +120,14 @@ class Expansion:
         for task in self._chosen(overlay, tasks, place):
             mine = {k: v for k, v in applied.items() if _touches(k, task)}
             stages = {slot: stage for slot, stage in (node.get("stages") or {}).items() if stage is not None}
+            model, model_place = self._model(node.get("model"), models)
+            own_model = isinstance(overlay.get("model"), Mapping)
             yield ArmNode(
-                name, _flat(mine), task, tasks[task], self._model(node.get("model"), models), stages,
+                name, _flat(mine), task, tasks[task], model, stages,
                 node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
                 frozenset(overlay.get("stages") or ()), models,
+                f"tasks.{task}" if node.get("task") is None else "task",
+                f"{place}.{model_place}" if own_model else model_place,
             )  # fmt: skip
 
     def _applies(self, key: str, value: Any, merged: Node, overlay: Mapping[str, Any]) -> bool:
@@ -151,15 +157,15 @@ class Expansion:
                 self._note([f"{place}.only: no task {name!r}; there are {', '.join(tasks)}{did_you_mean(name, tasks)}"])
         return [task for task in tasks if only is None or task in only]
 
-    def _model(self, model: Any, models: Mapping[str, Any]) -> Any:
-        """The model's node: named, written out, or the only one there is."""
-        if model is None:
-            return next(iter(models.values())) if len(models) == 1 and "model" not in self.config else None
-        if isinstance(model, str):
-            if model not in models:
-                self._note([f"model: no model {model!r} under `models:`{did_you_mean(model, models)}"])
-            return models.get(model)
-        return model
+    def _model(self, model: Any, models: Mapping[str, Any]) -> tuple[Any, str]:
+        """The model's node, named, written out, or the only one there is, and its place in the file."""
+        if model is None and len(models) == 1 and "model" not in self.config:
+            model = next(iter(models))
+        if not isinstance(model, str):
+            return model, "model"
+        if model not in models:
+            self._note([f"model: no model {model!r} under `models:`{did_you_mean(model, models)}"])
+        return models.get(model), f"models.{model}"
 
     def _needs_are_met(self, name: str, overlay: Mapping[str, Any], merged: Node) -> bool:
         """Whether what a contestant `needs` is there; if not, it is left out.

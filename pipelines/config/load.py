@@ -13,6 +13,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from looktwice.pipelines.config.build import ConfigError, Scope
+from looktwice.pipelines.config.paths import OutsideError, allowed_roots, find_config, shipped
+from looktwice.pipelines.config.suggest import did_you_mean
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
@@ -26,20 +28,26 @@ class Config(NamedTuple):
     faults: list[str]
 
 
-def read_config(source: Path | Node, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Config:
+def read_config(
+    source: Path | Node, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Config:
     """A configuration file, or the node of one, with the overrides laid over it. Raises ConfigError.
 
-    Its paths count from the file's folder, those of a node from the working folder; paths among the overrides are
-    given by the user and may lie anywhere.
+    Its paths count from the file's folder, those of a node or of a shipped configuration from the working folder;
+    paths among the overrides are given by the user and may lie anywhere, as may those under the roots in `allow`.
     """
-    node = source if isinstance(source, dict) else load(source)
-    folder = Path.cwd() if isinstance(source, dict) else Path(source).resolve().parent
+    roots = allowed_roots(allow)
+    if isinstance(source, dict):
+        node, folder = source, Path.cwd()
+    else:
+        path = find_config(source)
+        node, folder = load(path, roots), Path.cwd() if path in shipped().values() else path.resolve().parent
     given: list[str] = []
     layer = Overlay()
     for place, value in map(parse_override, overrides):
         node = layer(node, nest(place, value))
         given += _existing_paths(value)
-    return Config(node, Scope(folder, tuple(given), tuple(plugins)), layer.faults)
+    return Config(node, Scope(folder, tuple(given), tuple(plugins), roots), layer.faults)
 
 
 def _existing_paths(value: Any) -> Iterator[str]:
@@ -56,22 +64,22 @@ def _existing_paths(value: Any) -> Iterator[str]:
         yield value
 
 
-def load(path: Path) -> Node:
+def load(path: Path, allowed: Sequence[Path] = ()) -> Node:
     """A configuration file with what it includes below it. Raises ConfigError."""
-    return _load(Path(path), Path(path).resolve().parent, ())
+    return _load(Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), ())
 
 
-def _load(path: Path, top: Path, seen: tuple[Path, ...]) -> Node:
+def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...]) -> Node:
     node = _read(path)
     included = node.pop("include", None) or []
     base: Node = {}
     for name in [included] if isinstance(included, str) else included:
-        inner = (path.parent / str(name)).resolve()
-        if not inner.is_relative_to(top):
-            raise ConfigError([f"{path}: include: {name!r} lies outside the folder {top}"])
+        inner = find_config(str(name), path.parent).resolve()
+        if inner.exists() and not any(inner.is_relative_to(root.resolve()) for root in roots):
+            raise ConfigError([f"{path}: include: {OutsideError(str(name), roots[0], inner)}"])
         if inner in (*seen, path.resolve()):
             raise ConfigError([f"{path}: include: {name!r} includes itself"])
-        base = _overlaid(base, _load(inner, top, (*seen, path.resolve())), str(path))
+        base = _overlaid(base, _load(inner, roots, (*seen, path.resolve())), str(path))
     return _overlaid(base, node, str(path))
 
 
@@ -87,7 +95,8 @@ def _read(path: Path) -> Node:
     try:
         node = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     except FileNotFoundError:
-        raise ConfigError([f"{path}: no such configuration file"]) from None
+        known = did_you_mean(Path(path).stem, shipped())
+        raise ConfigError([f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]) from None
     except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
         raise ConfigError([f"{path}: not a YAML mapping ({str(exc).strip()})"]) from exc
     if not isinstance(node, dict):

@@ -36,9 +36,14 @@ class Plan:
     plugins: tuple[str, ...] = ()
 
 
-def load_plan(path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = ()) -> Plan:
-    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once."""
-    config = read_config(Path(path), overrides, plugins)
+def load_plan(
+    path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Plan:
+    """Load, override, expand, check and build a configuration. Raises ConfigError with every fault at once.
+
+    Besides its own folder and the paths among the overrides it may read what lies under the roots in `allow`.
+    """
+    config = read_config(Path(path), overrides, plugins, allow)
     return make_plan(config.node, config.scope, Path(path).stem, config.faults)
 
 
@@ -94,11 +99,11 @@ def _build_arm(node: ArmNode, binder: Binder) -> Arm | None:
     """The built arm, or None with its faults noted."""
     before, binder.models = binder.noticed, node.models
     where = f"{node.place}." if node.place else ""
-    task = binder.node(node.task, f"tasks.{node.task_name}", "task")
+    task = binder.node(node.task, node.task_place, "task")
     places = {slot: f"{where if slot in node.own else ''}stages.{slot}" for slot in node.stages}
     stages = {slot: binder.node(stage, places[slot], "stage") for slot, stage in node.stages.items()}
     asking = any(asks_model(stage) for stage in stages.values() if stage is not None)
-    model = binder.node(node.model, "model", "model") if asking and node.model is not None else None
+    model = binder.node(node.model, node.model_place, "model") if asking and node.model is not None else None
     read = binder.node(node.read or DEFAULT_READER, "read", "stage")
     draws, seed = binder.value(node.draws, int, "draws"), binder.value(node.seed, int, "seed")
     if not stages:

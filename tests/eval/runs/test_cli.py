@@ -107,7 +107,7 @@ def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
 def test_faults_are_printed_at_once_and_the_exit_code_is_2(study: Path) -> None:
     result = looktwice("run", study, "stages.choose.label_stile=x", "stages.ask.use=os.system", "task.n=many", "sed=3")
     assert result.exit_code == 2
-    for place in ("stages.choose.label_stile", "stages.ask.use", "tasks.jigsaw.n", "sed: no such entry"):
+    for place in ("stages.choose.label_stile", "stages.ask.use", "task.n", "sed: no such entry"):
         assert place in result.output
     assert not (study.parent / "runs").exists()
 
