@@ -9,6 +9,7 @@ import typer
 
 from looktwice.eval.cli_options import (
     AllArms,
+    Allowed,
     By,
     ConfigPath,
     Exports,
@@ -44,6 +45,7 @@ def check(
     config: ConfigPath,
     overrides: Overrides = None,
     plugin: Plugins = None,
+    allow: Allowed = None,
     out: Annotated[
         Path | None, typer.Option(help="Write a page per task, with the views after each stage, into this folder.")
     ] = None,
@@ -56,7 +58,7 @@ def check(
         from looktwice.eval.runs.check import check
         from looktwice.pipelines.config.plan import load_plan
 
-        found = load_plan(config, overrides or (), load_plugins(plugin))
+        found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
         for line in check(found, out):
             say(line)
@@ -70,6 +72,7 @@ def run(
     workers: Annotated[int, typer.Option(min=1, help="Worker threads.")] = 16,
     out: Annotated[Path, typer.Option(help="The folder that holds all runs.")] = Path("runs"),
     plugin: Plugins = None,
+    allow: Allowed = None,
     shard: Annotated[str, typer.Option(help="i/n: run the i-th of n parts of the samples.")] = "1/1",
     fresh: Annotated[bool, typer.Option("--fresh", help="Start again; an earlier run is renamed and kept.")] = False,
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
@@ -85,7 +88,7 @@ def run(
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import load_plan
 
-        found = load_plan(config, overrides or (), load_plugins(plugin))
+        found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
@@ -221,6 +224,7 @@ def make(
     out: Annotated[Path, typer.Option(help="The folder of the new question sets.")] = Path("made"),
     split: Annotated[str, typer.Option(help="The split, which begins the questions' names.")] = "val",
     plugin: Plugins = None,
+    allow: Allowed = None,
 ) -> None:
     """Make questions from your own files.
 
@@ -229,7 +233,7 @@ def make(
     with input_errors():
         from looktwice.eval.make.command import make_questions
 
-        for line in make_questions(config, overrides or (), load_plugins(plugin), out, split):
+        for line in make_questions(config, overrides or (), load_plugins(plugin), out, split, allow or ()):
             say(line)
 
 

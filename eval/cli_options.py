@@ -18,6 +18,10 @@ Overrides = Annotated[
 Plugins = Annotated[
     list[str] | None, typer.Option("--plugin", help="A package or .py file whose classes `use:` may name.")
 ]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option("--allow", help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW)."),
+]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[

@@ -32,9 +32,9 @@ class OutsideError(ValueError):
         earlier = os.environ.get(ALLOW, "")
         for_good = f"{earlier}{os.pathsep}{self.root}" if earlier else str(self.root)
         super().__init__(
-            f"{text!r} lies outside the configuration's folder {folder}, at {found}; a configuration from elsewhere may "
-            f"not read your files, so if you trust this one, add --allow {shlex.quote(_shortest(self.root))}, or for "
-            f"good set the environment variable {ALLOW}={shlex.quote(for_good)}"
+            f"{text!r} lies outside the configuration's folder {folder}, at {found}; a configuration from elsewhere "
+            f"must not read your files, so if you trust this one, add --allow {_quoted(_shortest(self.root))}, or for "
+            f"good set the environment variable {ALLOW}={_quoted(for_good)}"
         )
 
 
@@ -45,6 +45,10 @@ def allowed_roots(roots: Sequence[str] = ()) -> tuple[Path, ...]:
         raise FileNotFoundError(f"--allow {missing[0]}: there is no such folder")
     usual = filter(None, os.environ.get(ALLOW, "").split(os.pathsep))
     return tuple(Path(root).expanduser().resolve() for root in (*roots, *usual))
+
+
+def _quoted(text: str) -> str:
+    return shlex.quote(text) if os.name == "posix" else f'"{text}"'
 
 
 def _shortest(path: Path) -> str:

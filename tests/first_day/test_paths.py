@@ -1,0 +1,87 @@
+"""The usual layout of a lab: data beside the study, on another disk, or behind a link; and a file from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from looktwice.eval.cli import app
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: PATH}
+models: {gpt4v: {use: pipelines.models.Scripted}}
+stages: {ask: {use: prompting.turns.Ask}}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder `study` to work in, and `own` beside it, which holds questions and replies."""
+    monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
+    for folder in ("study", "own/set"):
+        (tmp_path / folder).mkdir(parents=True)
+    row = {"id": "q1", "question": "Which?", "images": [], "choices": ["a", "b"], "answer": "A"}
+    (tmp_path / "own" / "set" / "samples.jsonl").write_text(json.dumps(row) + "\n")
+    (tmp_path / "own" / "replies.jsonl").write_text('{"idx": "q1", "reply": "(A)"}\n')
+    monkeypatch.chdir(tmp_path / "study")
+    return tmp_path
+
+
+def looktwice(command: str, study: str, *words: str) -> Result:
+    Path("study.yaml").write_text(study)
+    return CliRunner().invoke(app, [command, "study.yaml", *words])
+
+
+@pytest.mark.parametrize("path", ["../own/set", "ABSOLUTE/own/set", "linked/set"])
+def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(lab: Path, path: str) -> None:
+    """`../own`, absolute paths and links were refused, whatever one wrote into one's own file."""
+    (lab / "study" / "linked").symlink_to(lab / "own")
+    study = STUDY.replace("PATH", path.replace("ABSOLUTE", str(lab)))
+    result = looktwice("check", study)
+    assert result.exit_code == 2
+    assert result.output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in result.output
+    assert "add --allow ../own/set, or for good" in result.output
+    assert f"LOOKTWICE_ALLOW={lab / 'own' / 'set'}" in result.output
+    assert looktwice("check", study, "--allow", "../own/set").exit_code == 0
+    assert looktwice("run", study, "--allow", "../own").exit_code == 0
+    assert "no such folder" in looktwice("run", study, "--allow", "../none").output
+
+
+def test_a_lab_allows_its_usual_folders_for_good(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOKTWICE_ALLOW", os.pathsep.join(("/nowhere", str(lab / "own"))))
+    assert looktwice("check", STUDY.replace("PATH", "../own/set")).exit_code == 0
+    (lab / "other").mkdir()
+    said = looktwice("check", STUDY.replace("PATH", "../other")).output
+    assert f"LOOKTWICE_ALLOW=/nowhere{os.pathsep}{lab / 'own'}{os.pathsep}{lab / 'other'}" in said
+
+
+def test_the_place_of_the_setting_is_the_place_to_type(lab: Path) -> None:
+    """A fault of a model under `models:` was said of `model.path`, which is nothing that one can type."""
+    replay = "{use: pipelines.models.Replay, path: ../own/replies.jsonl}"
+    study = STUDY.replace("PATH", "set").replace("{use: pipelines.models.Scripted}", replay)
+    (lab / "study" / "set").symlink_to(lab / "own" / "set")
+    said = looktwice("check", study).output
+    assert "models.gpt4v.path: '../own/replies.jsonl' lies outside" in said
+    assert looktwice("check", study, "models.gpt4v.path=../own/replies.jsonl", "--allow", "../own").exit_code == 0
+    templates = "contestants: {words: {stages: {ask: {system: {file: ../own/replies.jsonl}}}}}"
+    assert "contestants.words.stages.ask.system" in looktwice("check", study + templates).output
+
+
+def test_one_root_for_many_tasks_is_said_once(lab: Path) -> None:
+    names = ("a", "b", "c")
+    tasks = ", ".join(f"{name}: {{use: eval.tasks.Folder, path: ../own/set}}" for name in names)
+    study = STUDY.replace("task: {use: eval.tasks.Folder, path: PATH}", f"tasks: {{{tasks}}}")
+    said = looktwice("check", study).output
+    assert said.count("--allow") == 1 and "tasks.a.path" in said
+
+
+def test_an_include_follows_the_same_rule(lab: Path) -> None:
+    (lab / "own" / "base.yaml").write_text("stages: {ask: {use: prompting.turns.Ask}}")
+    study = "include: ../own/base.yaml\n" + STUDY.replace("PATH", "../own/set")
+    result = looktwice("check", study)
+    assert result.exit_code == 2 and "include: '../own/base.yaml' lies outside" in result.output
+    assert looktwice("check", study, "--allow", "../own").exit_code == 0
