@@ -213,11 +213,13 @@ class Binder:
         try:
             return self.scope.path(text)
         except OutsideError as exc:
-            known, self.noticed = exc.root in self.outside, self.noticed + 1
+            self.noticed += 1
+            if exc.root not in self.outside:
+                self.fault(place, str(exc))
             self.outside.add(exc.root)
-            return None if known else self.fault(place, str(exc))
         except ValueError as exc:
-            return self.fault(place, str(exc))
+            self.fault(place, str(exc))
+        return None
 
     def _with_refs(self, value: Any) -> Any:
         """Plain values, in which a reference stands for what it names: two models under one name are two objects."""
