@@ -92,13 +92,15 @@ def run(
         say_left_out(found.left_out)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
-        print_results([outcome.folder], found)
+        if outcome.written or outcome.kept:
+            print_results([outcome.folder], found)
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
-        if outcome.stopped:
-            raise typer.Exit(130)
         if outcome.failed:
             say(f"{outcome.failed} samples FAILED; the report says why, and the same command repeats them")
-            raise typer.Exit(1)
+        if outcome.why:
+            say(f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later")
+        if outcome.why or outcome.failed or outcome.stopped:
+            raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
 
 
 @app.command()

@@ -181,14 +181,27 @@ class Model(Protocol):
 class ModelError(Exception):
     """A call that brought no reply. `retryable` says whether the same call may succeed later.
 
-    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait.
+    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait, and
+    `unreached` says that there was not even a connection.
     """
 
     def __init__(
-        self, message: str, *, status: int | None = None, retryable: bool = False, retry_after: float | None = None
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after: float | None = None,
+        unreached: bool = False,
     ) -> None:
         super().__init__(message)
         self.status, self.retryable, self.retry_after = status, retryable, retry_after
+        self.unreached = unreached
+
+    def in_words(self, message: str) -> ModelError:
+        """The same error with another message."""
+        more = {name: getattr(self, name) for name in ("status", "retryable", "retry_after", "unreached")}
+        return ModelError(message, **more)
 
 
 class Stopped(BaseException):

@@ -119,7 +119,7 @@ class Server:
         ]
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
-        self.requests = self.replies = self.in_flight = self.most = 0
+        self.requests = self.replies = self.in_flight = self.most = self.probes = 0
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """One request: log, wait, fail or answer."""
@@ -180,16 +180,29 @@ class Server:
         named = {"Retry-After": self.args.retry_after} if self.args.retry_after and kind in ("429", "503") else {}
         return refused(int(kind), "busy", **named)
 
+    async def models(self, request: web.Request) -> web.Response:
+        """The list of models, or the status that was asked for."""
+        self.probes += 1
+        status = int(self.args.models)
+        named = {"object": "list", "data": [{"id": "tiny"}]}
+        return web.json_response(named) if status == 200 else refused(status, "no list for you")
+
     async def stats(self, request: web.Request) -> web.Response:
         """What was seen up to now."""
         seen = sorted(self.authorizations, key=str)
-        counts = {"requests": self.requests, "replies": self.replies, "most_in_flight": self.most}
+        counts = {
+            "requests": self.requests,
+            "replies": self.replies,
+            "most_in_flight": self.most,
+            "probes": self.probes,
+        }
         return web.json_response(counts | {"authorizations": seen})
 
     async def serve(self) -> None:
         """Listen on a free port of this machine until killed."""
         app = web.Application(client_max_size=1 << 28)
         app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
@@ -203,14 +216,15 @@ class Server:
 class ChatServer:
     """The running server as a test sees it."""
 
-    def __init__(self, port: int, log: Path | None) -> None:
+    def __init__(self, port: int, log: Path | None, kill: Callable[[], None]) -> None:
+        self.kill = kill
         self.root = f"http://127.0.0.1:{port}"
         self.url = f"{self.root}/v1"
         self.log = log
 
     @property
     def stats(self) -> Json:
-        """requests, replies, most_in_flight, authorizations."""
+        """requests, replies, most_in_flight, probes, authorizations."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -231,7 +245,7 @@ def chat_server(log: Path | None = None, *flags: str) -> Iterator[ChatServer]:
             assert process.stdout is not None
             word, _, port = process.stdout.readline().partition(" ")
             assert word == "port", "the server did not start"
-            yield ChatServer(int(port), log)
+            yield ChatServer(int(port), log, process.kill)
         finally:
             process.kill()
 
@@ -245,6 +259,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=float(env("CHAT_DELAY", "0")), help="seconds before an answer")
     parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
     parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
+    parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(Server(parser.parse_args()).serve())

@@ -8,6 +8,7 @@ from typing import Any
 
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import RunOptions
 from looktwice.eval.runs.study import Study
 from looktwice.eval.tasks.base import Task
@@ -44,8 +45,10 @@ def evaluate(
     )
     folder = Path(out)
     plan = Plan(folder.name, arms)
-    study = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))
-    if study().stopped:
+    outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()
+    if outcome.why:
+        raise RunError(f"{outcome.why}; the records so far are in {folder}, and the same call goes on later")
+    if outcome.stopped:
         raise KeyboardInterrupt(f"the study was stopped; the records so far are in {folder}")
     return score_table([folder], plan=plan)
 

@@ -27,6 +27,8 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.models.endpoint import FailureRow
+from looktwice.pipelines.models.wrappers import Stoppable
 from looktwice.pipelines.pipeline import with_models
 from looktwice.pipelines.sample import Item
 
@@ -47,13 +49,17 @@ class RunOptions:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it was stopped."""
+    """Outcome of a run: its folder, the numbers of records written, kept and failed, and whether it was stopped.
+
+    `why` is the sentence of an endpoint that could not be asked, where that stopped the run.
+    """
 
     folder: Path
     written: int
     kept: int
     failed: int
     stopped: bool
+    why: str = ""
 
 
 @dataclass(eq=False)
@@ -61,8 +67,8 @@ class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
     `wrap` adds cache, retries and limits to a model; `on_record` is called with every record written, `on_skipped` with
-    the number of records that an earlier run wrote. Setting `stop` ends the run at the next model call, setting `drain`
-    lets calls in flight finish.
+    the number of records that an earlier run wrote. Setting `drain` lets no request and no stage start any more, but
+    what is on its way end; setting `stop` ends the run at the next model call.
     """
 
     plan: Plan
@@ -77,12 +83,15 @@ class Run:
     lock: threading.Lock = field(default_factory=threading.Lock)
     models: dict[int, Any] = field(default_factory=dict)
     errors: list[BaseException] = field(default_factory=list)
+    held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
+    why: str = ""
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
         for model in self._all_models():
-            self.models[id(model)] = self.wrap(model)
+            wrapped = self.wrap(model)
+            self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
         with RunWriter(self.folder) as writer:
             existing_run = RunFolder(self.folder)
             known, records = existing_run.samples, existing_run.records()
@@ -95,13 +104,19 @@ class Run:
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
             done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
             self._predict(writer, known, done, unchanged)
-            stopped = self.stop.is_set() or self.drain.is_set() or bool(self.errors)
+            self._settle()
+            stopped = self.stop.is_set() or self.drain.is_set()
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": not stopped})
         if self.errors:
             raise self.errors[0]
         counts = self.counts
-        stopped = self.stop.is_set() or self.drain.is_set()
-        return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped)
+        return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped, self.why)
+
+    def give_up(self, why: str) -> None:
+        """Stop because an endpoint cannot be asked: no request starts any more; the first reason counts."""
+        with self.lock:
+            self.why = self.why or why
+        self.drain.set()
 
     def groups(self) -> dict[tuple[str, int, int], list[Arm]]:
         """The arms by (task id, seed, draw): each group takes one pass over the items of its task."""
@@ -185,7 +200,16 @@ class Run:
         unchanged: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
         with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
-            context = RunContext(self.models, writer, pool, self._raise_if_stopped, self._on_record, self.errors)
+            context = RunContext(
+                self.models,
+                writer,
+                pool,
+                self._raise_if_stopped,
+                self._on_record,
+                self.drain,
+                self._hold,
+                self._on_error,
+            )  # fmt: skip
             slots = threading.Semaphore(2 * self.options.workers)
             try:
                 for (task_id, seed, draw), arms in self.groups().items():
@@ -194,6 +218,9 @@ class Run:
                         self._skip(len(ids) * len(arms))
                         continue
                     self._run_items(arms, seed, draw, context, slots, known, done)
+            except BaseException:
+                self.drain.set()
+                raise
             finally:  # the pool accepts no new work once it is left, so every walk must have ended
                 for _ in range(2 * self.options.workers):
                     _acquire_slot(slots)
@@ -205,7 +232,7 @@ class Run:
         """Run every item of one task through the tree, with at most twice as many items as workers in progress."""
         roots = build_tree(arms)
         for item in self.items(arms[0].task):
-            if self.drain.is_set() or self.stop.is_set() or self.errors:
+            if self.drain.is_set() or self.stop.is_set():
                 return
             row = SampleRow(arms[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
             old = known.get((row.task, row.id))
@@ -218,10 +245,34 @@ class Run:
                 _acquire_slot(slots)
                 Walk(context, item.sample, row, draw, wanted, slots.release).start(roots, seed)
 
+    def _on_error(self, exc: BaseException) -> None:
+        self.errors.append(exc)
+        self.drain.set()
+
+    def _hold(self, row: FailureRow, fail: Callable[[], None]) -> None:
+        """Keep a failure back while it may be the endpoint's own; what has become a sample's failure is recorded."""
+        with self.lock:
+            self.held.append((row, fail))
+        self._release(lambda row: row.over)
+
+    def _release(self, wanted: Callable[[FailureRow], bool]) -> None:
+        with self.lock:
+            ready = [fail for row, fail in self.held if wanted(row)]
+            self.held = [(row, fail) for row, fail in self.held if not wanted(row)]
+        for fail in ready:
+            fail()
+
+    def _settle(self) -> None:
+        """At the end: what stopped the run was never asked, and so was everything of a model that answered nothing."""
+        self._release(lambda row: row.over or not (self.why or row.first))
+        if self.held:
+            self.give_up(self.held[0][0].said)
+
     def _on_record(self, arm: Arm, row: SampleRow, record: Record) -> None:
         self._count("failed" if record.error else "answered")
         self._count("written")
         self.on_record(arm, row, record)
+        self._release(lambda row: row.over)
 
     def _skip(self, number: int) -> None:
         self._count("kept", number)

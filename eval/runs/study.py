@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import Metered, wrap
 from looktwice.pipelines.runtime.networks import close_networks
@@ -59,25 +61,30 @@ class Study:
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = Run(self.plan, self.folder, self.options)
         models: list[Any] = []
-        run = replace(run, wrap=lambda model: self._wrap(model, run, models))
+        watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(run.give_up))
+        run.wrap = lambda model: self._wrap(model, run, models, watches)
         display = Display(self.console, run.total(), lambda: _count_tokens(models))
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
             with results, display, _handle_interrupts(run, self.console):
-                return run()
+                summary = run()
+            for sentence in _replies_from_elsewhere(models):
+                self.console.print(sentence, highlight=False, soft_wrap=True)
+            return summary
         finally:
             for model in models:
                 close_model(model)
             close_networks()
 
-    def _wrap(self, model: Any, run: Run, models: list[Any]) -> Any:
+    def _wrap(self, model: Any, run: Run, models: list[Any], watches: Mapping[str, EndpointWatch]) -> Any:
         if getattr(model, "remote", False):
             _check_model(model)
             store = Store(self.cache or self.out / ".cache", "--cache")
             len(store)  # fail here, with one sentence, if the store cannot be read
-            model = wrap(model, store, run.stop, only_cached=self.only_cached)
+            watch = watches[getattr(model, "endpoint", model.identity)]
+            model = wrap(model, store, run.drain, only_cached=self.only_cached, watch=watch)
         models.append(model)
         return model
 
@@ -104,10 +111,26 @@ def _count_tokens(models: list[Any]) -> tuple[int, int]:
     return sum(count.tokens_in for count in counts), sum(count.tokens_out for count in counts)
 
 
+def _replies_from_elsewhere(models: list[Any]) -> list[str]:
+    """A sentence for every endpoint whose replies came from the cache for a model of the same name elsewhere."""
+    found: Counter[tuple[str, str]] = Counter()
+    for model in models:
+        if isinstance(model, Metered):
+            found.update({(model.place, place): number for place, number in model.snapshot().elsewhere.items()})
+    return [
+        f"{number} {'reply' if number == 1 else 'replies'} came from the cache as {there} gave them; "
+        f"the model at {here} has the same `name`"
+        for (here, there), number in found.items()
+    ]
+
+
 @contextmanager
 def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
-    """The first Ctrl-C lets calls in flight finish, the second stops at the next call, the third exits immediately."""
-    before: Any = None
+    """Ctrl-C, and the signals of a scheduler and of a closed terminal.
+
+    At the first, no request leaves any more, but those on their way end; the second gives them up, the third exits
+    immediately.
+    """
 
     def interrupt(number: int, frame: Any) -> None:
         if run.stop.is_set():
@@ -115,17 +138,23 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
         if run.drain.is_set():
             run.stop.set()
             http_loop().cancel()
-            console.print("stopping now; the same command resumes the run later", highlight=False)
+            said = "stopping now; the same command resumes the run later"
         else:
             run.drain.set()
-            console.print("finishing what is in flight; Ctrl-C again stops at once", highlight=False)
+            said = "nothing more is asked; what is on its way ends and is kept; Ctrl-C again stops at once"
+        with suppress(OSError):  # the terminal may be gone
+            console.print(said, highlight=False)
 
+    before: dict[int, Any] = {}
     try:
-        before = signal.signal(signal.SIGINT, interrupt)
+        for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and (name != "SIGHUP" or signal.getsignal(number) is not signal.SIG_IGN):  # nohup
+                before[number] = signal.signal(number, interrupt)
     except ValueError:  # not the main thread, which alone may set signal handlers
-        before = None
+        pass
     try:
         yield
     finally:
-        if before is not None:
-            signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

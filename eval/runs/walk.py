@@ -10,12 +10,13 @@ from functools import partial
 from typing import Any
 
 from looktwice.eval.records.from_state import describe_failure, make_record
-from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.spec import asks_model, identity
 from looktwice.pipelines.model import Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
+from looktwice.pipelines.models.endpoint import EndpointError, FailureRow
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.sample import Sample
@@ -64,14 +65,20 @@ NO_MODEL_ALLOWED = NoModel("this stage declares `asks = False` but called the mo
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and the callbacks."""
+    """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and the callbacks.
+
+    Setting `drain` lets only those samples go on that have called a model already. `hold` keeps a failure back until it
+    is known whether its endpoint can be blamed, `on_error` is told of what must end the run.
+    """
 
     models: Mapping[int, Any]
     writer: RunWriter
     pool: ThreadPoolExecutor
     raise_if_stopped: Callable[[], None]
     on_record: Callable[[Arm, SampleRow, Record], None]
-    errors: list[BaseException]
+    drain: threading.Event
+    hold: Callable[[FailureRow, Callable[[], None]], None]
+    on_error: Callable[[BaseException], None]
 
 
 @dataclass(eq=False)
@@ -107,7 +114,7 @@ class Walk:
         except Stopped:
             pass
         except BaseException as exc:
-            self.context.errors.append(exc)
+            self.context.on_error(exc)
         finally:
             with self.lock:
                 self.pending -= 1
@@ -116,6 +123,8 @@ class Walk:
                 self.finished()
 
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
+        if self.context.drain.is_set():
+            raise Stopped
         try:
             state = State.start(self.sample, seed, self.draw)
         except PictureError as exc:  # an image that cannot be read fails this sample alone
@@ -129,6 +138,9 @@ class Walk:
         self._submit([partial(self._run_stage, node, state) for node in wanted])
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
+        """Run one stage; while the run is being stopped, only where a reply would be lost otherwise."""
+        if self.context.drain.is_set() and not any(entry.calls for entry in state.trace):
+            raise Stopped
         model = self.context.models[id(node.model)] if node.model is not None else NO_MODEL_ALLOWED
         try:
             recording = RecordingModel(
@@ -139,7 +151,11 @@ class Walk:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):
                 raise cause from exc
-            self._fail(list(node.arms()), exc.state, cause)
+            fail = partial(self._fail, list(node.arms()), exc.state, cause)
+            if isinstance(cause, EndpointError):
+                self.context.hold(cause.row, fail)
+            else:
+                fail()
             return
         for arm in node.arms() if state.ended else node.ends:
             self._write(arm, state)
@@ -153,6 +169,10 @@ class Walk:
 
     def _write(self, arm: Arm, state: State, error: str = "") -> None:
         if arm.id in self.wanted:
+            if state.silent and not error:
+                raise RunError(
+                    f"contestants.{arm.contestant}.stages: sample {self.sample.id}: {say_no_answer(arm.stages)}"
+                )
             record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
             self.context.writer.record(record)
             self.context.on_record(arm, self.row, record)

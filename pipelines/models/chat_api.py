@@ -48,6 +48,7 @@ RESERVED_FIELDS = {
     "logprobs",
 }
 RESERVED_FIELDS |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
+PROBE_SECONDS = 10.0
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
 FILTER_STATUS = {400, 403, 422, 451}
 ADVICE = {
@@ -69,16 +70,18 @@ class ChatAPI:
 
     `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply), `logprobs` (the
     number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url` defaults
-    to OPENAI_BASE_URL, else OpenAI's. Draw number d sends `seed` + d, so that draws differ. `system` stands in front of
-    every conversation, `detail` is sent with every picture, `extra` is added to the body as it is. `choices_as` says
-    how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` and `per_minute` limit the calls
-    under way and those started in a minute; `prices` (money per million tokens: in, out and, where it differs, cached
-    for input that the server had in its own cache) give the report's cost. Keys come from the environment and go only
-    to the host that they belong to.
+    to OPENAI_BASE_URL, else OpenAI's. One model behind two URLs counts as two models, with replies of their own, unless
+    both have the same `name`, as a fleet of servers with the same weights may. Draw number d sends `seed` + d, so that
+    draws differ. `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added
+    to the body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds.
+    `in_flight` and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million
+    tokens: in, out and, where it differs, cached for input that the server had in its own cache) give the report's
+    cost. Keys come from the environment and go only to the host that they belong to.
     """
 
     model: str
     url: str | None = field(default=None, metadata=NOT_IDENTITY)
+    name: str = ""
     temperature: float | None = None
     top_p: float | None = None
     max_tokens: int | None = None
@@ -109,17 +112,23 @@ class ChatAPI:
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))
+        # resolved once: what a run writes down must not mean another server where the environment names one
+        object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
     @cached_property
     def identity(self) -> str:
-        """The model's name and every setting that may change its replies; URL, timeout, rates and prices are not."""
-        return canonical(settings(self))
+        """The model, every setting that may change its replies, and `name` or, without one, the `place`."""
+        return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
     def endpoint(self) -> str:
         """The URL in force, without a slash at its end."""
-        named = self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI
-        return named.rstrip("/").removesuffix("/chat/completions")
+        return str(self.url).rstrip("/").removesuffix("/chat/completions")
+
+    @property
+    def place(self) -> str:
+        """Host, port and path of the endpoint."""
+        return self.endpoint.partition("://")[2] or self.endpoint
 
     def missing(self) -> str:
         """What has to be set before this model can be asked: the key of its host; empty where nothing is missing."""
@@ -135,20 +144,40 @@ class ChatAPI:
         """Raises ModelError where the URL cannot be used or the key of its host is missing; sends nothing."""
         key_for(self.endpoint)
 
+    def probe(self) -> None:
+        """Ask the endpoint for its models, once. Raises ModelError where nobody answers or the key is refused.
+
+        Any other answer will do, and one that does not come in time says nothing: servers need not know the question.
+        """
+        try:
+            response = self._send("GET", "models", None, PROBE_SECONDS)
+        except ModelError as exc:
+            if exc.unreached:
+                raise
+            return
+        if response.status == 401:
+            raise self._without_key(refusal(response, self.endpoint, error_of(_json(response.body)) or {}))
+
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
-        endpoint = self.endpoint
-        key = key_for(endpoint)
         body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         start = time.perf_counter()
-        response = http_loop().post(f"{endpoint}/chat/completions", body, headers, self.timeout)
+        response = self._send("POST", "chat/completions", body, self.timeout)
         try:
-            return read_response(response, endpoint, time.perf_counter() - start)
+            reply = read_response(response, self.endpoint, time.perf_counter() - start)
         except ModelError as exc:
-            if key and key in str(exc):
-                raise _again(exc, str(exc).replace(key, "***")) from None
-            raise
+            raise self._without_key(exc) from exc.__cause__
+        return replace(reply, served_by={**reply.served_by, "endpoint": self.place})
+
+    def _send(self, method: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
+        key = key_for(self.endpoint)
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        return http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
+
+    def _without_key(self, exc: ModelError) -> ModelError:
+        """The error without the key, which servers like to repeat."""
+        key = key_for(self.endpoint)
+        return exc.in_words(str(exc).replace(key, "***")) if key and key in str(exc) else exc
 
     def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
         """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
@@ -223,7 +252,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
     if 200 <= response.status < 300 and not error:
         if data is None:
             shown = shorten(response.body.decode("utf-8", "replace"))
-            raise ModelError(f"{endpoint} answered no JSON; check that `url` is right: {shown}", retryable=True)
+            text = f"{endpoint} answered no JSON; check that `url` is right: {shown}"
+            raise ModelError(text, status=response.status, retryable=True)
         return reply_of(data, seconds, engine)
     raise refusal(response, endpoint, error or {})
 
@@ -274,7 +304,3 @@ def _json(body: bytes) -> Any:
         return json.loads(body)
     except ValueError:
         return None
-
-
-def _again(exc: ModelError, text: str) -> ModelError:
-    return ModelError(text, status=exc.status, retryable=exc.retryable, retry_after=exc.retry_after)

@@ -19,7 +19,7 @@ from looktwice.pipelines.model import ModelError, Stopped
 
 Result = TypeVar("Result")
 
-CONNECT_SECONDS = 30.0
+CONNECT_SECONDS = 10.0
 
 
 class HttpResponse(NamedTuple):
@@ -68,9 +68,11 @@ class HttpLoop:
         finally:
             self.waiting.discard(future)
 
-    def post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> HttpResponse:
-        """One POST, without redirects and cookies; `timeout` in seconds. Raises ModelError where nothing came."""
-        return self.run(self._post(url, body, headers, timeout))
+    def request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> HttpResponse:
+        """One request, without redirects and cookies; `timeout` in seconds. Raises ModelError where nothing came."""
+        return self.run(self._request(method, url, body, headers, timeout))
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
@@ -92,13 +94,15 @@ class HttpLoop:
         self.thread.join(5)
         self.loop.close()
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> HttpResponse:
+    async def _request(
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float
+    ) -> HttpResponse:
         session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         session.busy += 1
         try:
-            async with session.client.post(
-                url, data=body, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
+            async with session.client.request(
+                method, url, data=body, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
             ) as response:
                 named = {name.lower(): text for name, text in response.headers.items()}
                 return HttpResponse(response.status, named, await response.read())
@@ -139,14 +143,20 @@ def proxy_for(url: str) -> str | None:
 def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
     """The error of a request that brought no whole answer; certificates and bad URLs will not mend themselves."""
     place = origin(url)
+    if isinstance(exc, aiohttp.ConnectionTimeoutError):
+        text = f"{place} cannot be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)"
+        return ModelError(f"{text}; is the server running?", retryable=True, unreached=True)
     if isinstance(exc, TimeoutError):
         return ModelError(f"{place} did not answer within {timeout:g} s; raise `timeout` if it is slow", retryable=True)
     if isinstance(exc, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return ModelError(f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its issuer")
+        text = f"{place} has a certificate that cannot be trusted ({exc}); set SSL_CERT_FILE to its issuer"
+        return ModelError(text, unreached=True)
     if isinstance(exc, aiohttp.InvalidURL):
-        return ModelError(f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1")
+        text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
+        return ModelError(text, unreached=True)
     if isinstance(exc, aiohttp.ClientConnectorError):
-        return ModelError(f"{place} cannot be reached ({exc}); is the server running?", retryable=True)
+        text = f"{place} cannot be reached ({exc}); is the server running?"
+        return ModelError(text, retryable=True, unreached=True)
     return ModelError(f"{place} broke off ({type(exc).__name__}: {exc})", retryable=True)
 
 

@@ -159,9 +159,10 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         )
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
         found = json.dumps(data, ensure_ascii=False)[:200]
-        raise ModelError(f"the answer is no chat completion ({exc!r}): {found}", retryable=True) from exc
+        raise ModelError(f"the answer is no chat completion ({exc!r}): {found}", status=200, retryable=True) from exc
     if reason in BROKEN:
-        raise ModelError(f"the server gave up in the middle of its reply (finish_reason {reason!r})", retryable=True)
+        text = f"the server gave up in the middle of its reply (finish_reason {reason!r})"
+        raise ModelError(text, status=200, retryable=True)
     return reply
 
 

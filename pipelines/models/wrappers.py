@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
@@ -16,6 +16,7 @@ import tenacity
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store, close_model
+from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
 
 POLL_SECONDS = 0.2
 
@@ -27,7 +28,7 @@ class Retried:
     Exponential backoff: it waits `initial_delay` seconds, then twice as long each time up to `max_delay`, plus up to
     `initial_delay` seconds of jitter. If the server sends Retry-After, it waits that long instead, and the `Limited`
     inside is paused for all its callers; with more than `max_retry_after` seconds it gives up at once. Setting `stop`
-    ends the wait with Stopped.
+    ends the wait with Stopped. `on_failure` is told of every retryable failure.
     """
 
     model: Model
@@ -36,6 +37,9 @@ class Retried:
     max_delay: float = field(default=60.0, metadata=NOT_IDENTITY)
     max_retry_after: float = field(default=300.0, metadata=NOT_IDENTITY)
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
+    on_failure: Callable[[ModelError], None] = field(
+        default=lambda exc: None, repr=False, compare=False, metadata=NOT_IDENTITY
+    )
 
     @property
     def identity(self) -> str:
@@ -49,6 +53,7 @@ class Retried:
             wait=self._wait,
             retry=tenacity.retry_if_exception(self._is_worth_retrying),
             sleep=self._sleep,
+            after=self._note,
             reraise=True,
         )
         try:
@@ -63,6 +68,11 @@ class Retried:
 
     def _is_worth_retrying(self, exc: BaseException) -> bool:
         return isinstance(exc, ModelError) and exc.retryable and (exc.retry_after or 0.0) <= self.max_retry_after
+
+    def _note(self, state: tenacity.RetryCallState) -> None:
+        exc = state.outcome.exception() if state.outcome else None
+        if isinstance(exc, ModelError):
+            self.on_failure(exc)
 
     def _wait(self, state: tenacity.RetryCallState) -> float:
         exc = state.outcome.exception() if state.outcome else None
@@ -81,7 +91,7 @@ class Retried:
     def _given_up(self, exc: ModelError, tried: int) -> ModelError:
         asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""
         text = f"{exc}{asked} (given up after {tried} attempt{'s' if tried > 1 else ''})"
-        return ModelError(text, status=exc.status, retryable=True, retry_after=exc.retry_after)
+        return exc.in_words(text)
 
 
 class RateLimiter:
@@ -181,6 +191,29 @@ class Limited:
 
 
 @dataclass(frozen=True)
+class Stoppable:
+    """A model of this process, of which no call starts once `stop` is set."""
+
+    model: Any
+    stop: threading.Event = field(repr=False, compare=False, metadata=NOT_IDENTITY)
+
+    @property
+    def identity(self) -> str:
+        """The identity of the wrapped model."""
+        return str(self.model.identity)
+
+    def of(self, sample: str) -> Stoppable:
+        """The same around the model of one sample, where the wrapped model has one for each."""
+        return replace(self, model=self.model.of(sample)) if hasattr(self.model, "of") else self
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """Ask. Raises what the model raises; Stopped."""
+        _stop_if(self.stop.is_set())
+        reply: Reply = self.model(messages, draw, options)
+        return reply
+
+
+@dataclass(frozen=True)
 class UsageCount:
     """Successful calls, their tokens, and the seconds that the server took."""
 
@@ -200,18 +233,26 @@ class UsageCount:
 
 @dataclass(frozen=True)
 class UsageSummary:
-    """What was paid for, what came from the cache, and how many calls failed."""
+    """What was paid for, what came from the cache, and how many calls failed.
+
+    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that endpoint.
+    """
 
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
+    elsewhere: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Metered:
-    """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache."""
+    """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache.
+
+    `place` is the endpoint of the model, where it has one.
+    """
 
     model: Model
+    place: str = field(default="", metadata=NOT_IDENTITY)
     summaries: list[UsageSummary] = field(
         default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
     )
@@ -247,7 +288,9 @@ class Metered:
             if reply is None:
                 self.summaries[0] = replace(old, failed=old.failed + 1)
             elif reply.cached:
-                self.summaries[0] = replace(old, cached=old.cached.plus(reply))
+                came = reply.served_by.get("endpoint", self.place)
+                other = {} if came == self.place else {came: old.elsewhere.get(came, 0) + 1}
+                self.summaries[0] = replace(old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other})
             else:
                 self.summaries[0] = replace(old, paid=old.paid.plus(reply))
 
@@ -259,16 +302,20 @@ def wrap(
     *,
     attempts: int = 6,
     only_cached: bool = False,
+    watch: EndpointWatch | None = None,
 ) -> Metered:
-    """`Metered(Cached(Retried(Limited(model))))`; without a store nothing is cached.
+    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without a store nothing is cached, without `watch` watched.
 
-    `in_flight` and `per_minute` are read from the model where it has them. Raises ValueError.
+    Setting `stop` lets no request start any more. `in_flight` and `per_minute` are read from the model where it has
+    them. Raises ValueError.
     """
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
     stop = stop or threading.Event()
     limited = Limited(model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop)
     inner: Model = Retried(limited, attempts, stop=stop)
+    if watch is not None:
+        inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch)
     if store is not None:
         inner = Cached(inner, store, only_cached)
-    return Metered(inner)
+    return Metered(inner, getattr(model, "place", ""))

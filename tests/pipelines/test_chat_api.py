@@ -250,13 +250,13 @@ ERRORS = {  # word: (status, retryable, what the message holds)
     "#late": (429, True, "tomorrow"),
     "#inside": (502, True, "Provider returned error"),
     "#redirect": (307, False, "not followed"),
-    "#aborted": (None, True, "abort"),
+    "#aborted": (200, True, "abort"),
     "fail:429": (429, True, "busy"),
     "fail:500": (500, True, "busy"),
     "fail:408": (408, True, "busy"),
     "fail:reset": (None, True, "broke off"),
     "fail:drop": (None, True, "broke off"),
-    "fail:garbage": (None, True, "no JSON"),
+    "fail:garbage": (200, True, "no JSON"),
 }
 
 
@@ -352,10 +352,16 @@ def test_what_is_really_sent_to_whom(server: ChatServer, monkeypatch: pytest.Mon
         assert named.stats["authorizations"] == ["Bearer sk-secret-of-openai"]
 
 
-def test_identity_holds_what_changes_replies_and_nothing_else() -> None:
+def test_identity_holds_what_changes_replies_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1/")
     plain = ChatAPI("m", "http://127.0.0.1:1/v1", temperature=0)
-    same = ChatAPI("m", "http://127.0.0.1:2/v1", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
-    assert plain.identity == same.identity and "127.0.0.1" not in plain.identity
+    same = ChatAPI("m", temperature=0.0, timeout=1, in_flight=2, prices={"in": 1, "out": 2})
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:2/v1")
+    assert plain.identity == same.identity and '"endpoint":"127.0.0.1:1/v1"' in plain.identity
+    fleet = {ChatAPI("m", f"http://gpu{number}:1/v1", name="fleet").identity for number in (1, 2)}
+    assert len(fleet) == 1 and "gpu" not in fleet.pop()
+    assert ChatAPI("m", "no url").identity != ChatAPI("m", "none either").identity
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:1/v1")
     changes: list[dict[str, Any]] = [
         {"model": "n"},
         {"temperature": 1},
@@ -364,8 +370,9 @@ def test_identity_holds_what_changes_replies_and_nothing_else() -> None:
         {"detail": "low"},
     ]
     changes += [{"extra": {"min_p": 0.1}}, {"stop": ("a",)}, {"effort": "low"}, {"max_tokens": 1}]
+    changes += [{"url": "http://127.0.0.1:2/v1"}, {"url": "http://127.0.0.1:1/v2"}, {"name": "n"}]
     assert (
-        len({ChatAPI(**{"model": "m", "temperature": 0, **each}).identity for each in changes} | {plain.identity}) == 10
+        len({ChatAPI(**{"model": "m", "temperature": 0, **each}).identity for each in changes} | {plain.identity}) == 13
     )
     with pytest.raises(ValueError, match="stream, temperature"):
         ChatAPI("m", extra={"temperature": 1, "stream": True})

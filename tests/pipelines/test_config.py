@@ -457,7 +457,7 @@ CHAT = {"use": "pipelines.models.ChatAPI", "model": "m", "temperature": 0}
 @pytest.mark.parametrize(
     ("override", "same"),
     [
-        ("model.url=http://127.0.0.1:9/v1", True),
+        ("model.url=http://127.0.0.1:9/v1", False),
         ("model.timeout=3", True),
         ("model.in_flight=2", True),
         ("model.temperature=1", False),

@@ -26,7 +26,7 @@ PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 STUDY = """
 task: {use: eval.tasks.Photos, kind: jigsaw, n: %d, quality: 90}
-model: {use: pipelines.models.ChatAPI, model: tiny, temperature: 0, max_tokens: 50, detail: low, url: "%s"}
+model: {use: pipelines.models.ChatAPI, model: tiny, name: tiny, temperature: 0, max_tokens: 50, detail: low, url: "%s"}
 stages:
   choose: {use: prompting.wording.MultipleChoice}
   ask: {use: prompting.turns.Ask}
@@ -70,6 +70,8 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
     rows = [json.loads(record.to_line()) for record in RunFolder(folder).records().values()]
     for row in rows:
         row.pop("timings")
+        for call in row["calls"]:
+            del call["reply"]["served_by"]["endpoint"]  # two servers on two ports
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
