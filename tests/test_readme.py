@@ -7,7 +7,6 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.config import Scope, load_plugin
@@ -27,19 +26,28 @@ def blocks(language: str, page: Path = README) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", page.read_text(), re.DOTALL)
 
 
-def test_the_python_runs_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_python_runs_as_it_stands_and_gives_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Image.effect_noise((120, 100), 60).convert("RGB").save("street.jpg")
     (code,) = blocks("python")
     *setup, shown, table = code.strip().splitlines()
+    assert len(setup) + 2 == 10
     names: dict[str, object] = {}
     exec("\n".join(setup), names)
     state = eval(shown, names)
     assert state.reply == "(A)"
-    assert "data:image/jpeg" in state._repr_html_()
-    rows = {row.contestant: row for row in eval(table, names).rows if row.metric == "accuracy" and row.task == "jigsaw"}
-    assert (rows["seams"].n, rows["chance"].n) == (40, 40)
-    assert rows["seams"].value > rows["chance"].value
+    assert "data:image/" in state._repr_html_()
+    rows = {row.contestant: row for row in eval(table, names).rows if row.metric == "accuracy" and row.task == "depth"}
+    assert (rows["stereo"].n, rows["chance"].n, rows["mllm"].n) == (20, 20, 20)
+    assert rows["stereo"].value > rows["chance"].value
+
+
+def test_the_arms_of_sweep_and_each_are_counted_right(tmp_path: Path) -> None:
+    (text,) = blocks("yaml")
+    (tmp_path / "study.yaml").write_text(text)
+    arms = [
+        arm for arm in Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path)).arms() if arm.contestant == "plain"
+    ]
+    assert len(arms) == 4 * 2
 
 
 def test_the_study_has_no_faults_but_its_missing_data(tmp_path: Path) -> None:

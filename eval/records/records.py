@@ -154,6 +154,9 @@ class RunFolder:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))  # a notebook gives a text
+
     @property
     def blobs(self) -> Blobs:
         """Every picture sent and every message, by sha256."""

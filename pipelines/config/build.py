@@ -113,7 +113,7 @@ def load_plugin(text: str) -> str:
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
         raise ConfigError([f"--plugin {text}: no such file"])
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path):
+    if name in sys.modules and Path(getattr(sys.modules[name], "__file__", None) or "").resolve() != path.resolve():
         raise ConfigError([f"--plugin {text}: a module named {name!r} is already loaded; rename the file"])
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module

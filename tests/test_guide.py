@@ -1,0 +1,105 @@
+"""The guide tells the truth: its blocks run from top to bottom, and the output that it shows is what they print."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from tests.chat_server import chat_server
+from tests.paths import DOCS
+
+URL = "http://127.0.0.1:8000/v1"
+BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A block of the guide: its language, the file that it is, if it is one, its text, and its line in the guide."""
+
+    language: str
+    file: str
+    text: str
+    line: int
+
+
+def blocks() -> list[Block]:
+    page = (DOCS / "guide.md").read_text(encoding="utf-8")
+    return [Block(m[1], m[2] or "", m[3], page[: m.start()].count("\n") + 1) for m in BLOCK.finditer(page)]
+
+
+class Reader:
+    """Follows the guide in the working folder: writes its files, types its commands, runs its Python."""
+
+    def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
+        self.url, self.patch, self.said = url, patch, ""
+        self.names: dict[str, Any] = {}
+
+    def follow(self, block: Block) -> None:
+        text = block.text.replace(URL, self.url)
+        if block.language == "text":
+            assert missing(block.text, self.said) == [], self.said
+        elif block.file:
+            Path(block.file).parent.mkdir(parents=True, exist_ok=True)
+            Path(block.file).write_text(text)
+        elif block.language == "sh":
+            self.said = "".join(self.type(line) for line in block.text.splitlines())
+        elif block.language == "python":
+            exec(compile(text, f"guide.md line {block.line}", "exec"), self.names)
+
+    def type(self, line: str) -> str:
+        """What a command prints. One that fails ends the test."""
+        command, *words = shlex.split(line, comments=True)
+        if command == "export":
+            name, _, value = words[0].partition("=")
+            self.patch.setenv(name, value)
+            return ""
+        if command == "python":
+            runpy.run_path(words[0])
+            return ""
+        assert command == "looktwice"
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert done.exit_code == 0, f"{line}\n{done.output}"
+        return done.output
+
+
+def shape(line: str) -> str:
+    """A line without its numbers and the space between its words."""
+    return " ".join(re.sub(r"[+-]?\d[\d,.]*", "#", line).split())
+
+
+def missing(shown: str, said: str) -> list[str]:
+    """The lines of an excerpt that were not printed; `...` stands for what the guide leaves out."""
+    printed = {shape(line) for line in said.splitlines()}
+    return [line for line in shown.splitlines() if line.strip() not in ("", "...") and shape(line) not in printed]
+
+
+@pytest.fixture
+def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "100")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "LOOKTWICE_ALLOW"):
+        monkeypatch.delenv(name, raising=False)
+    with chat_server() as server:
+        yield Reader(server.url, monkeypatch)
+    sys.modules.pop("mine", None)
+
+
+def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) -> None:
+    for block in blocks():
+        try:
+            reader.follow(block)
+        except BaseException as exc:
+            exc.add_note(f"docs/guide.md, line {block.line}")
+            raise
+
+
+def test_the_line_with_every_field_is_a_question() -> None: ...
