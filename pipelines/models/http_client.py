@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import concurrent.futures
+import io
 import os
 import threading
 import urllib.request
@@ -100,9 +101,10 @@ class HttpLoop:
         session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         session.busy += 1
+        data = None if body is None else io.BytesIO(body)  # a stream: several pictures at once would block the loop
         try:
             async with session.client.request(
-                method, url, data=body, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
+                method, url, data=data, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
             ) as response:
                 named = {name.lower(): text for name, text in response.headers.items()}
                 return HttpResponse(response.status, named, await response.read())
