@@ -1,6 +1,6 @@
 """YAML to objects and back: reads a configuration, checks all of it, builds what it names, plans the run.
 
-Here: includes, overlays and overrides (`load`), which files it may read (`paths`), what each entry means (`entries`) and
+Here: includes, overlays and overrides (`load`), which files it may read (`paths`), what entries mean (`entries`) and
 may hold (`schema`), contestants and sweeps (`expand`), building classes by name (`build`), the arms of a run (`plan`,
 `factors`), and identities (`spec`).
 Not here: what the named classes do, and the YAML files themselves, which lie in `configs/`."""
