@@ -35,10 +35,15 @@ Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "
 class Robust(Reader):
     """Our own rules for free words: the choice that a reply claims, in whatever way it claims it.
 
-    Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`): the answer
-    declared last, comparisons, letters, texts; refusals, several choices and none of them are no answer, with the
-    reason (see `read_choice`). Open questions are read by what they ask for: `kind` "auto" tells it from the question
-    (see `eval.readers.open_answers`). What stands in <think> and the like is no answer.
+    Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`), in this order:
+    a reply that is a choice and nothing more; "MY_ANSWER: X"; what is declared last ("the answer is X", "I choose X", a
+    line of its own); the choice that the reply opens with; what the subtask's words make the answer ("X is closer"); a
+    conclusion that names one choice; weaker descriptions; the only choice that is named; the only one that is not ruled
+    out. Several at once, none of them, letters beyond the choices, questions, conditions and refusals are no answer,
+    with the reason. To yes and no, a statement may answer as well.
+
+    Open questions are read by what they ask for, a number, yes or no, letters or a text: `kind` "auto" tells it from
+    the question. What stands in <think> and the like is no answer.
     """
 
     kind: Kind = "auto"
@@ -96,14 +101,7 @@ _IDLE_WORDS = {
 
 
 def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question: str = "") -> Reading:
-    """The letter of the choice that a reply gives; `choices` are texts, empty where one is no text.
-
-    In this order: a reply that is a choice and nothing more; "MY_ANSWER: X"; what is declared last ("the answer is
-    X", "I choose X", a line of its own); the choice that the reply opens with; what the subtask's words make the
-    answer ("X is closer"); a conclusion that names one choice; weaker descriptions; the only choice that is named;
-    the only one that is not ruled out. Several at once, none of them, letters beyond the choices, questions,
-    conditions and refusals are no answer. To yes and no, a statement may answer as well.
-    """
+    """The letter of the choice that a reply gives, as `Robust` says; a text in `choices` is empty where it is none."""
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
     return _read_choice(reply, tuple(choices), subtask, question if yes_no else None)
 

@@ -169,11 +169,11 @@ class Folder:
 
     A line has `id` and `question`, and may have `image` or `images` (paths inside the folder), `choices` (texts,
     numbers or {"image": path}), `answer` (a letter, "(B)" or a choice's text; without choices any text or number;
-    absent or null where the key is hidden), `marks` (as `mark_from_dict` reads them, in source pixels) and `meta` (an
-    object of your own fields, by which scores can be sliced). `split`, `label_version` and `note` are what tables say
-    of the set; an empty `label_version` becomes the sha256 of the file. `scorer` says what counts where that is not
-    plain accuracy. Raises TaskError that lists every faulty line; an image that cannot be read fails only its own
-    sample.
+    absent or null where the key is hidden), `marks` (points `{label, x, y}` and boxes `{label, x0, y0, x1, y1}` in
+    pixels of the first image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
+    can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty `label_version` becomes
+    the sha256 of the file. `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists
+    every faulty line; an image that cannot be read fails only its own sample.
     """
 
     path: Path

@@ -38,10 +38,11 @@ class Agent:
     """Shows the views and the prompt, and runs the tools that the model calls until it answers.
 
     `tools` maps the names by which the model calls them to tools of `prompting.agent` or classes of your own
-    (`prompting.agent.tool` says how). `protocol` is the format of the calls. The model gives coordinates in the frame
-    `coordinates` of the image that it was sent. `fit` is a stage that resizes every image before it is sent; tools
-    work on the image before that, so a zoom shows detail that the resized image has lost. `history` says what of the
-    earlier turns is sent again.
+    (docs/guide.md shows one). `protocol` is the format of the calls: `NativeCalls`, `TaggedCalls` or `PlainCalls`.
+    `system` stands in front of the conversation, `{unit}` in it for the frame of coordinates. The model gives
+    coordinates in the frame `coordinates` of the image that it was sent. `fit` is a stage that resizes every image
+    before it is sent; tools work on the image before that, so a zoom shows detail that the resized image has lost.
+    `history` says what of the earlier turns is sent again.
 
     A reply without a tool call is the final answer, which is read when the run is scored. An answer given through the
     tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is reached the model gets the text

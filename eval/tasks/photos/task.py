@@ -38,15 +38,16 @@ NOTES = {
 class Photos(MadeTask):
     """`n` questions of one `kind` on the photographs that come with scikit-image.
 
-    `jigsaw`: BLINK's construction, see `draw_jigsaw`. `correspondence`: REF on the first image, four candidates on
-    the second; by homography (`draw_correspondence`) or true disparity (`draw_stereo`), of which `source: both` has
-    every fifth. `depth`: two points on the left view of the stereo pair; the right view is the second image unless
-    `pair` is false. The truth is by construction, or by the pair's measured disparity.
+    `jigsaw`: BLINK's construction: the upper left 2x2 of a 3x3 grid with its last piece black, and two pieces to choose
+    from. `correspondence`: REF on the first image, four candidates on the second; by homography (`source: photos`) or
+    true disparity (`stereo`), of which `both` has every fifth. `depth`: two points on the left view of the stereo pair;
+    the right view is the second image unless `pair` is false. The truth is by construction, or by the pair's measured
+    disparity.
 
-    `strength` in 0..1 is how much viewpoint and light differ, as the docstrings above say exactly; None is 0 for
-    jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a correspondence is turned at
-    strength 1, in degrees either way. `quality` is that of the JPEG files that models and specialists are
-    given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
+    `strength` in 0..1 is how much viewpoint and light differ (of a jigsaw the light of the pieces, of stereo that of
+    the second view); None is 0 for jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a
+    correspondence is turned at strength 1, in degrees either way. `quality` is that of the JPEG files that models and
+    specialists are given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
     same spots for every strength and quality, so a sweep over these asks the same questions. Answers are dealt: every
     run of as many questions as there are letters has each letter once. Images are not marked; points are in `marks`.
     Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises TaskError.
