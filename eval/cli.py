@@ -49,10 +49,12 @@ def check(
     out: Annotated[
         Path | None, typer.Option(help="Write a page per task, with the views after each stage, into this folder.")
     ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")] = None,
+    every_image: Annotated[bool, typer.Option("--all", help="Open every image of every task.")] = False,
 ) -> None:
     """Print all errors, then try one sample of each task.
 
-    The stages run with a scripted model: no model is called.
+    The stages run with a scripted model: no model is called. It says what a run would ask and cost.
     """
     with input_errors():
         from looktwice.eval.runs.check import check
@@ -60,7 +62,7 @@ def check(
 
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
-        for line in check(found, out):
+        for line in check(found, out, limit, every_image):
             say(line)
 
 

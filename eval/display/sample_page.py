@@ -1,77 +1,71 @@
-"""Shows one sample as a page or as lines: the views after each stage, the prompts, the replies, the answer."""
+"""Shows one sample as a page or as lines: the views after each stage, the conversation, looks, and the answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 
+from looktwice.eval.display.sample_figures import (
+    Shown,
+    StepFigures,
+    caption,
+    changed_views,
+    describe_look,
+    looks_by_call,
+)
 from looktwice.eval.display.templates import template
-from looktwice.pipelines.notebook import thumbnail
-from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.config.spec import digest
 from looktwice.pipelines.state import State
-from looktwice.pipelines.view import View
+
+UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
+DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
+LONGEST_NAME = 120  # characters of a file name
 
 
-@dataclass(frozen=True)
-class ViewFigure:
-    """A view on the page: its picture as a data URL, or why it cannot be shown."""
-
-    caption: str
-    image: str = ""
-    fault: str = ""
-
-
-def page(
-    title: str, question: str, key: str | None, shown: Sequence[tuple[str, State, str]], longest: int = 420
-) -> str:
-    """A self-contained HTML page; `shown` holds the label, last state and error of each contestant."""
-
-    def changed(state: State, step: int) -> list[ViewFigure] | None:
-        views = changed_views(state, step)
-        return None if views is None else [_figure(number, view, longest) for number, view in enumerate(views, 1)]
-
-    facts = {"title": title, "question": question, "key": key, "shown": shown, "changed": changed, "answer": _answer}
+def page(title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420) -> str:
+    """A self-contained HTML page with a section for each arm."""
+    sections = [(one, list(StepFigures(one, longest)), _remarks(one.state), _answer(one)) for one in shown]
+    facts = {"title": title, "question": question, "key": key, "sections": sections}
     return str(template("sample.html.j2").render(**facts))
 
 
-def words(state: State) -> list[str]:
-    """The content of the page as lines of text: what each stage changed, what was sent and the replies."""
-    lines: list[str] = []
-    for number, step in enumerate(state.trace):
+def words(shown: Shown) -> list[str]:
+    """A section of the page as lines of text: what each stage changed, the replies, looks, and the answer."""
+    lines, looks, calls = list[str](), looks_by_call(shown.state), 0
+    for number, step in enumerate(shown.state.trace):
         lines.append(f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)} calls")
-        lines += [f"    {_caption(place, view)}" for place, view in enumerate(changed_views(state, number) or (), 1)]
-        lines += [f"    reply: {call.reply.text[:300]!r}" for call in step.calls if call.reply]
-    lines += [f"  note: {note}" for note in state.notes]
-    return [*lines, f"  prompt: {state.prompt!r}", f"  answer: {_answer(state)}"]
+        lines += [f"    {caption(n, view)}" for n, view in enumerate(changed_views(shown.state, number) or (), 1)]
+        for call in step.calls:
+            lines += [f"    reply: {call.reply.text[:300]!r}"] if call.reply else [f"    no reply: {call.error[:300]}"]
+            lines += [f"    {describe_look(look)}" for look in looks.get(calls, ())]
+            calls += 1
+    lines += [f"  note: {note}" for note in _remarks(shown.state)]
+    lines.append(f"  prompt: {shown.state.prompt!r}")
+    lines += [f"  answer: {answer}"] if (answer := _answer(shown)) else []
+    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error else []
+    return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
-def changed_views(state: State, step: int) -> tuple[View, ...] | None:
-    """The views after a stage, None if the stage did not change them."""
-    views, before = state.trace[step].views, state.trace[step - 1].views if step else ()
-    same = len(before) == len(views) and all(a is b for a, b in zip(before, views, strict=True))
-    return None if same else views
+def file_names(names: Iterable[str]) -> dict[str, str]:
+    """A file name for each of these: one that Windows takes too, and no two alike, also where case does not count."""
+    wanted = list(dict.fromkeys(names))
+    safe = {name: DEVICE.sub(r"_\1", UNSAFE.sub("_", name))[:LONGEST_NAME].rstrip(". ") for name in wanted}
+    times = Counter(text.casefold() for text in safe.values())
+    return {
+        name: text if text == name and times[text.casefold()] == 1 else f"{text}-{digest(name)[:8]}"
+        for name, text in safe.items()
+    }
 
 
-def _answer(state: State) -> str:
-    """The answer in the sample's own letters, or the reason why there is no answer."""
+def _remarks(state: State) -> list[str]:
+    """The notes that are not shown in their place, as looks are."""
+    return [note for note in state.notes if not note.startswith("look {")]
+
+
+def _answer(shown: Shown) -> str:
+    """The answer of the stages in the sample's own letters, or why there is none; empty where a reader gives it."""
+    state = shown.state
     if state.answer is None:
-        return state.reason or "none"
+        return state.reason or ("" if shown.outcome else "none")
     return state.letters.get(state.answer, state.answer)
-
-
-def _figure(number: int, view: View, longest: int) -> ViewFigure:
-    try:
-        return ViewFigure(_caption(number, view), image=thumbnail(view.picture, longest))
-    except PictureError as exc:
-        return ViewFigure(_caption(number, view), fault=str(exc))
-
-
-def _caption(number: int, view: View) -> str:
-    try:
-        payload = view.picture.payload
-    except PictureError as exc:
-        return f"view {number}: {exc}"
-    width, height = view.size
-    encoding = f", re-encoded: {payload.note}" if payload.note else ", the original bytes"
-    kind = payload.media_type.removeprefix("image/")
-    return f"view {number}: {width}x{height} px, {len(payload.data)} bytes {kind}, sha256 {payload.sha[:12]}{encoding}"

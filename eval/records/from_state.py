@@ -1,13 +1,15 @@
-"""Make the record of a sample from its last state, or from the failure that ended it."""
+"""Make the record of a sample from its last state, or from the failure that ended it, and the line of an arm."""
 
 from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
-from looktwice.eval.records.records import Record
+from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import canonical, message_json
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.runtime.stores import Blobs
@@ -45,6 +47,15 @@ def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs,
         choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
         letters=dict(state.letters) or None,
     )
+
+
+def make_point_row(arm: Arm) -> PointRow:
+    """The line of points.yaml for an arm."""
+    facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
+    return PointRow(
+        arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
+        arm.spec, spec(arm.read), arm.draws, arm.seed, arm.replies_of,
+    )  # fmt: skip
 
 
 def describe_failure(exc: BaseException) -> str:

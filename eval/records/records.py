@@ -205,10 +205,16 @@ class RunFolder:
         present = [self.points[name] for name in listed if name in self.points]
         return present, [point for name, point in self.points.items() if name not in listed]
 
-    def records(self) -> dict[Key, Record]:
-        """The last record of every key, read afresh. Raises RunError with the line number of a damaged line."""
+    def records(self, sample: str | None = None) -> dict[Key, Record]:
+        """The last record of every key, or of those of one sample, read afresh.
+
+        Raises RunError with the line number of a damaged line.
+        """
         found: dict[Key, Record] = {}
+        wanted = json.dumps(sample or "", ensure_ascii=False).encode()[1:-1]
         for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
+            if wanted not in line:  # the other lines need not be parsed
+                continue
             try:
                 record = Record.from_line(line)
             except (ValueError, TypeError, KeyError) as exc:
@@ -216,8 +222,9 @@ class RunFolder:
                     f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
                     "configuration again"
                 ) from exc
-            found.pop(record.key, None)
-            found[record.key] = record
+            if sample in (None, record.sample):
+                found.pop(record.key, None)
+                found[record.key] = record
         return found
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:

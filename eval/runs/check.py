@@ -1,62 +1,123 @@
-"""`looktwice check`: runs one sample of each task through the stages of every arm, with a scripted model."""
+"""`looktwice check`: runs one sample of each task through the stages of every arm, and says what a run would ask."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice, pairwise
 from pathlib import Path
 
-from looktwice.eval.display.sample_page import page, words
-from looktwice.eval.records.from_state import describe_failure
-from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.eval.display.look_drawing import find_agents
+from looktwice.eval.display.sample_figures import Shown
+from looktwice.eval.display.sample_page import file_names, page, words
+from looktwice.eval.records.from_state import make_point_row
+from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
+from looktwice.eval.scoring.labels import labels
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.models.offline import Scripted
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
 
+SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
 
-def check(plan: Plan, out: Path | None = None) -> Iterator[str]:
-    """Describe in lines what the stages of each arm did to the first sample, and warn of likely mistakes.
 
-    With `out`, a page for each task with the views after each stage is written there. Raises ConfigError where a
-    pipeline can give no answer.
+def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_image: bool = False) -> Iterator[str]:
+    """Describe in lines what the stages of each arm did to the first sample, warn of likely mistakes, and say what a
+    run of `limit` samples of each task would ask.
+
+    With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
+    of all samples. Raises ConfigError where a pipeline can give no answer, and PictureError where images cannot be
+    opened.
     """
-    items = {task_id: next(iter(task)) for task_id, task in {arm.task_id: arm.task for arm in plan.points}.items()}
-    yield f"{len(plan.points)} {'point' if len(plan.points) == 1 else 'points'}, no faults"
-    pages: dict[str, list[tuple[str, State, str]]] = {}
-    silent: dict[str, str] = {}
-    for arm in plan.points:
-        item = items[arm.task_id]
-        state, error = _run_stages(arm, item)
-        pages.setdefault(arm.task_id, []).append((label_with_changes(arm.contestant, arm.changes), state, error))
-        yield f"{label_with_changes(arm.contestant, arm.changes)} on {arm.task_name}, sample {item.sample.id}"
-        yield from words(state)
-        yield from (f"  warning: {line}" for line in [*_late_stages(state), *_draw_warnings(arm)])
-        if error:
-            yield f"  FAILED: {error.splitlines()[0]}"
-        elif state.silent:
-            silent[arm.contestant] = f"contestants.{arm.contestant}.stages: {say_no_answer(arm.stages)}"
+    tasks = {arm.task_id: arm.task for arm in plan.points}
+    items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
+    readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
+    yield f"{len(plan.points)} arm{'s' * (len(plan.points) != 1)} (contestant x task x setting), no faults{readings}"
+    names = labels([make_point_row(arm) for arm in plan.points])
+    trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
+    for trial in trials:
+        yield f"{names[trial.arm.id][0]} on {names[trial.arm.id][1]}, sample {trial.item.sample.id}"
+        yield from words(_shown(trial, names))
+        yield from (f"  warning: {line}" for line in [*_late_stages(trial.state), *_draw_warnings(trial.arm)])
     if out is not None:
-        yield from _write_pages(out, items, pages)
+        yield from _write_pages(out, trials, names)
+    yield from describe_requests(plan, trials, limit)
+    if every_image:
+        yield from _open_images(plan, limit)
+    silent = {t.arm.contestant: t.arm.stages for t in trials if t.state.silent and not t.error}
     if silent:
-        raise ConfigError(list(silent.values()))
+        raise ConfigError([f"contestants.{name}.stages: {say_no_answer(stages)}" for name, stages in silent.items()])
 
 
-def _run_stages(arm: Arm, item: Item) -> tuple[State, str]:
-    model = RecordingModel(Scripted("(A)"), item.sample.id, wrap_second=lambda second: Scripted("(A)"))
-    state = State.start(item.sample, arm.seed)
-    for slot, stage in arm.stages.items():
-        if state.ended:
-            break
+def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = None) -> Iterator[str]:
+    """What a run asks, a line for each contestant and one for all of them, and how that was counted."""
+    samples = {arm.task_id: min(len(arm.task), limit or len(arm.task)) for arm in plan.points}
+    whole = count_requests(trials, samples)
+    if not whole.requests:
+        yield "a run asks no model"
+        return
+    silent = []
+    yield "a run asks, without what its cache has already:"
+    for name in dict.fromkeys(arm.contestant for arm in plan.points):
+        amount = count_requests([trial for trial in trials if trial.arm.contestant == name], samples)
+        silent += [] if amount.requests else [name]
+        if amount.requests:
+            yield f"  {name}: {amount}"
+    if silent:
+        yield f"  {', '.join(silent)}: no requests"
+    yield f"  in all: {whole}"
+    yield from (f"  {line}" for line in _assumptions(trials, samples))
+
+
+def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterator[str]:
+    """How the requests and tokens were counted, and where that is a guess."""
+    yield "counted on the first sample of each task, with (A) as the reply to everything"
+    yield f"{CHARACTERS} characters of words are a token; a request that several arms make of a sample is one"
+    if rough := rough_models(trials):
+        yield f"no rule for pictures is published for {', '.join(rough)}: one token for 28 x 28 pixels is a guess"
+    for name in dict.fromkeys(trial.arm.contestant for trial in trials if trial.error):
+        yield f"{name}: a stage failed, so that its later requests are not counted"
+    most: Counter[str] = Counter()
+    for arm in (trial.arm for trial in trials):
+        for agent in find_agents(arm.stages):
+            calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
+            most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
+    for name, calls in most.items():
+        yield f"{name}: an agent, counted without looks; with all that its bounds allow up to {calls:,} requests"
+
+
+def _open_images(plan: Plan, limit: int | None) -> Iterator[str]:
+    """Name every image that cannot be opened. Raises PictureError with their number."""
+    opened, faults = 0, 0
+    for name, task in {arm.task_id: (arm.task_name, arm.task) for arm in plan.points}.values():
+        items = islice(task, limit)
+        with ThreadPoolExecutor() as pool:
+            while some := list(islice(items, SAMPLES_AT_ONCE)):
+                for item, (number, found) in zip(some, pool.map(_open, some), strict=True):
+                    opened, faults = opened + number, faults + len(found)
+                    yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in found)
+    if faults:
+        raise PictureError(f"{faults} of {opened:,} images cannot be opened")
+    yield f"{opened:,} images opened, no faults"
+
+
+def _open(item: Item) -> tuple[int, list[str]]:
+    """How many images a sample has, those of its choices included, and why some cannot be decoded."""
+    images, faults = [each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)], []
+    for image in images:
         try:
-            state = step(slot, stage, state, model)
-        except StageFailed as exc:
-            return exc.state, describe_failure(cause_of(exc))
-    return state, ""
+            image.pixels  # noqa: B018  decodes it
+        except PictureError as exc:
+            faults.append(str(exc))
+    return len(images), faults
+
+
+def _shown(trial: Trial, names: Mapping[str, tuple[str, str]]) -> Shown:
+    return Shown(names[trial.arm.id][0], trial.state, trial.error, stages=trial.arm.stages)
 
 
 def _late_stages(state: State) -> list[str]:
@@ -76,10 +137,17 @@ def _draw_warnings(arm: Arm) -> list[str]:
     return []
 
 
-def _write_pages(out: Path, items: dict[str, Item], pages: dict[str, list[tuple[str, State, str]]]) -> Iterator[str]:
+def _write_pages(out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """A page for each task, named after its sample, and after the task where another has a sample of this name."""
     out.mkdir(parents=True, exist_ok=True)
-    for task_id, shown in pages.items():
-        sample = items[task_id].sample
-        path = out / f"{sample.id.replace('/', '_')}.html"
-        path.write_text(page(sample.id, sample.question, items[task_id].answer, shown), encoding="utf-8")
+    pages: dict[str, list[Trial]] = {}
+    for trial in trials:
+        pages.setdefault(trial.arm.task_id, []).append(trial)
+    ids = Counter(some[0].item.sample.id for some in pages.values())
+    for some in pages.values():
+        arm, item = some[0].arm, some[0].item
+        name = item.sample.id if ids[item.sample.id] == 1 else f"{item.sample.id} {names[arm.id][1]}"
+        path = out / f"{file_names([name])[name]}.html"
+        shown = [_shown(trial, names) for trial in some]
+        path.write_text(page(item.sample.id, item.sample.question, item.answer, shown), encoding="utf-8")
         yield f"views: {path}"

@@ -10,7 +10,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
@@ -19,13 +19,13 @@ from typing import Any
 
 import cv2
 
+from looktwice.eval.records.from_state import make_point_row
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
@@ -95,7 +95,7 @@ class Run:
         with RunWriter(self.folder) as writer:
             existing_run = RunFolder(self.folder)
             known, records = existing_run.samples, existing_run.records()
-            rows = [_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
+            rows = [make_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}
             self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records), unchanged)
@@ -315,14 +315,6 @@ class Run:
             "versions": self._versions,
             "config": self.plan.config,
         }
-
-
-def _point_row(arm: Arm) -> PointRow:
-    facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
-    return PointRow(
-        arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
-        arm.spec, spec(arm.read), arm.draws, arm.seed, arm.replies_of,
-    )  # fmt: skip
 
 
 def _answered_samples(rows: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:

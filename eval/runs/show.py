@@ -2,51 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from looktwice.eval.display.sample_page import page, words
+from looktwice.eval.display.sample_figures import Shown
+from looktwice.eval.display.sample_page import file_names, page, words
+from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.records.judgements import judgements
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
-from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.score import ScoringTools
+from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, TaskError, find_item
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import Stage
 
 
 def show_sample(
     run: Path, sample: str, out: Path | None = None, plugins: Sequence[str] = (), cache: Path | None = None
 ) -> Iterator[str]:
-    """Write the page of one sample and yield its content as lines. Raises RunError.
+    """Write the page of one sample and yield its content as lines; a sample of several tasks has a page for each.
 
     The stages run again on the task's data, or on the stored pictures if that data is no longer available.
-    `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it).
+    `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it). Raises
+    RunError.
     """
     folder, binder = RunFolder(run), Binder(Scope(Path("/"), (), tuple(plugins)))
-    points = folder.points
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
-    records = [record for key, record in folder.records().items() if key[1] == sample]
-    for row in rows:
-        pairs = [(points[r.point], r) for r in records if points[r.point].task_id == row.task]
-        labelled = []
+    present, older = folder.present_and_older
+    names = labels([*present, *older])
+    records = list(folder.records(sample).values())
+    tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
+    for row, path in _pages(folder, rows, names, out):
+        points = {names[point.id][0]: point for point in present if point.task_id == row.task}
         with use_recorded_findings(folder, cache):
-            for point, record in pairs:
-                given, stages = _sample(folder, point, row, binder), build_stages(folder, point, binder)
-                state, error = rerun(folder, point, stages, given, record)
-                labelled.append((_label(point, record), state, record.error or error))
-        path = out or run / "show" / f"{sample.replace('/', '_')}.html"
+            shown = list(_arms(tools, points, row, records, binder))
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(sample, row.sample["question"], row.answer, labelled), encoding="utf-8")
+        path.write_text(page(sample, row.sample["question"], row.answer, shown), encoding="utf-8")
         yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
-        for label, state, error in labelled:
-            yield label
-            yield from words(state)
-            yield from ([f"  FAILED: {error.splitlines()[0]}"] if error else [])
+        for one in shown:
+            yield one.label
+            yield from words(one)
         yield f"page: {path}"
 
 
@@ -67,6 +70,50 @@ def sample_images(plan: Plan) -> Callable[[str, str], tuple[Picture, ...]]:
     return images
 
 
+def _pages(
+    folder: RunFolder, rows: Sequence[SampleRow], names: Mapping[str, tuple[str, str]], out: Path | None
+) -> Iterator[tuple[SampleRow, Path]]:
+    """Each row with its file, whose name is told from those of the run's other samples."""
+    path = out or folder.path / "show" / f"{file_names(row.id for row in folder.samples.values())[rows[0].id]}.html"
+    tasks = {folder.points[name].task_id: task for name, (_, task) in names.items()}
+    for row in rows:
+        ending = f" {tasks.get(row.task, row.task)}" if len(rows) > 1 else ""
+        name = f"{path.stem}{ending}"
+        yield row, path.with_name(f"{file_names([name])[name] if ending else name}{path.suffix}")
+
+
+def _arms(
+    tools: ScoringTools, points: Mapping[str, PointRow], row: SampleRow, records: Sequence[Record], binder: Binder
+) -> Iterator[Shown]:
+    """Every point that has a record of the sample, by the labels and in the order of the tables."""
+    folder = tools.folder
+    given = next((_sample(folder, point, row, binder) for point in points.values()), row.without_pixels(folder.blobs))
+    for label, point in points.items():
+        score = tools.record_scorer(point)
+        for record in (record for record in records if record.point == point.recorded_as):
+            stages = build_stages(folder, point, binder)
+            state, error = rerun(folder, point, stages, given, record)
+            found = score(record, row)
+            why = record.error or error or (found.detail if found.verdict is Verdict.FAILED else "")
+            draw = f", draw {record.draw}" if point.draws > 1 else ""
+            yield Shown(f"{label}{draw}", state, why, _outcome(found, row, score.reader), stages)
+
+
+def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:
+    """The verdict as tables count it, the answer and who found it or why there is none, and the key."""
+    value = f" ({scored.score.value:.2f})" if 0 < scored.score.value < 1 else ""
+    key = "the key is hidden" if row.answer is None else f"the key is {row.answer!r}"
+    if scored.answer is None:
+        said = scored.reason
+    elif scored.read or scored.judge:
+        said = f"{scored.answer!r}, read by {scored.judge or reader_name(type(reader).__name__)}"
+    else:
+        said = f"{scored.answer!r}, set by a stage"
+    detail = scored.detail.removeprefix(f"{scored.reason}: ").partition("\n")[0]
+    why = f": {detail}" if scored.reason and detail and detail != said else ""
+    return f"{scored.verdict.upper()}{value}: {said or detail}{why}; {key}"
+
+
 def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) -> Sample:
     task = binder.node(point.spec["task"], "task")
     try:
@@ -75,8 +122,3 @@ def _sample(folder: RunFolder, point: PointRow, row: SampleRow, binder: Binder) 
         current = None
     known = current is not None and current.sample.sha == row.sha
     return current.sample if current and known else row.without_pixels(folder.blobs)
-
-
-def _label(point: PointRow, record: Record) -> str:
-    draw = f", draw {record.draw}" if point.draws > 1 else ""
-    return label_with_changes(point.contestant, point.changes) + draw

@@ -1,0 +1,160 @@
+"""Runs one sample through the stages of an arm with a scripted model, and counts from that what a whole plan asks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from looktwice.eval.records.from_state import describe_failure
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
+from looktwice.pipelines.models.image_tokens import image_rule
+from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import Call, State
+
+CHARACTERS = 4  # of a token of words, about
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """Says "(A)" to everything in place of a model, under its identity."""
+
+    model: Any
+
+    @property
+    def identity(self) -> str:
+        """The identity of the model."""
+        return str(getattr(self.model, "identity", "none"))
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        """The one reply."""
+        return Reply("(A)")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What one request costs: tokens of words and of pictures, and at most `out` of the reply (None: no bound is set).
+
+    `key` is that of the reply in the cache.
+    """
+
+    key: str
+    model: Any
+    pictures: int
+    word_tokens: int
+    picture_tokens: int
+    out: int | None
+
+    @classmethod
+    def of(cls, call: Call, model: Any) -> Request:
+        """The request of a call of this model. Raises PictureError."""
+        options, sizes = call.options.filled_from(model), [view.size for m in call.messages for view in m.views]
+        said = [getattr(model, "system", ""), *(message.text for message in call.messages)]
+        said += [each.arguments for message in call.messages for each in message.tool_calls]
+        said += [json.dumps([tool.name, tool.description, tool.parameters]) for tool in options.tools or ()]
+        rule = image_rule(_model_name(model), getattr(model, "detail", None))
+        key = request_key(StandIn(model).identity, call.messages, call.draw, call.options)
+        words, pictures = ceil(sum(map(len, said)) / CHARACTERS), sum(rule.tokens(size) for size in sizes)
+        return cls(key, model, len(sizes), words, pictures, options.max_tokens)
+
+    @property
+    def price(self) -> float | None:
+        """The list price with the longest reply, or of what is sent alone; None for a model without prices."""
+        prices: Mapping[str, float] | None = getattr(self.model, "prices", None)
+        if not prices:
+            return None
+        return ((self.word_tokens + self.picture_tokens) * prices["in"] + (self.out or 0) * prices["out"]) / 1e6
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """A sample behind the stages of an arm, what they asked, and `error`, which is why one failed."""
+
+    arm: Arm
+    item: Item
+    state: State
+    error: str
+    requests: Sequence[Request]
+
+
+def try_arm(arm: Arm, item: Item) -> Trial:
+    """Run the sample through the stages of the arm; no model is called."""
+    models, error = {"": arm.model}, ""
+
+    def stand_in(second: Model) -> Model:
+        models[second.identity] = second
+        return StandIn(second)
+
+    model = RecordingModel(StandIn(arm.model), item.sample.id, wrap_second=stand_in)
+    state, requests = State(item.sample, prompt=item.sample.question, seed=arm.seed), list[Request]()
+    try:
+        state = State.start(item.sample, arm.seed)
+        for slot, stage in arm.stages.items():
+            state = state if state.ended else step(slot, stage, state, model)
+    except StageFailed as exc:
+        state, error = exc.state, describe_failure(cause_of(exc))
+    except PictureError as exc:
+        error = describe_failure(exc)
+    try:
+        requests = [Request.of(call, models[call.model]) for entry in state.trace for call in entry.calls]
+    except PictureError as exc:  # a model would be sent its bytes, which a stand-in does not look at
+        error = error or describe_failure(exc)
+    return Trial(arm, item, state, error, requests)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no model has prices."""
+
+    requests: int
+    pictures: int
+    word_tokens: int
+    picture_tokens: int
+    out: int | None
+    price: float | None
+
+    def __str__(self) -> str:
+        pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
+        sent = f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of words{pictures})"
+        out = "unknown (no `max_tokens`)" if self.out is None else f"at most {self.out:,}"
+        price = "" if self.price is None else f"; cost {'at most ' * (self.out is not None)}{self.price:,.2f}"
+        price += " and the replies" if price and self.out is None else ""
+        return f"{self.requests:,} requests, {self.pictures:,} pictures, {sent}, out {out}{price}"
+
+
+def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amount:
+    """What the arms of these trials ask over all samples (task id -> how many) and draws.
+
+    A request that several arms make of the same sample is counted once, as it is sent once.
+    """
+    asked: dict[tuple[str, str], tuple[int, Request]] = {}
+    for trial in trials:
+        task = trial.arm.task_id
+        for request in trial.requests:
+            before, _ = asked.get((task, request.key), (0, request))
+            asked[task, request.key] = max(before, samples[task] * trial.arm.draws), request
+    counted = list(asked.values())
+    outs, prices = [(n, each.out) for n, each in counted], [(n, each.price) for n, each in counted]
+    return Amount(
+        sum(times for times, _ in counted),
+        sum(times * each.pictures for times, each in counted),
+        sum(times * each.word_tokens for times, each in counted),
+        sum(times * each.picture_tokens for times, each in counted),
+        None if any(out is None for _, out in outs) else sum(n * out for n, out in outs if out is not None),
+        sum(n * price for n, price in prices if price is not None) if any(p is not None for _, p in prices) else None,
+    )
+
+
+def rough_models(trials: Iterable[Trial]) -> list[str]:
+    """The models for whose pictures no rule is published, so that their tokens are a guess."""
+    asked = {_model_name(each.model) for trial in trials for each in trial.requests if each.pictures}
+    return sorted(name for name in asked if not image_rule(name).published)
+
+
+def _model_name(model: Any) -> str:
+    return str(getattr(model, "model", "") or type(model).__name__)

@@ -1,0 +1,111 @@
+"""How many tokens a picture costs, by the rule that the model's provider publishes; by a rough one for other models."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable
+from functools import partial
+from math import ceil, floor, sqrt
+from typing import NamedTuple
+
+from looktwice.pipelines.models.wire import Detail
+
+Size = tuple[int, int]
+"""(width, height) in pixels, as the picture is sent."""
+
+CELL = 28  # pixels of a side that one token stands for: Claude's, Qwen's, and our guess for others
+
+
+class ImageRule(NamedTuple):
+    """The tokens of a picture of a size, and whether the model's provider publishes this rule."""
+
+    tokens: Callable[[Size], int]
+    published: bool = True
+
+
+def openai_tiles(size: Size, base: int, tile: int) -> int:
+    """OpenAI's rule by tiles of 512 pixels: fit into 2,048, then the short side to 768; nothing is enlarged."""
+    scale = min(1.0, 2048 / max(size))
+    scale *= min(1.0, 768 / (min(size) * scale))
+    across, down = (ceil(round(side * scale) / 512) for side in size)
+    return base + tile * across * down
+
+
+def openai_patches(size: Size, budget: int = 1536, longest: int | None = None, factor: float = 1.0) -> int:
+    """OpenAI's rule by patches of 32 pixels, as many as the budget allows; `longest` bounds the sides before."""
+    scale = min(1.0, longest / max(size)) if longest else 1.0
+    across, down = (side * scale / 32 for side in size)
+    if ceil(across) * ceil(down) > budget:
+        shrink = sqrt(budget / (across * down))
+        across, down = across * shrink, down * shrink
+        whole = min(floor(across) / across, floor(down) / down)
+        across, down = across * whole, down * whole
+    return ceil(factor * ceil(round(across, 6)) * ceil(round(down, 6)))
+
+
+def claude_tokens(size: Size, longest: int = 1568, budget: int = 1568) -> int:
+    """Anthropic's rule: the cells of 28 pixels of the picture as Claude sees it."""
+    return count_cells(claude_size(size, longest, budget))
+
+
+def claude_size(size: Size, longest: int = 1568, budget: int = 1568) -> Size:
+    """The size at which Claude sees a picture, in which it also gives places: the largest that keeps both bounds."""
+    long, short = max(size), min(size)
+
+    def too_large(side: int) -> bool:
+        resized = side, max(1, round(short * side / long))
+        return ceil(side / CELL) * CELL > longest or count_cells(resized) > budget
+
+    side = max(1, bisect_left(range(1, long + 1), True, key=too_large))
+    other = max(1, round(short * side / long))
+    return (side, other) if size[0] >= size[1] else (other, side)
+
+
+def gemini_tiles(size: Size) -> int:
+    """Google's rule for Gemini 2: 258 for a small picture, else 258 for each square of two thirds of its short side."""
+    if max(size) <= 384:
+        return 258
+    unit = floor(min(size) / 1.5)
+    return 258 * ceil(size[0] / unit) * ceil(size[1] / unit) if unit else 258
+
+
+def count_cells(size: Size) -> int:
+    """One token for each 28 x 28 pixels, partly filled ones included."""
+    return ceil(size[0] / CELL) * ceil(size[1] / CELL)
+
+
+HIGH = partial(openai_patches, budget=2500, longest=2048)
+ORIGINAL = partial(openai_patches, budget=10_000, longest=6000)
+RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
+    (r"gpt-4o-mini", partial(openai_tiles, base=2833, tile=5667)),
+    (r"gpt-(4\.1|5)-mini", partial(openai_patches, factor=1.62)),
+    (r"gpt-(4\.1|5)-nano", partial(openai_patches, factor=2.46)),
+    (r"o4-mini", partial(openai_patches, factor=1.72)),
+    (r"gpt-5\.2|gpt-5[\d.]*-codex", openai_patches),
+    (r"gpt-5\.4-mini", partial(HIGH, factor=1.62)),
+    (r"gpt-5\.4", HIGH),
+    (r"gpt-5\.[5-9]", ORIGINAL),
+    (r"(gpt-|chatgpt-)(4o|4\.1|4\.5)", partial(openai_tiles, base=85, tile=170)),
+    (r"o[13](?!-mini)", partial(openai_tiles, base=75, tile=150)),
+    (r"gpt-5(?![\d.])", partial(openai_tiles, base=70, tile=140)),
+    (r"computer-use", partial(openai_tiles, base=65, tile=129)),
+    (r"claude", claude_tokens),
+    (r"gemini-3", lambda size: 1120),
+    (r"gemini-2", gemini_tiles),
+)
+"""How a model's name begins, and the rule for its pictures: the first that fits counts."""
+
+
+def image_rule(model: str, detail: Detail | None = None) -> ImageRule:
+    """The rule of a model by its name, also where its provider's stands before it ("openai/gpt-4o")."""
+    name = model.rpartition("/")[2].lower()
+    rule = next((rule for beginning, rule in RULES if re.match(beginning, name)), None)
+    if rule is None:
+        return ImageRule(count_cells, published=False)
+    if detail == "low" and isinstance(rule, partial) and "base" in rule.keywords:
+        base = int(rule.keywords["base"])
+        return ImageRule(lambda size: base)
+    if rule in (HIGH, ORIGINAL) and detail in ("high", "original"):
+        rule = HIGH if detail == "high" else ORIGINAL
+    return ImageRule(rule)

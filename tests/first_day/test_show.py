@@ -1,0 +1,118 @@
+"""A user looks at one question of a run: what was answered, why it counts as it does, and where an agent looked."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval import evaluate
+from looktwice.eval.cli import app
+from looktwice.eval.display.sample_page import file_names
+from looktwice.eval.display.table import score_table
+from looktwice.eval.tasks import Folder
+from looktwice.pipelines import Pipeline, Reply, Scripted
+from looktwice.pipelines.model import Messages, ToolCall
+from looktwice.prompting import Ask
+from looktwice.prompting.agent import Agent, Zoom
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: own}
+model: {use: pipelines.models.Scripted, answer: "It must be blue, or <b>red</b>."}
+stages:
+  mark: {use: prompting.markers.Circles, radius: 5}
+  ask: {use: prompting.turns.Ask}
+sweep: {stages.mark.radius: [5, 9]}
+contestants:
+  plain: {}
+  whole: {read: {use: eval.readers.WholeReply}}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
+"""
+IDS = ("a/b", "a:b", "Con", "con", "plain.", "ends ")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished run over questions whose ids are no file names, with markup in question and reply."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    Image.new("RGB", (60, 40), "red").save(tmp_path / "own" / "x.png")
+    row = {"question": "<script>alert(1)</script> Which colour?", "images": ["x.png"], "choices": ["red", "blue"]}
+    lines = (json.dumps(row | {"id": name, "answer": "B"}) + "\n" for name in IDS)
+    (tmp_path / "own" / "samples.jsonl").write_text("".join(lines))
+    (tmp_path / "study.yaml").write_text(STUDY)
+    looktwice("run", "study.yaml")
+    return tmp_path / "runs" / "study"
+
+
+def looktwice(*words: str) -> str:
+    result = CliRunner().invoke(app, list(words))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_show_says_verdict_answer_and_why_under_the_labels_of_the_table(folder: Path) -> None:
+    """Neither verdict nor reader's answer nor key was shown, and arms had other labels than in the table."""
+    lines = looktwice("show", str(folder), "a/b").splitlines()
+    labels = [line for line in lines if not line.startswith(" ") and ": " not in line]
+    assert labels == list(dict.fromkeys(row.contestant for row in score_table([folder]).rows if row.point))
+    outcomes = [line.strip() for line in lines if "the key is 'B'" in line]
+    assert len(outcomes) == len(labels)
+    assert outcomes[0].startswith("UNREADABLE: unread: ") or outcomes[0].startswith("RIGHT: 'B', read by robust")
+    assert "set by a stage; the key is 'B'" in outcomes[-1]
+
+
+def test_show_names_a_failure_that_arises_in_scoring_alone(folder: Path) -> None:
+    """An arm that the table counts as failed was shown as if nothing were wrong."""
+    path = folder / "samples.jsonl"
+    path.write_text(path.read_text().replace('"answer":"B"', '"answer":"E"').replace('"answer": "B"', '"answer": "E"'))
+    said = looktwice("show", str(folder), "a/b")
+    assert "FAILED: the key 'E' is none of A, B" in said
+    assert "the key &#39;E&#39; is none of A, B" in next((folder / "show").iterdir()).read_text()
+
+
+def test_pages_escape_everything(folder: Path) -> None:
+    """What stands in a question or a reply is text on the page, and no markup."""
+    looktwice("show", str(folder), "a/b")
+    (page,) = (folder / "show").iterdir()
+    text = page.read_text()
+    assert "<script" not in text and "<b>red" not in text and "&lt;b&gt;red&lt;/b&gt;" in text
+
+
+def test_the_pages_of_two_samples_are_two_files_that_windows_takes(folder: Path) -> None:
+    """`a/b` and `a_b` were one file, and `a:b` or `con` are none on Windows."""
+    for name in IDS:
+        looktwice("show", str(folder), name)
+    written = [path.name for path in (folder / "show").iterdir()]
+    assert len({name.casefold() for name in written}) == len(IDS)
+    for name in written:
+        assert re.fullmatch(r"[\w. -]+\.html", name) and not re.match(r"(?i)con\b", name), name
+        assert not re.search(r"[. ]\.html$", name)
+    assert file_names(["val_12", "é"]) == {"val_12": "val_12", "é": "é"}
+
+
+def look_once(messages: Messages) -> Reply:
+    """Asks for a zoom and then answers."""
+    if any(message.role == "assistant" for message in messages):
+        return Reply("(A)")
+    return Reply("Closer.", "tool", tool_calls=(ToolCall("1", "zoom", '{"image": 1, "box": [0.5, 0, 1, 0.5]}'),))
+
+
+def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_path: Path) -> None:
+    """Looks were lines of JSON behind everything else, and the place that was asked for was drawn nowhere."""
+    agent = Agent({"zoom": Zoom()}, coordinates="0-1")
+    out = tmp_path / "runs" / "agents"
+    evaluate(Folder(tmp_path / "own"), {"agent": Pipeline({"agent": agent}), "ask": Pipeline({"ask": Ask()})},
+             Scripted(look_once), out=out)  # fmt: skip
+    lines = [line.strip() for line in looktwice("show", str(out), "a/b", "--out", "one.html").splitlines()]
+    look = 'look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2'
+    assert lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 1
+    text = Path("one.html").read_text()
+    words = ("Image 1:", "Closer.", "look 1: zoom", "asked for", "the 3 turns above", "Image 2:", "(A)")
+    section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
+    places = [section.index(word) for word in words]
+    assert places == sorted(places)

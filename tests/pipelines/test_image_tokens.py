@@ -1,0 +1,68 @@
+"""What a picture costs, by the rules that providers publish."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from looktwice.pipelines.models.image_tokens import Size, claude_size, claude_tokens, image_rule, openai_patches
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "tokens"),
+    [
+        ("gpt-4o", (1024, 1024), 765),
+        ("gpt-4o-2024-11-20", (512, 512), 255),
+        ("openai/gpt-4o-mini", (1024, 1024), 2833 + 4 * 5667),
+        ("gpt-4.1", (2048, 4096), 1105),
+        ("gpt-4.1-mini", (1024, 1024), 1659),
+        ("gpt-5-nano", (640, 480), 738),
+        ("gpt-5", (4000, 400), 630),
+        ("gpt-5-codex", (1800, 2400), 1452),
+        ("gpt-5.4", (1920, 1080), 2040),
+        ("gpt-5.5", (1920, 1080), 2040),
+        ("o1", (384, 384), 225),
+        ("o3-mini", (28, 28), 1),
+        ("o4-mini", (224, 224), 85),
+        ("claude-sonnet-4-5", (1920, 1080), 1560),
+        ("anthropic/claude-3-haiku", (1075, 1520), 1551),
+        ("gemini-2.5-pro", (960, 540), 1548),
+        ("gemini-2.0-flash", (384, 300), 258),
+        ("google/gemini-3-pro", (4000, 400), 1120),
+        ("Qwen2.5-VL-7B-Instruct", (280, 57), 30),
+    ],
+)
+def test_the_tokens_of_a_picture_follow_the_rule_of_the_model(model: str, size: Size, tokens: int) -> None:
+    assert image_rule(model).tokens(size) == tokens
+
+
+def test_detail_changes_the_rule_where_the_provider_says_so() -> None:
+    assert image_rule("gpt-4o", "low").tokens((1024, 1024)) == 85
+    assert image_rule("gpt-5.4", "original").tokens((3840, 2160)) == 120 * 68
+    assert image_rule("gpt-5.5", "high").tokens((3840, 2160)) == 2304
+    assert image_rule("claude-opus-4", "low").tokens((1024, 1024)) == 1369
+
+
+def test_a_model_without_a_published_rule_is_told_apart() -> None:
+    assert image_rule("gpt-4o").published and not image_rule("some-vlm").published
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (2, 3), (20000, 20000)])
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-5-mini", "gpt-5.4", "claude", "gemini-2.5", "other"])
+def test_every_size_has_a_number(model: str, size: Size) -> None:
+    assert image_rule(model).tokens(size) >= 1
+
+
+def test_the_rules_give_the_published_numbers(shared_data: Path) -> None:
+    rows = json.loads((shared_data / "methods" / "image_tokens.json").read_text())
+    for row in rows:
+        size = (row["size"][0], row["size"][1])
+        assert image_rule("gpt-4o").tokens(size) == row["openai_tile_85_170"]
+        assert openai_patches(size) == row["openai_patch_1536"]
+        assert openai_patches(size, 2500, 2048) == row["openai_patch_2500_2048"]
+        assert image_rule("gemini-2.5-flash").tokens(size) == row["gemini2_tiles"]
+        for name, longest, budget in (("claude_standard", 1568, 1568), ("claude_high", 2576, 4784)):
+            assert list(claude_size(size, longest, budget)) == row[name]["seen"]
+            assert claude_tokens(size, longest, budget) == row[name]["tokens"]
