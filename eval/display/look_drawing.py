@@ -65,4 +65,6 @@ def draw_look(look: Look, agents: Sequence[Agent], images: Mapping[int, View]) -
 
 
 def _mark(place: Sequence[float]) -> Mark:
-    return Box("", *place) if len(place) == 4 else Point("", *place)
+    if len(place) == 2:
+        return Point("", place[0], place[1])
+    return Box("", place[0], place[1], place[2], place[3])

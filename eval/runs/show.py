@@ -32,12 +32,12 @@ def show_sample(
     RunError.
     """
     folder, binder = RunFolder(run), Binder(Scope(Path("/"), (), tuple(plugins)))
+    present, older = folder.present_and_older
+    names = labels([*present, *older])
     rows = [row for row in folder.samples.values() if row.id == sample]
     if not rows:
         ids = sorted({row.id for row in folder.samples.values()})
         raise RunError(f"{run} has no sample {sample!r}; it has {len(ids)}, such as {', '.join(ids[:5])}")
-    present, older = folder.present_and_older
-    names = labels([*present, *older])
     records = list(folder.records(sample).values())
     tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
     for row, path in _pages(folder, rows, names, out):

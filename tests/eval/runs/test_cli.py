@@ -99,7 +99,7 @@ def test_check_says_that_there_are_no_faults_once_the_tasks_have_given_a_sample(
 def test_check_goes_through_the_stages_and_warns(study: Path) -> None:
     place = "contestants.thinking.stages.think"
     said = done("check", study, f"{place}.before=null", f"{place}.after=ask", "--out", "views")
-    assert "3 points, no faults" in said
+    assert "3 arms (contestant x task x setting), no faults" in said
     assert "changes the views or the prompt after the last call" in said
     assert (study.parent / "views" / "jigsaw_0000.html").exists()
 
