@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
@@ -33,8 +34,7 @@ Role = Literal["system", "user", "assistant", "tool"]
 Finish = Literal["stop", "length", "filter", "tool"]
 
 THOUGHT_TAG = "think|thinking|thought|reasoning|reflection"
-THOUGHT = re.compile(rf"<({THOUGHT_TAG})>.*?</\1>", re.S | re.I)
-THOUGHT_OPENED = re.compile(rf"<(?:{THOUGHT_TAG})>.*", re.S | re.I)
+THOUGHT_OPENED = re.compile(rf"<({THOUGHT_TAG})>", re.I)
 THOUGHT_CLOSED = re.compile(rf"</(?:{THOUGHT_TAG})>", re.I)
 BRACKETED_THOUGHT = re.compile(r"[\[\u25c1](/?think)[\]\u25b7]", re.I)
 
@@ -211,9 +211,26 @@ class Stopped(BaseException):
 def strip_thoughts(text: str) -> str:
     """A reply without what stands in <think> or its like; of a thought that was never closed nothing is left."""
     text = BRACKETED_THOUGHT.sub(r"<\1>", text)
-    if not THOUGHT_CLOSED.search(text):  # else every one of endless openings would be followed to the end
-        return THOUGHT_OPENED.sub("", text).strip() if THOUGHT_OPENED.search(text) else text
-    return THOUGHT_OPENED.sub("", THOUGHT_CLOSED.split(THOUGHT.sub("\n", text))[-1]).strip()
+    if not (THOUGHT_OPENED.search(text) or THOUGHT_CLOSED.search(text)):
+        return text
+    said = THOUGHT_CLOSED.split(_drop_closed_thoughts(text))[-1]
+    opened = THOUGHT_OPENED.search(said)
+    return said[: opened.start() if opened else None].strip()
+
+
+def _drop_closed_thoughts(text: str) -> str:
+    """A line break for each thought that its own tag closes; one pass, because a pattern would take time squared."""
+    ends: dict[str, list[int]] = {}
+    for closer in THOUGHT_CLOSED.finditer(text):
+        ends.setdefault(closer[0][2:-1].lower(), []).append(closer.end())
+    kept, at = [], 0
+    for opener in THOUGHT_OPENED.finditer(text):
+        mine = ends.get(opener[1].lower(), [])
+        after = bisect_right(mine, opener.end())
+        if opener.start() >= at and after < len(mine):
+            kept += [text[at : opener.start()], "\n"]
+            at = mine[after]
+    return "".join([*kept, text[at:]])
 
 
 def message_json(message: Message) -> dict[str, Any]:

@@ -21,6 +21,9 @@ _MARKS = re.compile(
     r"\*+|`+|~~|(?m:^\s{0,3}#{1,6}\s+)|(?m:^\s{0,99}>\s)|\$+|\\[()\[\]]|\\(?=[_*#&%$])|(?<!\w)_+|_+(?!\w)"
 )
 _ANY_MARK = re.compile(r"[*`~#>$\\_]")  # to find out quickly that there is nothing to remove
+_HEAD, _TAIL = 2_000, 8_000  # characters
+_SPACE = re.compile(r"\s+")
+_RUN = re.compile(r"(([^\w\s])\2{19})\2+")  # a rule of dashes, or a model that repeats one sign without end
 _QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u00ab": '"', "\u00bb": '"'})
 _PUNCTUATION = str.maketrans(
     {
@@ -38,7 +41,7 @@ _PUNCTUATION = str.maketrans(
 
 def clean_text(reply: str) -> str:
     r"""The words of a reply: no thoughts, tokens, Markdown, TeX; ASCII punctuation; \boxed{B} as "Answer: B"."""
-    text = _TOKENS.sub(" ", strip_thoughts(reply)).translate(_PUNCTUATION)
+    text = _TOKENS.sub(" ", _shorten(strip_thoughts(reply))).translate(_PUNCTUATION)
     text = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     text = _TAGGED.sub(r"\nAnswer: \2\n", text)
     if "http" in text:
@@ -48,7 +51,20 @@ def clean_text(reply: str) -> str:
         text = _BOXED.sub(r"\nAnswer: \1\n", _TEX.sub(r"\1", text))
     if _ANY_MARK.search(text):
         text = _MARKS.sub("", text)
-    return re.sub(r"[ \t]+", " ", text).strip()
+    return _SPACE.sub(_one_space, _RUN.sub(r"\1", text)).strip()
+
+
+def _shorten(text: str) -> str:
+    """Beginning and end of a reply that is longer than any answer: there it says what it answers.
+
+    The time that rules of several words take may grow with the square of a reply's length.
+    """
+    return text if len(text) <= _HEAD + _TAIL else f"{text[:_HEAD]}\n{text[-_TAIL:]}"
+
+
+def _one_space(run: re.Match[str]) -> str:
+    """One space, line break or empty line for a run of white space of any length."""
+    return "\n" * min(run[0].count("\n"), 2) or " "
 
 
 _QUESTION = re.compile(r"\A(?:q(?:uestion)?\s*[:.]\s*)?[^?\n]{3,300}\?\s+(?:a(?:nswer)?\s*:\s*)?(?=[\w(])", re.I)

@@ -40,10 +40,10 @@ class Vlm2Count(Reader):
     """
 
     def read(self, state: State) -> Reading:
-        numbers = [int(digits) for digits in re.findall(r"\d+", state.reply)]
+        numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", state.reply)]  # of any length
         words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(state.reply)])
-        numbers += [words] if words else []
-        return Reading.of(str(numbers[0]) if len(numbers) == 1 else None)
+        numbers += [str(words)] if words else []
+        return Reading.of(numbers[0] if len(numbers) == 1 else None)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,76 @@
+"""Replies without end, as a hostile or a broken model gives them: reading takes time in proportion to their length."""
+
+import time
+from typing import Any
+
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.reader import readers_by_name
+from looktwice.pipelines.model import Message, strip_thoughts
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+
+RUNS = (
+    *("\n", "\n ", " ", "\t", "x", "1", "1, ", "A ", "A. ", "(A)", "(A)\n", "A and ", "not A ", "the answer is "),
+    *("[", "(", "<", "{", "[a](", "![", "] ", "'", '"', "`", "```\n", "*", "_", "#", "$", "\\", "\\boxed{", "=", "- "),
+    *(". ", "|", "\u2705", "\u274c", "\u27e6A\u27e7", "<think>", "</think>", "<think></thought>", "<answer>"),
+    *("</answer>", "<br>", "&lt;", "Image 1 ", "the image ", "\uff5c<\uff5c", "<|a", "https://", "(https://", "True "),
+)
+SUBTASKS = {name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp") for name in ("vlm2_official", "vlm2_vlmevalkit")}
+
+
+def state(reply: str, choices: tuple[str, ...], subtask: str) -> State:
+    start = State.start(Sample("s", "Which one is red?", (), choices, meta={"subtask": subtask}), 0, 0)
+    return start.replace(messages=(Message("user", ("Which?",)), Message("assistant", (reply,))))
+
+
+def seconds(reader: Any, length: int, run: str, choices: tuple[str, ...], subtask: str) -> float:
+    whole = f"x{run * (length // len(run))} A x"
+    begin = time.process_time()
+    reader(state(whole, choices, subtask), None)
+    return time.process_time() - begin
+
+
+@pytest.mark.parametrize(
+    ("name", "subtask"), [(name, task) for name in sorted(readers_by_name()) for task in SUBTASKS.get(name, ("",))]
+)
+def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask: str) -> None:
+    reader, slow = readers_by_name()[name](), {}
+    for run in RUNS:
+        for choices in [("red", "blue", "the left one")] + [()] * (name == "robust"):
+            short = seconds(reader, 10_000, run, choices, subtask)
+            long = seconds(reader, 100_000, run, choices, subtask)
+            if long > 10 * max(short, 0.02):
+                slow[run, choices] = f"{short:.3f} s, then {long:.3f} s"
+    assert not slow
+
+
+@pytest.mark.parametrize("middle", ["\n" * 9_000, "word " * 9_000, "-" * 9_000])
+def test_the_answer_at_the_end_of_a_long_reply_is_read(middle: str) -> None:
+    reply = f"Let me look.{middle}\nThe answer is (B)."
+    assert Robust().read(state(reply, ("red", "blue"), "")).answer == "B"
+
+
+def test_a_thought_of_any_length_is_left_out() -> None:
+    assert clean_text("<think>" + "The answer is A. " * 9_000 + "</think>(B)") == "(B)"
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("plain ", "plain "),
+        ("<think>a</think>b", "b"),
+        ("a<think>b</think>c<reasoning>d</reasoning>e", "a\nc\ne"),
+        ("<think>a<think>b</think>c", "c"),
+        ("a</think>b", "b"),
+        ("a<think>b", "a"),
+        ("a<think>b</thought>c", "c"),
+        ("<think>a</think>b<think>c", "b"),
+        ("<THINK>a</Think>b", "b"),
+        ("[think]a[/think]b", "b"),
+    ],
+)
+def test_thoughts_are_left_out(text: str, left: str) -> None:
+    assert strip_thoughts(text) == left
