@@ -47,10 +47,11 @@ class Photos(MadeTask):
     `strength` in 0..1 is how much viewpoint and light differ (of a jigsaw the light of the pieces, of stereo that of
     the second view); None is 0 for jigsaw and depth and 0.5 for correspondence. `turn` is how far the second view of a
     correspondence is turned at strength 1, in degrees either way. `quality` is that of the JPEG files that models and
-    specialists are given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone, and is about the
-    same spots for every strength and quality, so a sweep over these asks the same questions. Answers are dealt: every
-    run of as many questions as there are letters has each letter once. Images are not marked; points are in `marks`.
-    Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises TaskError.
+    specialists are given, None sends them lossless. Question `i` depends on kind, source, turn, `seed` and `i` alone,
+    and is about the same spots for every strength and quality, so a sweep over these asks the same questions. Answers
+    are dealt: every run of as many questions as there are letters has each letter once. Images are not marked; points
+    are in `marks`. Scores can be sliced by `photo`, `source` and, for depth, the `ratio` of the disparities. Raises
+    TaskError.
     """
 
     kind: Literal["jigsaw", "correspondence", "depth"]
