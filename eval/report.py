@@ -15,6 +15,7 @@ from looktwice.eval.analysis.complementarity import complementarity_table, disag
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.shared_errors import shared_error_table
 from looktwice.eval.analysis.spread import spread_table
+from looktwice.eval.analysis.sweeps import SWEEP_NOTE, sweep_table
 from looktwice.eval.display.contact_sheets import Images, sheets
 from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table, score_table
@@ -50,6 +51,10 @@ METHOD = (
     "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
     "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
+    "Effect of each factor: of a sweep over several settings, on the samples that no combination failed or lacks. The "
+    "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
+    "to 13 samples that differ, then 9999 drawn flips); they are not corrected. Where every sample differs alike there "
+    "is no spread and so no interval.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
     "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
@@ -95,11 +100,12 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A table under its own heading; `wrap` allows line breaks inside long words."""
+    """A table under its own heading, with a `note` above it; `wrap` allows line breaks inside long words."""
 
     title: str
     table: TextTable
     wrap: bool = False
+    note: str = ""
 
 
 def write_report(runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None) -> Path:
@@ -144,6 +150,7 @@ def _tables(scored: Table) -> list[ReportTable]:
     rows, runs = scored.rows, scored.scores
     looks = [point for run in runs for point in summarize_looks(run)]
     return [
+        ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=SWEEP_NOTE),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
@@ -209,7 +216,7 @@ def _markdown(facts: dict[str, Any]) -> str:
         parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
         parts.append(section.grid.markdown)
     for table in facts["tables"]:
-        parts += [f"## {table.title}", table.table.markdown]
+        parts += [f"## {table.title}", *([table.note] if table.note else []), table.table.markdown]
     parts += ["\n".join(f"- {line}" for line in facts["agreement"])] if facts["agreement"] else []
     if facts["left_out"]:
         parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.display.text_tables import (
+    contestant_of,
+    drop_means_of_one,
     drop_repeats,
     format_cost,
     format_p,
     interval,
+    notebook_table,
     percent,
     sort_rows,
-    task_table,
 )
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.scoring.notes import notes
@@ -76,10 +79,10 @@ class Table:
         return console.file.getvalue()  # type: ignore[attr-defined, no-any-return]
 
     def _repr_html_(self) -> str:
-        return task_table(sort_rows(self.rows), full=True).html
+        return notebook_table(self.rows).html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
 
     def _repr_markdown_(self) -> str:
-        return task_table(sort_rows(self.rows), full=True).markdown
+        return "\n\n".join((notebook_table(self.rows).markdown, *self.notes))
 
 
 def score_table(
@@ -119,9 +122,9 @@ def console_table(shown: Table) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    rows = drop_repeats(sort_rows(shown.where(metric="accuracy").rows))
-    single = len({row.task for row in rows if row.task_name}) == 1
-    rows = [row for row in rows if row.task_name or not single]
+    every = sort_rows(shown.where(metric="accuracy").rows)
+    rows = drop_repeats(drop_means_of_one(every))
+    single = len(rows) < len(drop_repeats(every))
     missing = any(row.missing for row in rows)
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
@@ -173,7 +176,7 @@ def _console_cells(row: Row, missing: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
     value = percent(row.value) or ("key hidden" if row.hidden else "-")
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
-    cells = [f"  {row.contestant}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
+    cells = [f"  {contestant_of(row)}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
     return [*cells, percent(row.delta, sign=True), format_p(row.p)]
 
 

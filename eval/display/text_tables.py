@@ -38,13 +38,14 @@ class TextTable:
         body = "".join(f"<tr>{self._html_cells(row)}</tr>" for row in self.rows)
         return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
-    def console(self, title: str, blocks: int = 0) -> RichTable:
+    def console(self, title: str, blocks: int = 0, caption: str = "") -> RichTable:
         """A table for a terminal; the first `blocks` columns become headings above their lines."""
         from rich import box
         from rich.table import Table as RichTable
         from rich.text import Text
 
         out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+        out.caption, out.caption_justify = Text(caption) if caption else None, "left"
         for number, name in enumerate(self.header[blocks:], blocks):
             is_text = number < self.text_columns
             out.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
@@ -63,6 +64,15 @@ class TextTable:
         kept = [i for i in range(len(self.header)) if i < self.text_columns or any(row[i] for row in self.rows)]
         rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
         return TextTable(tuple(self.header[i] for i in kept), rows, self.text_columns)
+
+    def without_repeats(self, column: int) -> TextTable:
+        """The table with a text column's cell only where it differs from the one above."""
+        above = ("", *(row[column] for row in self.rows))
+        rows = tuple(
+            (*row[:column], "" if row[column] == before else row[column], *row[column + 1 :])
+            for before, row in zip(above, self.rows, strict=False)
+        )
+        return TextTable(self.header, rows, self.text_columns)
 
     def without(self, column: int) -> TextTable:
         """The table without one of its text columns."""
@@ -111,11 +121,31 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     lines = []
     for row in drop_repeats([row for row in rows if row.metric == "accuracy"]):
         beside = [by_name.get((row.run, row.contestant, row.task, row.slice, name)) for name in others]
-        names = f"{row.contestant} ({row.run})" if many else row.contestant, _variant(row, full)
+        who = contestant_of(row)
+        names = f"{who} ({row.run})" if many else who, _variant(row, full)
         lines.append((*names, *_numbers(row, beside)))
     several = len({line[1] for line in lines}) > 1
     grid = TextTable(header, tuple(lines), text_columns=2).without_empty()
-    return grid if several else grid.without(1)
+    return grid if several or full else grid.without(1)
+
+
+def notebook_table(rows: Sequence[Row]) -> TextTable:
+    """All rows in blocks of a task, which the block's first line names; of a single task without its means."""
+    grid = task_table(sort_rows(drop_means_of_one(rows)), full=True)
+    turned = tuple((row[1], row[0], *row[2:]) for row in grid.rows)
+    return TextTable(("task", *grid.header[:1], *grid.header[2:]), turned, 2).without_repeats(0)
+
+
+def drop_means_of_one(rows: Sequence[Row]) -> list[Row]:
+    """The rows without macro and micro where there is only one task, whose accuracy they are."""
+    single = len({row.task for row in rows if row.task_name}) == 1
+    return [row for row in rows if row.task_name or not single]
+
+
+def contestant_of(row: Row) -> str:
+    """The contestant; for a mean that is not over all tasks of the run, over how many: "plain (2 of 3 tasks)"."""
+    part = row.task in ("macro", "micro") and row.n_tasks < row.of_tasks
+    return f"{row.contestant} ({row.n_tasks} of {row.of_tasks} tasks)" if part else row.contestant
 
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:

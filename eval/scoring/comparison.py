@@ -55,9 +55,12 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     return row
 
 
-def correct_p_values(rows: dict[str, list[Row]]) -> dict[str, list[Row]]:
-    """Holm's correction over all comparisons of a run: the first row, which is accuracy, of each point."""
-    tested = [point for point, point_rows in rows.items() if point_rows[0].p is not None]
-    adjusted = holm([rows[point][0].p or 0.0 for point in tested])
-    corrected = {point: replace(rows[point][0], p_holm=p) for point, p in zip(tested, adjusted, strict=True)}
-    return {point: [corrected.get(point, point_rows[0]), *point_rows[1:]] for point, point_rows in rows.items()}
+def correct_p_values(rows: Sequence[Row]) -> list[Row]:
+    """The rows with Holm's correction of accuracy: over all comparisons on single tasks, and over those of micro."""
+    corrected = list(rows)
+    tested = [i for i, row in enumerate(rows) if row.metric == "accuracy" and row.p is not None]
+    for pooled in (False, True):
+        family = [i for i in tested if (rows[i].task == "micro") is pooled]
+        for i, p in zip(family, holm([rows[i].p or 0.0 for i in family]), strict=True):
+            corrected[i] = replace(rows[i], p_holm=p)
+    return corrected

@@ -36,4 +36,5 @@ def _older(run: RunScores) -> list[str]:
     if not run.older:
         return []
     named = ", ".join(run.older[:SHOWN]) + (f" and {len(run.older) - SHOWN} more" if len(run.older) > SHOWN else "")
-    return [f"not shown: {len(run.older)} arms of earlier plans: {named}; --all (all_arms=True) shows them"]
+    arms = "1 arm of an earlier plan" if len(run.older) == 1 else f"{len(run.older)} arms of earlier plans"
+    return [f"not shown: {arms}, {named}; `--all` (in Python `all_arms=True`) shows what is left out"]

@@ -43,7 +43,7 @@ class Row:
     split: str = ""
     label_version: str = ""
     reader: str = ""  # who read the replies
-    p_holm: float | None = None  # p after Holm's correction over the run's comparisons
+    p_holm: float | None = None  # p of accuracy after Holm's correction over the run's comparisons, or its micro ones
     baseline: str = ""  # the contestant that delta and p compare with
     discordant: int | None = None  # units on which the two differ
     excluded: int | None = None  # units out of the test: failed or missing on either side
@@ -52,6 +52,7 @@ class Row:
     unit: str = "sample"  # what the metric is a mean over: sample, pair, image, group ...
     task_name: str = ""  # the task's name in the configuration; empty for means over tasks
     n_tasks: int = 1  # tasks behind a mean
+    of_tasks: int = 1  # tasks of the run, of which a mean is over `n_tasks`
 
 
 COLUMNS = tuple(column.name for column in fields(Row))

@@ -23,7 +23,7 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     """
     points = {scores.point.id: scores for scores in run.points}
     baselines = {name: _baseline(scores, points) for name, scores in points.items()}
-    rows = correct_p_values({name: _point_rows(run, scores, baselines[name]) for name, scores in points.items()})
+    rows = {name: _point_rows(run, scores, baselines[name]) for name, scores in points.items()}
     by_contestant: dict[str, list[PointScores]] = defaultdict(list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
@@ -40,7 +40,9 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
         for part, part_scores in _slices(scores, by)
         for row in majority_and_chance(part_scores, empty_row(run, scores, part))
     ]
-    return out + circular_rows(run) + mean_levels(tasks, levels) + sliced
+    found = correct_p_values(out) + circular_rows(run) + mean_levels(tasks, levels) + sliced
+    whole = len({scores.point.task for scores in run.points})
+    return [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
 
 
 def _baseline(scores: PointScores, points: Mapping[str, PointScores]) -> PointScores | None:

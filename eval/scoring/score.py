@@ -223,23 +223,25 @@ class ScoringTools:
 
     def _explain(self, point: PointRow, exc: ConfigError) -> str:
         """Which class cannot be built and, where it is of a plugin that was not named, what to type."""
-        nodes = {"reader": point.read, "scorer": point.facts.get("scorer") or {}}
+        nodes = {"reader": {} if self.reader else point.read, "scorer": point.facts.get("scorer") or {}}
         foreign = {what: str(node["use"]) for what, node in nodes.items() if is_foreign(node.get("use", ""))}
         lacking = {what: use for what, use in foreign.items() if use.partition(".")[0] not in self.plugins}
         if not lacking:
             return f"{self.folder.path}: {point.contestant} on {point.task} cannot be scored: {exc}"
         what, use = next(iter(lacking.items()))
         files = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
-        named = files.get(use.partition(".")[0])
+        module = use.partition(".")[0]
+        named = files.get(module)
         if named is None:
+            where = "the script or notebook that made the run" if module == "__main__" else f"{module}.py"
             return (
-                f"{self.folder.path}: its {what} {use} is a class of your own; name the file that holds it with "
-                "--plugin FILE.py, or another reader with --reader"
+                f"{self.folder.path}: its {what} {use} is a class of {where}. Call evaluate() there again, which asks "
+                "nothing twice, or keep the class in a file of its own and name that with --plugin FILE.py"
             )
         options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
         return (
             f"{self.folder.path}: its {what} {use} is a class of the plugin {named}, and code is loaded only where you "
-            f"name it; type: looktwice score {shlex.quote(str(self.folder.path))} {options}"
+            f"name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} {options}`"
         )
 
 

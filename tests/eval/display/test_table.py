@@ -149,7 +149,7 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     assert ",".join(lines[0]) == (
         "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,delta,p,"
         "tokens_in,tokens_out,cost,split,label_version,reader,p_holm,baseline,discordant,excluded,missing,hidden,unit,"
-        "task_name,n_tasks"
+        "task_name,n_tasks,of_tasks"
     )
     first = dict(zip(COLUMNS, lines[1], strict=True))
     assert (first["run"], first["contestant"], first["metric"], first["value"]) == (
@@ -158,7 +158,7 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     assert (first["delta"], first["split"], first["label_version"]) == ("", "val", "2025-09")
     assert "plain, with comma" in repr(found)
     assert "<table>" in found._repr_html_()
-    assert found._repr_markdown_().startswith("| contestant | task |")
+    assert found._repr_markdown_().startswith("| task | contestant |")
 
 
 def point(contestant: str, changes: dict[str, Any] | None = None, **more: Any) -> PointRow:

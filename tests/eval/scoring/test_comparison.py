@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -51,18 +52,19 @@ def test_several_tasks_are_one_comparison() -> None:
     assert (row.delta, row.excluded, row.discordant) == (0.5, 1, 1)
 
 
-def test_holm_corrects_the_first_row_of_each_point() -> None:
-    rows = {name: [Row("run", name, "c", "t", "", "accuracy", 0.5, p=p), EMPTY] for name, p in
-            (("p0", None), ("p1", 0.01), ("p2", 0.04))}  # fmt: skip
-    found = correct_p_values(rows)
-    assert [held[0].p_holm for held in found.values()] == [None, pytest.approx(0.02), pytest.approx(0.04)]
-    assert all(held[1] == EMPTY for held in found.values())
+def test_holm_corrects_the_tasks_and_their_means_apart() -> None:
+    given = [("t", None), ("t", 0.01), ("u", 0.04), ("micro", 0.02), ("micro", 0.5), ("macro", None)]
+    rows = [Row("run", "", "c", task, "", "accuracy", 0.5, p=p) for task, p in given]
+    other = replace(rows[1], metric="pair_accuracy", p=0.001)
+    found = [row.p_holm for row in correct_p_values([*rows, other])]
+    assert found[1:5] == pytest.approx([0.02, 0.04, 0.04, 0.5])
+    assert [found[0], *found[5:]] == [None, None, None]
 
 
 @pytest.mark.parametrize("rivals", [[], [1.0]])
 def test_a_p_value_that_is_too_small_for_a_number_stays_zero(rivals: list[float]) -> None:
-    rows = {str(i): [Row("run", str(i), "c", "t", "", "accuracy", 0.5, p=p)] for i, p in enumerate([0.0, *rivals])}
-    assert [held[0].p_holm for held in correct_p_values(rows).values()] == [0.0, *rivals]
+    rows = [Row("run", str(i), "c", "t", "", "accuracy", 0.5, p=p) for i, p in enumerate([0.0, *rivals])]
+    assert [row.p_holm for row in correct_p_values(rows)] == [0.0, *rivals]
 
 
 @pytest.mark.parametrize(("deltas", "mean"), [((0.2, 0.4), 0.3), ((0.2, None), None), ((None, None), None)])

@@ -1,0 +1,119 @@
+"""The effect of each factor of a sweep: what it is a mean over, and what it leaves out."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from scipy.stats import t as student
+
+from looktwice.eval.analysis.sweeps import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
+from looktwice.eval.display.table import score_table
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import mean_difference
+from tests.made_run import MadeRun
+
+SWEEP: dict[str, list[Any]] = {"stages.mark": [{"radius": 5}, {"radius": 10}, None], "stages.think": [{}, None]}
+MARKS: dict[str, dict[str, Any]] = {
+    "5": {"stages.mark.radius": 5},
+    "10": {"stages.mark.radius": 10},
+    "none": {"stages.mark": None},
+}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    made = MadeRun(tmp_path / "run")
+    made.path.mkdir()
+    (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"sweep": SWEEP}}))
+    return made
+
+
+def ask(made: MadeRun, task: str = "t", **answers: str) -> None:
+    """The six arms of the sweep on one task; `m10_think="AB-"` are the answers of one of them, AAA of the others."""
+    for (mark, changes), think in product(MARKS.items(), (True, False)):
+        point = made.point("plain", task, changes=changes | ({} if think else {"stages.think": None}))
+        said = answers.get(f"m{mark}_{'think' if think else 'bare'}", "AAAA")
+        made.answers(point, [None if answer == "-" else answer for answer in said])
+
+
+def effects(made: MadeRun, task: str) -> dict[tuple[str, str], LevelEffect]:
+    return {(e.factor, e.level): e for e in sweep_effects(score_run(made.write())) if e.task == task}
+
+
+def test_an_effect_is_the_mean_over_samples_and_the_other_factor_s_levels(made: MadeRun) -> None:
+    """By hand: with radius 10 s0 is wrong in both combinations and s1 in one of two, so the gaps are -1, -1/2, 0, 0."""
+    made.task("t", ["A"] * 4)
+    ask(made, m10_think="BBAA", m10_bare="BAAA")
+    found = effects(made, "t")
+    ten, none, bare = found["mark", "radius=10"], found["mark", "none"], found["think", "none"]
+    assert (ten.against, ten.effect.value, ten.effect.n) == ("radius=5", -0.375, 4)
+    half = student.ppf(0.975, 3) * 0.4787136 / 2  # the standard deviation of the gaps
+    assert (ten.effect.low, ten.effect.high) == pytest.approx((-0.375 - half, -0.375 + half), abs=1e-6)
+    assert ten.effect.p == 0.5  # of the four signs of two gaps that move, two are as far from 0
+    assert (none.effect.value, none.effect.low, none.effect.p) == (0.0, None, 1.0)
+    # s1 is right without the thought where the radius is 10, which is one of three combinations
+    assert bare.against == "as it is"
+    assert bare.effect.value == pytest.approx(1 / 12)
+
+
+def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    ask(made, m10_think="BB--", m10_bare="BAAA")
+    made.record("p4", "s0", error="boom")
+    found = effects(made, "t")
+    assert (found["mark", "radius=10"].effect.value, found["mark", "radius=10"].effect.n) == (-0.75, 2)
+    assert found["mark", "none"].effect.n == 3  # s0 failed there
+    assert found["think", "none"].effect.n == 1
+
+
+def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    made.task("u", ["A"] * 2)
+    ask(made, m10_think="BBAA", m10_bare="BBAA")
+    ask(made, "u", m10_think="BB", m10_bare="BB")
+    found = effects(made, ALL_TASKS)["mark", "radius=10"].effect
+    assert found.value == pytest.approx(-4 / 6)
+    assert found.n == 6
+    table = score_table(made.path)
+    assert {line[1] for line in sweep_table(table).rows} == {"t", "u", ALL_TASKS}
+    assert {line[1] for line in sweep_table(table, whole=False).rows} == {ALL_TASKS}
+
+
+def test_single_changes_and_contestants_without_the_factors_are_left_out(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    ask(made)
+    made.answers(made.point("plain", "t", changes={"stages.mark.radius": 5, "model": "other"}), "BBBB")
+    made.answers(made.point("chance", "t"), "BBBB")
+    found = sweep_effects(score_run(made.write()))
+    assert {line.contestant for line in found} == {"plain"}
+    assert {line.effect.value for line in found} == {0.0}
+
+
+def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    ask(made)
+    (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}}))
+    assert sweep_effects(score_run(made.write())) == []
+
+
+@pytest.mark.parametrize(
+    ("gaps", "p"),
+    [
+        ([1.0] * 5, 2 / 2**5),
+        ([1.0, 0.5, 0.0], 0.5),
+        ([1.0, -1.0], 1.0),
+        ([1.0], 1.0),
+        ([0.0, 0.0], 1.0),
+    ],
+)
+def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
+    assert mean_difference(gaps).p == pytest.approx(p)
+
+
+def test_a_difference_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        mean_difference([])
