@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import cv2
@@ -22,6 +24,10 @@ BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticEr
 TURNED = {5, 6, 7, 8}  # EXIF orientations that swap width and height
 ORIENTATION = 0x0112
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
+FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
+"""What is read, whatever a file is called: Pillow would start another program for an EPS named photo.png."""
+
+MAX_PIXELS = 89_478_485  # Pillow's own number of pixels from which on it speaks of a decompression bomb
 
 
 class PictureError(ValueError):
@@ -70,13 +76,34 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
 
 def _open(data: bytes, name: str) -> Image.Image:
     try:
-        return Image.open(io.BytesIO(data))
+        image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
-        raise PictureError(f"{name}: not an image that can be read ({len(data)} bytes, {data[:8]!r} ...)") from exc
+        known = ", ".join(_formats())
+        found = f"{len(data)} bytes, {data[:8]!r} ..."
+        raise PictureError(f"{name}: not an image that can be read ({found}); save it as one of {known}") from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(f"{name}: refused, too many pixels ({exc}); make it smaller first") from exc
     except BROKEN as exc:
         raise PictureError(f"{name}: the image cannot be opened ({exc})") from exc
+    if image.width * image.height > (most := _max_pixels()):
+        raise PictureError(
+            f"{name}: refused, {image.width} x {image.height} pixels are more than {most:,}; make it smaller, or set "
+            "the environment variable LOOKTWICE_MAX_PIXELS to a larger number"
+        )
+    return image
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    """Those of FORMATS that the installed Pillow knows."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+def _max_pixels() -> int:
+    """How many pixels an image may have: LOOKTWICE_MAX_PIXELS, else `MAX_PIXELS`; Pillow refuses twice that anyway."""
+    said = os.environ.get("LOOKTWICE_MAX_PIXELS", "")
+    return int(said) if said.isdecimal() else MAX_PIXELS
 
 
 def _orientation(image: Image.Image, data: bytes) -> int:
@@ -117,12 +144,13 @@ def _deep_png(data: bytes) -> bool:
 
 def _to_eight_bit(image: Image.Image, name: str) -> Image.Image:
     if image.mode in SIXTEEN_BIT:
-        values = np.asarray(image).astype(np.float64)
+        values = np.asarray(image)
         if values.min() < 0 or values.max() > 65535:
-            raise PictureError(
-                f"{name}: 32-bit values {values.min():.0f} .. {values.max():.0f}; save it with 8 or 16 bit"
-            )
-        return Image.fromarray(np.rint(values / 257).astype(np.uint8))
+            raise PictureError(f"{name}: 32-bit values {values.min()} .. {values.max()}; save it with 8 or 16 bit")
+        wide = values.astype(np.uint32)
+        wide += 128  # rounds: 257 is odd, so no value lies halfway
+        wide //= 257
+        return Image.fromarray(wide.astype(np.uint8))
     if image.mode == "F":
         raise PictureError(f"{name}: floating-point pixels have no fixed range; save it with 8 or 16 bit")
     return image

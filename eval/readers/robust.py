@@ -47,7 +47,7 @@ class Robust(Reader):
     """
 
     kind: Kind = "auto"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
 
     def read(self, state: State) -> Reading:
         sample, subtask = state.sample, subtask_of(state)

@@ -193,3 +193,29 @@ def test_equal_content_has_one_hash() -> None:
     assert Picture(RAMP).sha == Picture(RAMP.copy()).sha
     assert Picture(RAMP).sha != Picture(RAMP[:, ::-1]).sha
     assert Picture(RAMP).payload.sha == Picture(RAMP.copy()).payload.sha
+
+
+@pytest.mark.parametrize("kind", ["EPS", "PDF", "PCX", "SGI", "TGA"])
+def test_a_file_of_another_kind_is_not_opened_whatever_it_is_called(kind: str, tmp_path: Path) -> None:
+    file = tmp_path / "photo.png"
+    Image.new("RGB", (8, 6), "red").save(file, kind)
+    with pytest.raises(PictureError, match=r"photo\.png: not an image that can be read .* save it as one of JPEG"):
+        _ = Picture.open(file).size
+
+
+def test_an_image_of_too_many_pixels_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "47")
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 6)).save(buffer, "PNG")
+    with pytest.raises(PictureError, match=r"8 x 6 pixels are more than 47; .* LOOKTWICE_MAX_PIXELS"):
+        _ = Picture.encoded(buffer.getvalue(), "huge").size
+    monkeypatch.setenv("LOOKTWICE_MAX_PIXELS", "48")
+    assert Picture.encoded(buffer.getvalue(), "huge").pixels.shape == (6, 8, 3)
+
+
+def test_sixteen_bit_is_scaled_by_its_full_range_and_rounded() -> None:
+    values = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+    ok, data = cv2.imencode(".png", values)
+    assert ok
+    seen = Picture.encoded(bytes(data), "deep").pixels[:, :, 0]
+    assert np.array_equal(seen, np.rint(values / 257).astype(np.uint8))
