@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Message
@@ -19,21 +17,6 @@ from looktwice.prompting.markers.regions import Rectangles
 
 IMAGE = re.compile(r"Image (\d+)(?: \(.*\))?:")
 RED = "#e02020"
-
-
-def find_agents(thing: Any) -> Iterator[Agent]:
-    """The agents among a stage and its settings, at any depth."""
-    if isinstance(thing, Agent):
-        yield thing
-        return
-    if isinstance(thing, Mapping):
-        inner: list[Any] = list(thing.values())
-    elif isinstance(thing, list | tuple):
-        inner = list(thing)
-    else:
-        inner = [getattr(thing, f.name) for f in fields(thing)] if is_dataclass(thing) else []
-    for each in inner:
-        yield from find_agents(each)
 
 
 def numbered_images(messages: Sequence[Message]) -> dict[int, View]:

@@ -8,12 +8,14 @@ from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
-from looktwice.eval.display.look_drawing import draw_look, find_agents, numbered_images
+from looktwice.eval.display.look_drawing import draw_look, numbered_images
+from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.model import Message, Reply, canonical, message_json
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.state import Call, State, Step
 from looktwice.pipelines.view import View
+from looktwice.prompting.agent.agent import Agent
 from looktwice.prompting.agent.record import Look, read_looks
 
 
@@ -135,7 +137,7 @@ class StepFigures:
             yield StepFigure(step.slot, step.seconds * 1000, calls, None if views is None else shown)
 
     def _calls(self, step: Step) -> list[CallFigure]:
-        agents, images = list(find_agents(self.shown.stages.get(step.slot))), dict[int, View]()
+        agents, images = list(find_settings(self.shown.stages.get(step.slot), Agent)), dict[int, View]()
         figures = []
         for call in step.calls:
             images |= numbered_images(call.messages)

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
 
-from looktwice.eval.display.look_drawing import find_agents
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.records.from_state import make_point_row
@@ -17,10 +16,11 @@ from looktwice.eval.scoring.labels import labels
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
+from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
 
@@ -83,7 +83,7 @@ def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterato
         yield f"{name}: a stage failed, so that its later requests are not counted"
     most: Counter[str] = Counter()
     for arm in (trial.arm for trial in trials):
-        for agent in find_agents(arm.stages):
+        for agent in find_settings(arm.stages, Agent):
             calls = 1 + agent.bounds.steps * (2 if agent.probe else 1)
             most[arm.contestant] += calls * samples[arm.task_id] * arm.draws
     for name, calls in most.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -10,14 +11,19 @@ from typing import Any
 
 from looktwice.eval.records.from_state import describe_failure
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
+from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step, with_models
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
+from looktwice.prompting.agent.agent import Agent
+from looktwice.specialists.networks.network import Network
 
 CHARACTERS = 4  # of a token of words, about
+SECONDS = 2.0  # that counting takes before a run, about
 
 
 @dataclass(frozen=True)
@@ -109,7 +115,10 @@ def try_arm(arm: Arm, item: Item) -> Trial:
 
 @dataclass(frozen=True)
 class Amount:
-    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no model has prices."""
+    """What several arms ask in all. `out` is None where a reply has no bound, `price` where no model has prices.
+
+    `looks` says that an agent is among them, whose looks are not counted, as its model decides on them.
+    """
 
     requests: int
     pictures: int
@@ -117,14 +126,17 @@ class Amount:
     picture_tokens: int
     out: int | None
     price: float | None
+    looks: bool = False
 
     def __str__(self) -> str:
         pictures = f" + {self.picture_tokens:,} of pictures" if self.pictures else ""
         sent = f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of words{pictures})"
-        out = "unknown (no `max_tokens`)" if self.out is None else f"at most {self.out:,}"
-        price = "" if self.price is None else f"; cost {'at most ' * (self.out is not None)}{self.price:,.2f}"
+        bound = "" if self.looks or self.out is None else "at most "
+        out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
+        price = "" if self.price is None else f"; cost {bound}{self.price:,.2f}"
         price += " and the replies" if price and self.out is None else ""
-        return f"{self.requests:,} requests, {self.pictures:,} pictures, {sent}, out {out}{price}"
+        looks = ", all without looks" if self.looks else ""
+        return f"{self.requests:,} requests, {self.pictures:,} pictures, {sent}, out {out}{price}{looks}"
 
 
 def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amount:
@@ -133,7 +145,9 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amoun
     A request that several arms make of the same sample is counted once, as it is sent once.
     """
     asked: dict[tuple[str, str], tuple[int, Request]] = {}
+    looks = False
     for trial in trials:
+        looks = looks or any(find_settings(trial.arm.stages, Agent))
         task = trial.arm.task_id
         for request in trial.requests:
             before, _ = asked.get((task, request.key), (0, request))
@@ -147,7 +161,39 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amoun
         sum(times * each.picture_tokens for times, each in counted),
         None if any(out is None for _, out in outs) else sum(n * out for n, out in outs if out is not None),
         sum(n * price for n, price in prices if price is not None) if any(p is not None for _, p in prices) else None,
+        looks,
     )
+
+
+def announce_requests(plan: Plan, samples: Mapping[str, int], facts: Mapping[str, Any]) -> str:
+    """What is said before a run that asks a server: how much it asks; empty where nothing is asked.
+
+    `facts` are those of the run's folder: nothing is asked where this very plan was finished. Arms with networks are
+    left out, and those that are not tried within `SECONDS`: the run should begin.
+    """
+    same = facts.get("planned") == dict(samples) and set(facts.get("arms") or ()) >= {arm.id for arm in plan.points}
+    asking = [arm for arm in plan.points if _asks_server(arm)]
+    if not asking or (same and facts.get("finished")):
+        return ""
+    trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
+    for arm in asking:
+        if not any(find_settings(arm.stages, Network)) and time.monotonic() - begun < SECONDS:
+            items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
+            trials.append(try_arm(arm, items[arm.task_id]))
+    left = f", and {len(asking) - len(trials)} arms that are not counted" if len(trials) < len(asking) else ""
+    return f"about to ask {count_requests(trials, samples)}{left}; without what was answered before"
+
+
+def _asks_server(arm: Arm) -> bool:
+    found: list[Any] = []
+
+    def collect(model: Any) -> Any:
+        found.append(model)
+        return model
+
+    for part in (arm.model, *arm.stages.values()):
+        with_models(part, collect)
+    return any(getattr(model, "remote", False) for model in found)
 
 
 def rough_models(trials: Iterable[Trial]) -> list[str]:

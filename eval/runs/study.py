@@ -17,6 +17,7 @@ from rich.console import Console
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.config.arm import Arm
@@ -63,6 +64,8 @@ class Study:
         models: list[Any] = []
         watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(run.give_up))
         run.wrap = lambda model: self._wrap(model, run, models, watches)
+        if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
+            self.console.print(announced, highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), lambda: _count_tokens(models))
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from looktwice.pipelines.model import canonical
 
@@ -53,6 +53,25 @@ def asks_model(stage: Any) -> bool:
 def may_answer(stage: Any) -> bool:
     """Whether an answer may come of a stage by itself; those of `prompting` that ask no model only prepare or read."""
     return asks_model(stage) or not public_path(type(stage)).startswith("prompting.")
+
+
+Part = TypeVar("Part")
+
+
+def find_settings(thing: Any, kind: type[Part]) -> Iterator[Part]:
+    """Every object of a class among a stage and its settings, at any depth; not inside of one that is found."""
+    if isinstance(thing, kind):
+        yield thing
+        return
+    if isinstance(thing, Mapping):
+        inner = list(thing.values())
+    elif isinstance(thing, list | tuple):
+        inner = list(thing)
+    else:
+        own = dataclasses.fields(thing) if dataclasses.is_dataclass(thing) and not isinstance(thing, type) else ()
+        inner = [getattr(thing, f.name) for f in own]
+    for each in inner:
+        yield from find_settings(each, kind)
 
 
 def public_path(thing: Any) -> str:

@@ -10,6 +10,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
+from tests.chat_server import chat_server
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: own}
@@ -88,3 +89,14 @@ def test_pages_of_check_have_names_that_every_system_takes(study: Path) -> None:
     said = check("--out", "pages")
     (page,) = Path("pages").iterdir()
     assert f"views: pages/{page.name}" in said and page.name.startswith("q_0-") and page.suffix == ".html"
+
+
+def test_a_run_says_what_it_asks_before_its_first_call(study: Path, tmp_path: Path) -> None:
+    """Nothing was said until the money was spent."""
+    with chat_server() as server:
+        words = ("run", "study.yaml", f"model.url={server.url}", "--limit", "1")
+        said = CliRunner().invoke(app, words).output
+        line = "about to ask 4 requests, 4 pictures, about "
+        assert 0 <= said.find(line) < said.find("took"), said
+        assert server.stats["requests"] == 4
+        assert line not in CliRunner().invoke(app, words).output, "it was finished"
