@@ -201,7 +201,7 @@ class RunFolder:
     @property
     def present_and_older(self) -> tuple[list[PointRow], list[PointRow]]:
         """The points of the plan in run.yaml, in its order, and those of earlier plans (none without a list)."""
-        listed: Sequence[str] = self.facts.get("arms") or list(self.points)
+        listed = dict.fromkeys(self.facts.get("arms") or self.points)
         present = [self.points[name] for name in listed if name in self.points]
         return present, [point for name, point in self.points.items() if name not in listed]
 

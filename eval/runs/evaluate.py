@@ -43,6 +43,11 @@ def evaluate(
         for task_name, one in tasks.items()
         for number, (name, contestant) in enumerate(contestants.items())
     )
+    twins: dict[str, Arm] = {}
+    for arm in arms:
+        if (twin := twins.setdefault(arm.id, arm)) is not arm:
+            same = f"{arm.contestant!r} on {arm.task_name!r} is the same as {twin.contestant!r} on {twin.task_name!r}"
+            raise RunError(f"{same}, and would take its place in the table; drop one")
     folder = Path(out)
     plan = Plan(folder.name, arms)
     outcome = Study(plan, folder.parent, RunOptions(workers=workers, limit=limit))()

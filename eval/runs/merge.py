@@ -37,7 +37,7 @@ def merge(shards: Sequence[Path], out: Path) -> str:
         answered = {key for run in earlier for key, record in run.records().items() if not record.error}
         for run in runs:
             _copy(run, known, answered, writer)
-        writer.points(list(runs[0].points.values()))
+        writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
     return f"{len(RunFolder(out).records())} records of {len(shards)} shards in {out}"
 
@@ -45,7 +45,8 @@ def merge(shards: Sequence[Path], out: Path) -> str:
 def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
     """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are joined."""
     facts = [run.facts for run in runs]
-    shards = [shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)]]
+    described = (shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)])
+    shards = list({shard["folder"]: shard for shard in described}.values())  # one that is merged again counts once
     limits = [limit for each in facts if (limit := each.get("limit")) is not None]
     versions: dict[str, set[str]] = {}
     for each in facts:
@@ -62,8 +63,8 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "finished": all(each.get("finished") for each in facts),
     }
     plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
-    if all("planned" in each for each in facts):
-        plan["planned"] = dict(sum((Counter(each["planned"]) for each in facts), Counter()))
+    if all("planned" in shard for shard in shards):
+        plan["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
     return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
 
 
@@ -78,17 +79,19 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
         sum(each.tokens_out for each in usage),
     )
     facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
+    facts |= {"planned": run.facts["planned"]} if "planned" in run.facts else {}
     return {"folder": str(run.path), **facts, **dict(zip(COUNTS, counts, strict=True))}
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
     """Raises RunError if two shards differ in a setting that affects answers."""
     problem = f"{other.path} is not of the same run as {first.path}"
-    if differing := sorted(first.points.keys() ^ other.points.keys()):
-        point = {**first.points, **other.points}[differing[0]]
+    mine, others = ({point.id: point for point in run.present_and_older[0]} for run in (first, other))
+    if differing := sorted(mine.keys() ^ others.keys()):
+        point = {**mine, **others}[differing[0]]
         raise RunError(f"{problem}: only one of them has {point.contestant} on {point.task} ({point.id}); {ADVICE}")
-    for identifier, point in first.points.items():
-        ours, theirs = asdict(point), asdict(other.points[identifier])
+    for identifier, point in mine.items():
+        ours, theirs = asdict(point), asdict(others[identifier])
         wrong = [name for name in ours if ours[name] != theirs[name] and name not in DESCRIPTIONS]
         if wrong:
             raise RunError(f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")

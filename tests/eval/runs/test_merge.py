@@ -89,6 +89,9 @@ def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None
     whole = RunFolder(tmp_path / "whole").facts
     assert {name: whole[name] for name in plan} == plan
     assert whole["planned"] == {"id-animals": 4}
+    merge([one, two], tmp_path / "whole")  # again, after a shard has gone on
+    whole = RunFolder(tmp_path / "whole").facts
+    assert (whole["planned"], whole["records"]) == ({"id-animals": 4}, 2)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,190 @@
+"""What was never asked is in no mean: every metric on runs with samples, draws and members of groups left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records import Record
+from looktwice.eval.scoring import AllRight, Row, Scorer
+from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.tasks import CountScorer, JointScorer, PairScorer, SweepScorer, TwiceScorer
+from looktwice.pipelines.config import spec
+from tests.made_run import MadeRun
+
+VERBATIM = {"use": "eval.readers.WholeReply"}
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def rows(made: MadeRun, **facts: Any) -> dict[str, Row]:
+    """The rows of the contestant `plain` on t, by metric."""
+    made.path.mkdir(exist_ok=True)
+    (made.path / "run.yaml").write_text(yaml.safe_dump(facts))
+    return {row.metric: row for row in score_table(made.write().path).where(contestant="plain", task="t", slice="")}
+
+
+def ask(
+    made: MadeRun, scorer: Scorer | None, keys: str | Sequence[str], meta: Sequence[dict[str, Any]], said: Sequence[Any]
+) -> None:
+    made.task("t", list(keys), choices=0, meta=list(meta))
+    point = made.point("plain", "t", facts={"scorer": spec(scorer)} if scorer else {}, read=VERBATIM)
+    made.answers(point, said)
+
+
+def test_samples_that_the_killed_run_never_listed_are_counted_as_missing(made: MadeRun) -> None:
+    """10 planned, 4 listed, 3 asked of which 2 are right; unreadable and failed ones were asked."""
+    made.task("t", ["A"] * 4)
+    point = made.point("plain", "t")
+    made.answers(point, ["A", "A"])
+    made.record(point, "s2", error="boom")
+    found = rows(made, planned={"id-t": 10}, arms=[point])
+    accuracy = found["accuracy"]
+    assert (accuracy.value, accuracy.n, accuracy.missing) == (pytest.approx(2 / 3), 3, 7)  # type: ignore[comparison-overlap]
+    assert (accuracy.low, accuracy.high) == wilson(2, 3)
+    assert found["coverage"].value == pytest.approx(2 / 3)
+    assert (found["accuracy_answered"].value, found["accuracy_answered"].n) == (1.0, 2)
+    assert (found["missing"].value, found["missing"].n) == (0.7, 10)
+
+
+def test_more_than_planned_is_nothing_missing(made: MadeRun) -> None:
+    """A run of all four that was continued with a limit of two."""
+    made.task("t", ["A"] * 4)
+    made.answers(made.point("plain", "t"), ["A", "A", "B", "B"])
+    found = rows(made, planned={"id-t": 2}, samples={"id-t": 4})
+    assert (found["accuracy"].value, found["accuracy"].n, found["accuracy"].missing) == (0.5, 4, 0)
+    assert "missing" not in found
+
+
+def test_a_draw_that_was_not_asked_is_not_in_the_sample_s_mean(made: MadeRun) -> None:
+    """Of three draws s0 has A and B, s1 A alone, s2 none: (1/2 + 1) / 2, and six of nine draws are missing."""
+    made.task("t", ["A", "A", "A"])
+    point = made.point("plain", "t", draws=3)
+    made.answers(point, ["A", "A"], draw=0)
+    made.answers(point, ["B"], draw=2)
+    found = rows(made)
+    assert (found["accuracy"].value, found["accuracy"].n, found["accuracy"].missing) == (0.75, 2, 6)
+    assert found["missing"].value == pytest.approx(6 / 9)
+
+
+def test_means_over_tasks_are_over_what_was_asked(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    made.task("u", ["A"] * 4)
+    made.task("v", ["A"] * 4)
+    for task, said in (("t", ["A", "B"]), ("u", ["A"] * 4), ("v", [])):
+        made.answers(made.point("plain", task), said)
+    found = score_table(made.write().path).where(metric="accuracy", contestant="plain")
+    macro, micro = (found.where(task=name).rows[0] for name in ("macro", "micro"))
+    assert (macro.value, macro.n, macro.n_tasks, macro.of_tasks) == (0.75, 6, 2, 3)
+    assert (micro.value, micro.n, micro.missing) == (pytest.approx(5 / 6), 6, 6)  # type: ignore[comparison-overlap]
+
+
+def test_slices_are_over_what_was_asked(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4, meta=[{"kind": kind} for kind in "xxyy"])
+    made.answers(made.point("plain", "t"), ["A", None, None, None])
+    found = score_table(made.write().path, by=["kind"]).where(metric="accuracy", contestant="plain", task="t")
+    assert {row.slice: (row.value, row.n, row.missing) for row in found} == {
+        "": (1.0, 1, 3), "kind=x": (1.0, 1, 1), "kind=y": (None, 0, 2)
+    }  # fmt: skip
+
+
+def test_a_group_with_a_member_that_was_not_asked_falls_out(made: MadeRun) -> None:
+    ask(made, AllRight(), "AAAAAA", [{"circle": name} for name in "aabbcc"], ["A", "A", "A", None, "A", "B"])
+    found = rows(made)["circular_accuracy"]
+    assert (found.value, found.n) == (0.5, 2)
+
+
+def test_pairs_that_were_not_asked_whole_fall_out(made: MadeRun) -> None:
+    """Pair a is right, of b one half was not asked, c is wrong, d has one half by nature and was asked, e was not."""
+    meta = [{"pair": name} for name in "aabbccde"]
+    ask(made, PairScorer("GC-Mat"), "TFTFTFTT", meta, ["T", "F", "T", None, "F", "F", "T", None])
+    found = rows(made)
+    for name in ("pair_accuracy", "pair_accuracy_vlmevalkit"):  # over a, c and d
+        assert found[name].value == pytest.approx(1 / 3)
+        assert found[name].n == 3
+    assert (found["positive_accuracy"].n, found["negative_accuracy"].n) == (3, 3)
+
+
+def test_counts_that_were_not_asked_are_no_zeros(made: MadeRun) -> None:
+    ask(made, CountScorer("OC-Cnt"), "213", [{"image_len": 4}] * 3, ["2", "many"])
+    found = rows(made)
+    assert (found["numeric_official"].value, found["numeric_official"].n) == (1.0, 1)
+    assert (found["numeric_vlmevalkit"].value, found["numeric_vlmevalkit"].n) == (0.5, 2)
+
+
+def test_joint_questions_that_were_not_asked_together_fall_out(made: MadeRun) -> None:
+    meta = [{"image": str(n // 2), "role": ("perception", "reasoning")[n % 2]} for n in range(6)]
+    ask(made, JointScorer(), "111111", meta, ["1", "1", "0", "1", None, "1"])
+    found = rows(made)
+    values = {
+        name: (found[name].value, found[name].n) for name in ("perception_accuracy", "reasoning_accuracy", "both")
+    }
+    assert values == {"perception_accuracy": (0.5, 2), "reasoning_accuracy": (1.0, 3), "both": (0.5, 2)}
+    wrong = found["perception_wrong_when_reasoning_right"]
+    assert (wrong.value, wrong.n) == (0.5, 2)
+
+
+def test_images_of_two_questions_fall_out_with_one(made: MadeRun) -> None:
+    meta = [{"image": name} for name in "aabb"]
+    ask(made, TwiceScorer(), "ABAB", meta, ["A", "B", "A", None])
+    found = rows(made)
+    assert {name: found[name].n for name in ("q_acc", "i_acc", "q_acc_either")} == {
+        "q_acc": 3, "i_acc": 1, "q_acc_either": 1
+    }  # fmt: skip
+    assert found["i_acc"].value == 1.0
+
+
+def test_levels_of_a_control_are_over_what_was_asked(made: MadeRun) -> None:
+    scorer = SweepScorer("visual_spatial", "2D", "integer", ("size",))
+    ask(made, scorer, "1111", [{"size": size} for size in (1, 1, 2, 2)], ["1", None, "0", "1"])
+    rows(made)
+    found = score_table(made.path).where(metric="accuracy_along", contestant="plain")
+    assert {row.slice: (row.value, row.n) for row in found} == {"size=1": (1.0, 1), "size=2": (0.5, 2)}
+
+
+def test_rotations_that_were_not_all_asked_fall_out(made: MadeRun) -> None:
+    made.task("t", ["A", "A"])
+    asked: tuple[list[str | None], ...] = (["A", "A"], ["A", None])
+    for by, said in enumerate(asked):
+        stages = {"turn": {"use": "prompting.controls.PermuteLabels", "order": "rotated", "by": by}}
+        made.answers(made.point("plain", "t", spec={"stages": stages}), said)
+    (found,) = score_table(made.write().path).where(metric="circular_accuracy").rows
+    assert (found.value, found.n) == (1.0, 1)
+
+
+def test_the_lines_under_a_table(made: MadeRun) -> None:
+    """A reading shares its records with the arm that it reads, so that its missing ones are counted once."""
+    made.task("t", ["A"] * 4)
+    made.task("u", ["A"])
+    for number, who in enumerate(("plain", "one", "two", "three", "four")):
+        made.answers(made.point(who, "t", spec={"stages": {}, "model": {"n": number}}), ["A", "A"])
+    made.answers(made.point("plain", "u"), ["A"])
+    made.point("reading", "t", replies_of="p0")
+    facts = {"arms": ["p0", "p6"], "planned": {"id-t": 3}, "samples": {"id-t": 9, "id-u": 1}, "limit": 3}
+    rows(made, **facts)
+    assert notes(score_run(made.write())) == [
+        "unfinished: 1 of 3 planned answers are missing, and in no mean; the same command goes on",
+        "asked in part (limit 3): t: 3 of 9 samples",
+        "not shown: 5 arms of earlier plans, one on t, two on t, three on t and 2 more; `--all` (in Python "
+        "`all_arms=True`) shows what is left out",
+    ]
+    whole = score_run(made.write(), all_arms=True)
+    assert len(whole.points) == 7
+    assert notes(whole)[0].startswith("unfinished: 1 of 12 ")
+
+
+def test_a_record_of_an_older_task_is_not_looked_for(made: MadeRun) -> None:
+    made.task("t", ["A"])
+    made.records.append(Record("elsewhere", "s0", "sha-t-0", answer="A"))
+    made.answers(made.point("plain", "t"), ["A"])
+    assert rows(made)["accuracy"].n == 1
