@@ -15,10 +15,11 @@ import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.folder import KEYS
-from tests.chat_server import chat_server
+from tests.chat_server import ChatServer, chat_server
 from tests.paths import DOCS
 
 URL = "http://127.0.0.1:8000/v1"
@@ -42,12 +43,13 @@ def blocks() -> list[Block]:
 class Reader:
     """Follows the guide in the working folder: writes its files, types its commands, runs its Python."""
 
-    def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
-        self.url, self.patch, self.said = url, patch, ""
+    def __init__(self, server: ChatServer, patch: pytest.MonkeyPatch) -> None:
+        self.server, self.patch, self.said = server, patch, ""
         self.names: dict[str, Any] = {}
+        self.asked: dict[str, int] = {}  # requests that each command sent
 
     def follow(self, block: Block) -> None:
-        text = block.text.replace(URL, self.url)
+        text = block.text.replace(URL, self.server.url)
         if block.language == "text" and self.said:  # what stands before the first command is a folder, no output
             assert missing(block.text, self.said) == [], self.said
         elif block.file:
@@ -69,8 +71,10 @@ class Reader:
             runpy.run_path(words[0])
             return ""
         assert command == "looktwice"
+        before = self.server.stats["requests"]
         done = CliRunner().invoke(app, words, catch_exceptions=False)
         assert done.exit_code == 0, f"{line}\n{done.output}"
+        self.asked[line] = self.server.stats["requests"] - before
         return done.output
 
 
@@ -93,7 +97,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "LOOKTWICE_ALLOW"):
         monkeypatch.delenv(name, raising=False)
     with chat_server() as server:
-        yield Reader(server.url, monkeypatch)
+        yield Reader(server, monkeypatch)
     sys.modules.pop("mine", None)
 
 
@@ -104,6 +108,10 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
         except BaseException as exc:
             exc.add_note(f"docs/guide.md, line {block.line}")
             raise
+    assert reader.asked["looktwice run study.yaml --limit 5"] == 15
+    assert reader.asked["looktwice run study.yaml"] == 45
+    assert reader.asked["looktwice run paid.yaml"] == 0
+    assert {name: len(RunFolder(Path("runs", name)).points) for name in ("sweep", "each")} == {"sweep": 12, "each": 5}
 
 
 def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:
