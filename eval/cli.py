@@ -291,6 +291,41 @@ def trajectories(
             say(line)
 
 
+@app.command("list")
+def list_names(
+    kind: Annotated[
+        str, typer.Argument(metavar="[KIND]", help="stages, specialists, tools, tasks, readers, models or configs.")
+    ] = "",
+    plugin: Plugins = None,
+) -> None:
+    """List what a configuration may name, a line each.
+
+    Without KIND it says how many there are.
+    """
+    with input_errors():
+        from looktwice.eval.listing import list_kind, list_kinds
+
+        plugins = load_plugins(plugin)
+        for line in list_kind(kind, plugins) if kind else list_kinds(plugins):
+            say(line)
+
+
+@app.command()
+def init(
+    config: Annotated[str, typer.Argument(metavar="[CONFIG]", help="A shipped configuration.")] = "study",
+    out: Annotated[Path | None, typer.Option(help="The file to write (default: CONFIG.yaml).")] = None,
+) -> None:
+    """Write a commented study to begin with.
+
+    It is a copy of a shipped configuration, which `looktwice list configs` names.
+    """
+    with input_errors():
+        from looktwice.eval.listing import copy_config
+
+        written = copy_config(config, out)
+        say(f"wrote {written}; next: looktwice check {written}")
+
+
 def main() -> None:
     """The entry point of the command `looktwice`."""
     app()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -100,6 +102,8 @@ def input_errors() -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their traceback."""
     try:
         yield
+    except BrokenPipeError:  # whoever reads has enough, as `head` has
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as exc:
         if not isinstance(exc, _input_error_types()):
             raise

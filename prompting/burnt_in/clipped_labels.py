@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from looktwice.pipelines.geometry import PixelRect, common_rect
 from looktwice.prompting.burnt_in.label_ocr import Gray, partial_likeness, shift
@@ -100,6 +99,8 @@ def _assign_words(
     gray: Gray, words: Sequence[str], found: Sequence[Ring], layout: LabelLayout, last: bool
 ) -> list[Marker]:
     """The rings with the letters that suit them best together; `last` where the only one left needs no proof."""
+    from scipy.optimize import linear_sum_assignment  # half a second, for which nobody else should wait
+
     if not found:
         return []
     areas = [[shift(_widen(layout.glyphs, word), round(ring.x), round(ring.y)) for word in words] for ring in found]

@@ -1,0 +1,141 @@
+"""What a configuration may name, a line each, by kind, and the shipped configurations, of which it makes copies."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any, get_type_hints
+
+from looktwice.eval.readers.reader import Reader
+from looktwice.pipelines.config.build import ConfigError
+from looktwice.pipelines.config.paths import shipped
+from looktwice.pipelines.config.schema import kind_of
+from looktwice.pipelines.config.spec import public_path
+from looktwice.pipelines.config.suggest import did_you_mean
+from looktwice.pipelines.model import Model
+
+__all__: list[str] = []
+
+SAYS: Mapping[str, str] = {
+    "stages": "what is drawn, cropped, said and asked",
+    "specialists": "stages that answer without the multimodal model, and the vision models in them",
+    "tools": "what an agent may look with",
+    "tasks": "benchmarks, tables of your own questions, questions made from images",
+    "readers": "rules that find the answer in a reply",
+    "models": "what answers messages",
+    "configs": "studies to start from: `looktwice run NAME`, or `looktwice init NAME` for a copy",
+}
+"""Each kind, and what it holds."""
+ROOMS: Mapping[str, tuple[str, ...]] = {
+    "stages": ("prompting",),
+    "specialists": ("specialists",),
+    "tools": ("prompting.agent",),
+    "tasks": ("eval.tasks", "eval.make", "eval.replies"),
+    "readers": ("eval.readers", "eval.replies"),
+    "models": ("pipelines.models", "eval.tasks"),
+}
+"""Where classes of a kind lie, a folder or a room of one; no other is opened, because that takes time."""
+
+
+def list_kinds(plugins: Sequence[str] = ()) -> Iterator[str]:
+    """How many there are of each kind, and what to type for them."""
+    for kind in SAYS:
+        yield f"{kind:11} {len(list(list_kind(kind, plugins))):3}  {SAYS[kind]}"
+    yield "looktwice list KIND names them; their settings stand in docs/reference.md of the repository"
+
+
+def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
+    """A line for each thing of a kind: what to write after `use:`, or a file's name, and its first sentence.
+
+    Raises ConfigError for a kind that there is not.
+    """
+    if kind not in SAYS:
+        raise ConfigError([f"list {kind}: no such kind{did_you_mean(kind, SAYS)}; there are {', '.join(SAYS)}"])
+    if kind == "configs":
+        found = {name: _comment(path.read_text(encoding="utf-8")) for name, path in shipped().items()}
+    else:
+        classes = (cls for module in _modules(kind, plugins) for cls in _classes(module) if _kind(cls) == kind)
+        found = {public_path(cls): inspect.cleandoc(vars(cls).get("__doc__") or "") for cls in classes}
+    width = max(map(len, found), default=0)
+    yield from (f"{name:{width}}  {_first_sentence(text)}".rstrip() for name, text in found.items())
+
+
+def _modules(kind: str, plugins: Sequence[str]) -> Iterator[ModuleType]:
+    """The rooms that hold classes of a kind, and the plugins."""
+    for place in ROOMS[kind]:
+        package = import_module(f"looktwice.{place}")
+        rooms = [] if "." in place else [room.name for room in iter_modules(package.__path__) if room.ispkg]
+        yield from (import_module(f"{package.__name__}.{name}") for name in rooms)
+        yield from [] if rooms else [package]
+    yield from map(import_module, plugins)
+
+
+def _classes(module: ModuleType) -> Iterator[type]:
+    """The public dataclasses that a room or a plugin defines."""
+    for name in sorted(getattr(module, "__all__", None) or vars(module)):
+        thing = getattr(module, name)
+        if isinstance(thing, type) and thing.__module__.startswith(module.__name__) and not name.startswith("_"):
+            yield from [thing] if dataclasses.is_dataclass(thing) else []
+
+
+def _kind(cls: type) -> str | None:
+    """The kind of a class, None for what is only the setting of another, or put there by the run itself."""
+    made = kind_of(cls)
+    if made == "task":
+        return "tasks"
+    if made == "model":
+        return None if Model in _hints(cls).values() else "models"
+    if made is None:
+        return None
+    takes = inspect.signature(cls.__call__).parameters
+    if issubclass(cls, Reader):
+        return "readers"
+    if "arguments" in takes:
+        return "tools"
+    folder = public_path(cls).partition(".")[0]
+    if folder != "specialists" and {"state", "model"} <= takes.keys():
+        return "stages"
+    return None if folder == "prompting" else "specialists"  # a crop's style is the setting of a stage
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name that a plugin imports for the type checker alone
+        return {}
+
+
+def _comment(text: str) -> str:
+    """The comment at the top of a file, up to the command that runs it."""
+    lines = text.splitlines()
+    top = lines[: next((n for n, line in enumerate(lines) if not line.startswith("# ")), len(lines))]
+    return " ".join(line.removeprefix("# ") for line in top if not line.startswith("#  "))
+
+
+def _first_sentence(text: str) -> str:
+    paragraph = " ".join(text.partition("\n\n")[0].split())
+    return re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0]
+
+
+def copy_config(name: str, out: Path | None = None) -> Path:
+    """Write a copy of a shipped configuration, by default NAME.yaml in the working folder; nothing is overwritten.
+
+    The commands in its comment name the copy. Raises ConfigError, FileExistsError.
+    """
+    found = shipped().get(name.removesuffix(".yaml"))
+    if found is None:
+        hint = did_you_mean(name, shipped())
+        raise ConfigError([f"{name}: no shipped configuration of this name{hint}; see `looktwice list configs`"])
+    target = out or Path(found.name)
+    if target.exists():
+        raise FileExistsError(f"{target} is there already; give another --out FILE")
+    text = found.read_text(encoding="utf-8").replace(f"configs/{found.name}", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    return target
