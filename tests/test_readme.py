@@ -36,9 +36,9 @@ def test_the_python_runs_as_it_stands_and_gives_a_table(tmp_path: Path, monkeypa
     state = eval(shown, names)
     assert state.reply == "(A)"
     assert "data:image/" in state._repr_html_()
-    rows = {row.contestant: row for row in eval(table, names).rows if row.metric == "accuracy" and row.task == "depth"}
-    assert (rows["stereo"].n, rows["chance"].n, rows["mllm"].n) == (20, 20, 20)
-    assert rows["stereo"].value > rows["chance"].value
+    rows = {row.contestant: row for row in eval(table, names).where(metric="accuracy", task="correspondence")}
+    assert (rows["sift"].n, rows["chance"].n, rows["mllm"].n) == (20, 20, 20)
+    assert rows["sift"].value > rows["chance"].value
 
 
 def test_the_arms_of_sweep_and_each_are_counted_right(tmp_path: Path) -> None:

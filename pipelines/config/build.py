@@ -295,9 +295,10 @@ def _holds(folder: str, room: str, name: str) -> bool:
 def _plugin_module(parts: Sequence[str], use: str, plugins: Sequence[str]) -> str:
     if parts[0] not in plugins:
         named = f"named are {', '.join(plugins)}" if plugins else "none is named"
+        plugin = f"{parts[0]}.py" if Path(f"{parts[0]}.py").is_file() else parts[0]
         raise ValueError(
             f"{use!r} is refused: it lies neither in {', '.join(FOLDERS)} nor in a named plugin ({named}); "
-            f"if you trust it, add --plugin {parts[0]}{did_you_mean(parts[0], FOLDERS)}"
+            f"if you trust it, add --plugin {plugin}{did_you_mean(parts[0], FOLDERS)}"
         )
     return ".".join(parts[:-1])
 

@@ -42,3 +42,13 @@ def test_a_plugin_may_be_named_twice(tmp_path: Path, monkeypatch: pytest.MonkeyP
     Path("elsewhere/first_day_plugin.py").write_text("class Mine:\n    pass\n")
     with pytest.raises(ValueError, match="already loaded"):
         load_plugin("elsewhere/first_day_plugin.py")
+
+
+def test_a_refused_class_of_a_file_that_is_there_says_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`mine.LastLetter is refused ... add --plugin mine`, which is no package, beside a file mine.py."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"add --plugin mine$"):
+        locate("mine.LastLetter")
+    Path("mine.py").write_text("class LastLetter:\n    pass\n")
+    with pytest.raises(ValueError, match=r"add --plugin mine\.py$"):
+        locate("mine.LastLetter")
