@@ -14,6 +14,7 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
+from looktwice.pipelines.config.paths import ALLOW, allowed_roots
 from looktwice.pipelines.config.spec import NOT_IDENTITY, spec
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
@@ -95,14 +96,17 @@ def _images(row: dict[str, Any], root: Path) -> tuple[Path, ...]:
 
 
 def file_inside(root: Path, name: str) -> Path:
-    """The file `name` of the folder; a link or `..` that leads out of it raises TaskError."""
+    """The file `name` of the folder; what leads out of it, and not to a root of LOOKTWICE_ALLOW, raises TaskError."""
     try:
         file = (root / name).resolve()
-        inside = file.is_relative_to(root.resolve())
+        inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
     except (OSError, RuntimeError, ValueError) as exc:
         raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
-    if Path(name).is_absolute() or not inside:
-        raise TaskError(f"the path {name!r} leads out of the folder {root}; copy the file into it")
+    if not inside and not any(file.is_relative_to(allowed) for allowed in allowed_roots()):
+        raise TaskError(
+            f"the path {name!r} leads out of the folder {root}; copy the file into it, "
+            f"or if you trust it set the environment variable {ALLOW}={file.parent}"
+        )
     return root / name
 
 

@@ -135,7 +135,9 @@ def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
     for arm in arms:
         twin = seen.setdefault((arm.id, _reader_id(arm)), arm)
         if twin.contestant != arm.contestant:
-            same = f"contestants.{arm.contestant}: the same as {twin.contestant!r} on {arm.task_name}; drop one"
+            changed = ", ".join(f"{place}={'null' if value is None else value}" for place, value in arm.changes.items())
+            what_to_do = f" under {changed}; drop one, or make this change a contestant" if changed else "; drop one"
+            same = f"contestants.{arm.contestant}: the same as {twin.contestant!r} on {arm.task_name}{what_to_do}"
             faults += [same] if same not in faults else []
         name, other = tasks.setdefault(arm.task_id, (arm.task_name, spec(arm.task)))
         if other != spec(arm.task):

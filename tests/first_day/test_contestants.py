@@ -153,3 +153,11 @@ def test_a_merged_setting_is_swept_and_named_in_the_arm_s_changes(folder: Path) 
     assert [arm.stages["agent"].tools["zoom"].crop for arm in arms] == [  # type: ignore[attr-defined]
         Crop(padding=0.5, min_px=pixels, upscale=512) for pixels in (8, 9)
     ]
+
+
+def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folder: Path) -> None:
+    """Two markers, and `null` among the swept ones: "the same as 'plain'; drop one", and neither could be dropped."""
+    contestants = "contestants: {plain: {}, blue: {stages: {mark: {color: blue}}}}"
+    (folder / "study.yaml").write_text(f"{STUDY}{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
+    said = looktwice("check", "study.yaml").output
+    assert "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or make this" in said

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
@@ -85,3 +86,19 @@ def test_an_include_follows_the_same_rule(lab: Path) -> None:
     result = looktwice("check", study)
     assert result.exit_code == 2 and "include: '../own/base.yaml' lies outside" in result.output
     assert looktwice("check", study, "--allow", "../own").exit_code == 0
+
+
+@pytest.mark.parametrize("name", ["photos/a.png", "ABSOLUTE/disk/a.png"])
+def test_images_may_lie_on_another_disk_that_is_allowed(lab: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Photographs behind a link in one's own folder of questions had to be copied."""
+    (lab / "disk").mkdir()
+    Image.new("RGB", (9, 9)).save(lab / "disk" / "a.png")
+    (lab / "own" / "set" / "photos").symlink_to(lab / "disk")
+    row = {"id": "q1", "question": "Which?", "image": name.replace("ABSOLUTE", str(lab)), "answer": "a"}
+    (lab / "own" / "set" / "samples.jsonl").write_text(json.dumps(row) + "\n")
+    study, allow = STUDY.replace("PATH", "../own/set"), ("--allow", "../own")
+    result = looktwice("check", study, *allow)
+    assert result.exit_code == 2
+    assert "leads out of the folder" in result.output and f"LOOKTWICE_ALLOW={lab / 'disk'}" in result.output
+    monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
+    assert looktwice("check", study, *allow).exit_code == 0
