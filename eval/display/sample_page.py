@@ -20,7 +20,7 @@ from looktwice.pipelines.state import State
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
 DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
-LONGEST_NAME = 120  # characters of a file name
+LONGEST_NAME = 120  # bytes of a file name, before what tells it from others
 
 
 def page(title: str, question: str, key: str | None, shown: Sequence[Shown], longest: int = 420) -> str:
@@ -43,19 +43,23 @@ def words(shown: Shown) -> list[str]:
     lines += [f"  note: {note}" for note in _remarks(shown.state)]
     lines.append(f"  prompt: {shown.state.prompt!r}")
     lines += [f"  answer: {answer}"] if (answer := _answer(shown)) else []
-    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error else []
+    told = shown.outcome.startswith("FAILED")
+    lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not told else []
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
     """A file name for each of these: one that Windows takes too, and no two alike, also where case does not count."""
     wanted = list(dict.fromkeys(names))
-    safe = {name: DEVICE.sub(r"_\1", UNSAFE.sub("_", name))[:LONGEST_NAME].rstrip(". ") for name in wanted}
+    safe = {name: _safe(name) for name in wanted}
     times = Counter(text.casefold() for text in safe.values())
-    return {
-        name: text if text == name and times[text.casefold()] == 1 else f"{text}-{digest(name)[:8]}"
-        for name, text in safe.items()
-    }
+    kept = {name for name, text in safe.items() if text and text == name and times[text.casefold()] == 1}
+    return {name: text if name in kept else f"{text}-{digest(name)[:8]}" for name, text in safe.items()}
+
+
+def _safe(name: str) -> str:
+    text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name))
+    return text.encode()[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
 
 
 def _remarks(state: State) -> list[str]:

@@ -181,7 +181,7 @@ def announce_requests(plan: Plan, samples: Mapping[str, int], facts: Mapping[str
             items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left = f", and {len(asking) - len(trials)} arms that are not counted" if len(trials) < len(asking) else ""
-    return f"about to ask {count_requests(trials, samples)}{left}; without what was answered before"
+    return f"about to ask {count_requests(trials, samples)}{left}; what was answered before is not asked again"
 
 
 def _asks_server(arm: Arm) -> bool:

@@ -73,7 +73,7 @@ def test_show_names_a_failure_that_arises_in_scoring_alone(folder: Path) -> None
     path.write_text(path.read_text().replace('"answer":"B"', '"answer":"E"').replace('"answer": "B"', '"answer": "E"'))
     said = looktwice("show", str(folder), "a/b")
     assert "FAILED: the key 'E' is none of A, B" in said
-    assert "the key &#39;E&#39; is none of A, B" in next((folder / "show").iterdir()).read_text()
+    assert "<h3>failed</h3><pre>the key &#39;E&#39; is none" in next((folder / "show").iterdir()).read_text()
 
 
 def test_pages_escape_everything(folder: Path) -> None:

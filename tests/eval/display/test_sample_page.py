@@ -1,0 +1,90 @@
+"""The page of one sample: what an agent asked for, drawn on the image, and the names of the files."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.eval.display.look_drawing import draw_look, numbered_images
+from looktwice.eval.display.sample_page import file_names
+from looktwice.pipelines.model import Message
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent import Agent, Magnify, Measure, Zoom
+from looktwice.prompting.agent.record import Look
+
+GREY = View.of(Picture(np.full((100, 200, 3), 128, np.uint8)))
+TOOLS = {"zoom": Zoom(), "magnify": Magnify(), "measure": Measure()}
+
+
+def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
+    view = draw_look(look, [Agent(TOOLS, coordinates=frame)], {1: GREY})
+    return None if view is None else (view.pixels != 128).any(2)
+
+
+@pytest.mark.parametrize(
+    ("frame", "box"), [("pixels", [50, 20, 150, 80]), ("0-1", [0.25, 0.2, 0.75, 0.8]), ("0-1000", [250, 200, 750, 800])]
+)
+def test_a_box_that_was_asked_for_is_drawn_in_the_frame_of_the_agent(frame: Any, box: list[float]) -> None:
+    for image in (1, 0):  # 0 is the last one
+        marked = drawn(Look(1, 0, "zoom", "shown", {"image": image, "box": box}), frame)
+        assert marked is not None
+        ys, xs = np.nonzero(marked)
+        assert abs(xs.min() - 50) <= 2 and abs(xs.max() - 149) <= 2
+        assert abs(ys.min() - 20) <= 2 and abs(ys.max() - 79) <= 2
+        assert not marked[30:70, 60:140].any()
+
+
+def test_points_that_were_asked_for_are_drawn() -> None:
+    marked = drawn(Look(1, 0, "measure", "said", {"image": 1, "start": [40, 50], "end": [160, 50]}))
+    assert marked is not None and marked[:, :100].any() and marked[:, 100:].any() and not marked[:, 90:110].any()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [
+        Look(1, 0, "zoom", "refused", {"image": 1, "box": [0, 0, 50, 50]}),
+        Look(1, 0, "zoom", "refused", "no JSON"),
+        Look(1, 0, "zoom", "shown", {"image": 7, "box": [0, 0, 50, 50]}),
+        Look(1, 0, "zoom", "shown", {"image": 1, "box": [900, 0, 950, 50]}),
+        Look(1, 0, "other", "shown", {"image": 1, "box": [0, 0, 50, 50]}),
+        Look(1, 0, "zoom", "shown", {"image": 1}),
+    ],
+)
+def test_nothing_is_drawn_where_no_place_on_an_image_was_asked_for(look: Look) -> None:
+    assert drawn(look) is None
+
+
+def test_images_go_by_the_numbers_that_the_agent_gave_them() -> None:
+    other = View.of(Picture(np.zeros((5, 5, 3), np.uint8)))
+    turns = (
+        Message("user", ("Image 1 (200 x 100 pixels):", GREY, "Look.", other)),
+        Message("user", ("Image 3:", other)),
+    )
+    assert numbered_images(turns) == {1: GREY, 3: other}
+
+
+def test_file_names_are_safe_and_distinct() -> None:
+    names = [
+        "val_12",
+        "a/b",
+        "a:b",
+        "a_b",
+        "A_B",
+        "nul",
+        "con.txt",
+        "end.",
+        "x" * 300,
+        "x" * 301,
+        "\u00e9" * 300,
+        "",
+        "tab\t",
+    ]
+    found = file_names(names)
+    assert list(found) == names and found["val_12"] == "val_12"
+    assert len({text.casefold() for text in found.values()}) == len(names)
+    for text in found.values():
+        assert text and len(text.encode()) <= 140 and not set(text) & set('<>:"/\\|?*\t') and text[-1] not in ". "
+        assert text.partition(".")[0].casefold() not in ("nul", "con")
