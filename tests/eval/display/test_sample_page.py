@@ -12,11 +12,11 @@ from looktwice.eval.display.sample_page import file_names
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
-from looktwice.prompting.agent import Agent, Magnify, Measure, Zoom
+from looktwice.prompting.agent import Agent, AgentTool, Magnify, Measure, Zoom
 from looktwice.prompting.agent.record import Look
 
 GREY = View.of(Picture(np.full((100, 200, 3), 128, np.uint8)))
-TOOLS = {"zoom": Zoom(), "magnify": Magnify(), "measure": Measure()}
+TOOLS: dict[str, AgentTool] = {"zoom": Zoom(), "magnify": Magnify(), "measure": Measure()}
 
 
 def drawn(look: Look, frame: Any = "pixels") -> np.ndarray[Any, Any] | None:
