@@ -14,7 +14,7 @@ from looktwice.pipelines.geometry import Affine
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.view import View
 
-__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resize", "rotate", "turned_size"]
+__all__ = ["Filter", "beside", "crop", "flip", "pad", "paste", "resample", "resize", "rotate", "turned_size"]
 
 RGB = tuple[int, int, int]
 BLACK: RGB = (0, 0, 0)
@@ -30,14 +30,29 @@ FILTERS: dict[Filter, int] = {
 
 
 def resize(view: View, width: int, height: int, filter: Filter | None = None) -> View:
-    """Resize to `width` x `height` pixels; without a filter, area averaging when it shrinks, cubic when it grows."""
+    """Resize to `width` x `height` pixels; without a filter, a side that shrinks is averaged, one that grows cubic."""
     old_width, old_height = view.size
     if width < 1 or height < 1:
         raise ValueError(f"a picture cannot be resized to {width} x {height} pixels; both must be 1 or more")
     if filter is None:
-        filter = "area" if width * height < old_width * old_height else "cubic"
-    pixels = cv2.resize(view.pixels, (width, height), interpolation=FILTERS[filter])
+        pixels = resample(view.pixels, width, height)
+    else:
+        pixels = _rgb(cv2.resize(view.pixels, (width, height), interpolation=FILTERS[filter]))
     return view.transform(Picture(_rgb(pixels)), Affine.resize(width / old_width, height / old_height))
+
+
+def resample(pixels: Pixels, width: int, height: int, growing: Filter = "cubic") -> Pixels:
+    """Pixels at another size: a side that shrinks is averaged over areas, then one that grows is interpolated.
+
+    Both at once would not do: where one side grows, OpenCV averages neither of them.
+    """
+    old_height, old_width = pixels.shape[:2]
+    smaller = min(width, old_width), min(height, old_height)
+    if smaller != (old_width, old_height):
+        pixels = _rgb(cv2.resize(pixels, smaller, interpolation=cv2.INTER_AREA))
+    if smaller != (width, height):
+        pixels = _rgb(cv2.resize(pixels, (width, height), interpolation=FILTERS[growing]))
+    return pixels
 
 
 def crop(view: View, x0: float, y0: float, x1: float, y1: float) -> View:

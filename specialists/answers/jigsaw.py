@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,6 +13,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
 Signed = NDArray[np.float64]
@@ -111,6 +111,4 @@ def _fit(piece: Pixels, board: Pixels) -> Pixels:
     height, width = board.shape[:2]
     if abs(2 * piece.shape[0] - height) <= 1 and abs(2 * piece.shape[1] - width) <= 1:
         return piece
-    size = (width - width // 2, height - height // 2)
-    shrinks = piece.shape[0] * piece.shape[1] > size[0] * size[1]
-    return np.asarray(cv2.resize(piece, size, interpolation=cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC), np.uint8)
+    return resample(piece, width - width // 2, height - height // 2)

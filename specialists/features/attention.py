@@ -15,6 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.pipelines.state import State
+from looktwice.pipelines.transforms import resample
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.protocols import ScalarMap
 
@@ -70,7 +71,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         """The maps of several images, one patch a value."""
         torch, size = import_torch(), network.config.image_size
         mean, std = (np.array(getattr(network.processor, name)) for name in ("image_mean", "image_std"))
-        squares = [cv2.resize(image, (size, size), interpolation=cv2.INTER_AREA) for (image,) in items]
+        squares = [resample(image, size, size, "linear") for (image,) in items]
         planes = ((np.stack(squares) / 255 - mean) / std).transpose(0, 3, 1, 2)
         weights = self._weights(network.model, torch.tensor(planes, dtype=place.torch_dtype, device=place.device))
         side = size // network.config.patch_size

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
 
@@ -55,11 +55,7 @@ class InputSize:
 
     def resized(self, pixels: Pixels) -> Pixels:
         """The image at this size; smaller by averages, larger bilinearly."""
-        if (self.columns, self.rows) == (self.width, self.height):
-            return pixels
-        smaller = self.columns * self.rows < self.width * self.height
-        how = cv2.INTER_AREA if smaller else cv2.INTER_LINEAR
-        return np.asarray(cv2.resize(pixels, (self.columns, self.rows), interpolation=how), np.uint8)
+        return resample(pixels, self.columns, self.rows, "linear")
 
     def to_image(self, xy: ArrayLike) -> NDArray[np.float64]:
         """Points (n, 2) at this size in the image's pixels; pixel centres on both sides."""
