@@ -238,6 +238,7 @@ def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> Non
     """`evaluate(..., read=LastLetter())` asked everything and then died, for the class stood in a notebook."""
     table = evaluate(Greys(scored=True), {"plain": ASK}, MODEL, read=LastLetter())
     assert values(table, metric="accuracy") == {"plain": 0.5}
+    assert table.rows[0].reader == "last_letter"
     assert values(table, metric="halved") == {"plain": 0.25}
     with pytest.raises(ValueError, match=r"its reader __main__\.LastLetter is a class of the script or notebook"):
         score_table("runs/evaluate")
