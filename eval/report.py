@@ -53,7 +53,7 @@ METHOD = (
     "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
     "Effect of each factor: of a sweep over several settings, on the samples that no combination failed or lacks. The "
     "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
-    "to 13 samples that differ, then 9999 drawn flips); they are not corrected. Where every sample differs alike there "
+    "to 13 samples that differ, then 10000 drawn flips); not corrected. Where every sample differs alike there "
     "is no spread and so no interval.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "

@@ -17,7 +17,7 @@ from looktwice.eval.scoring.verdict import RunScores
 ALL_TASKS = "all tasks"
 SWEEP_NOTE = (
     "sweep: every combination was asked. The effect of a level is its mean difference to the factor's first level, in "
-    "percentage points, over the samples and over all combinations of the other factors.\n"
+    "percentage points with its 95 % interval, over the samples and over all combinations of the other factors.\n"
     "each: one change at a time, everything else as the file says. Its effect is the delta of its own line."
 )
 """What a reader of the table must know to tell the effects of `sweep:` from those of `each:`."""

@@ -111,10 +111,9 @@ class MeanDifference(NamedTuple):
 def mean_difference(gaps: Sequence[float]) -> MeanDifference:
     """The mean of the samples' paired differences, its t interval, and the p of the two-sided sign-flip test.
 
-    The test asks how often differences of these sizes have a mean as far from 0 if each sign is a coin's: over all
-    signs, or 9999 drawn ones where there are more. Raises ValueError for no differences.
+    Raises ValueError for no differences.
     """
-    from scipy.stats import permutation_test, ttest_1samp
+    from scipy.stats import ttest_1samp
 
     if not gaps:
         raise ValueError("a mean difference needs at least one sample")
@@ -122,10 +121,21 @@ def mean_difference(gaps: Sequence[float]) -> MeanDifference:
     if max(gaps) - min(gaps) > 1e-9:
         limits = ttest_1samp(gaps, 0.0).confidence_interval(0.95)
         low, high = float(limits.low), float(limits.high)
-    moved, p = [gap for gap in gaps if abs(gap) > 1e-9], 1.0
-    if len(moved) > 1:
-        p = float(permutation_test((moved,), np.mean, permutation_type="samples", batch=512, rng=0).pvalue)
-    return MeanDifference(fmean(gaps), low, high, p, len(gaps))
+    return MeanDifference(fmean(gaps), low, high, _sign_flip_p(gaps), len(gaps))
+
+
+def _sign_flip_p(gaps: Sequence[float]) -> float:
+    """How often the sum of the differences is as far from 0 if each sign is a coin's (Fisher's randomisation test).
+
+    Over all signs of up to 13 differences that are not 0, else over 10000 drawn ones, always the same.
+    """
+    moved = np.array([gap for gap in gaps if abs(gap) > 1e-9])
+    far, count, random = abs(moved.sum()) - 1e-9, len(moved), np.random.default_rng(0)
+    if count <= 13:
+        signs = 1 - 2 * (np.arange(2**count)[:, None] >> np.arange(count) & 1)
+        return float(np.mean(np.abs(signs @ moved) >= far))
+    drawn = (1 - 2 * random.integers(0, 2, (500, count), dtype=np.int8) for _ in range(20))
+    return float((1 + sum(np.count_nonzero(np.abs(signs @ moved) >= far) for signs in drawn)) / 10001)
 
 
 def holm(ps: Sequence[float]) -> list[float]:

@@ -10,6 +10,7 @@ import yaml
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import merge
+from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
 
 READ = {"use": "eval.readers.BlinkOfficial"}
@@ -92,6 +93,22 @@ def test_the_plan_of_the_shards_is_the_plan_of_the_whole(tmp_path: Path) -> None
     merge([one, two], tmp_path / "whole")  # again, after a shard has gone on
     whole = RunFolder(tmp_path / "whole").facts
     assert (whole["planned"], whole["records"]) == ({"id-animals": 4}, 2)
+
+
+def test_a_shard_that_ran_an_older_plan_before_keeps_its_older_arms_apart(tmp_path: Path) -> None:
+    one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, arms=["p0"], planned={"id-animals": 1}))
+    older = MadeRun(tmp_path / "two")
+    older.task("animals", ["A", "B"])
+    for name in ("plain", "older"):
+        older.reply(older.point(name, "animals"), "s1", "(B)")
+    older.samples = older.samples[1:]
+    (older.write().path / "run.yaml").write_text(
+        yaml.safe_dump(facts(2, arms=["p0"], planned={"id-animals": 1})), encoding="utf-8"
+    )
+    merge([one, older.path], tmp_path / "whole")
+    whole = score_run(RunFolder(tmp_path / "whole"))
+    assert [(scores.contestant, len(scores.all), scores.missing) for scores in whole.points] == [("plain", 2, 0)]
+    assert whole.older == ("older on animals",)
 
 
 @pytest.mark.parametrize(
