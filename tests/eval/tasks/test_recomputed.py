@@ -69,13 +69,14 @@ def row(point: Arm, item: Any) -> SampleRow:
 def _scored(folder: RunFolder, point: Arm, samples: Mapping[str, SampleRow]) -> PointScores:
     facts = asdict(point.task.facts)
     held = PointRow(point.id, point.contestant, point.task_name, point.task_id, point.changes, point.baseline, facts)
-    judge, found = RecordScorer(folder, point.read, build_scorer(facts)), dict[str, dict[int, ScoredRecord]]()
+    scorer = build_scorer(facts)
+    judge, found = RecordScorer(folder, point.read, scorer), dict[str, dict[int, ScoredRecord]]()
     if isinstance(point.model, Replay):
         for name, sample in samples.items():
             call = {"messages": [], "draw": 0, "reply": {"text": point.model.of(name)(()).text}}
             found[name] = {0: judge(Record(point.id, name, "", calls=(call,)), sample)}
     label = " ".join([point.contestant, *map(str, point.changes.values())])
-    return PointScores(held, samples, found, contestant=label, task=point.task_name)
+    return PointScores(held, samples, found, contestant=label, task=point.task_name, scorer=scorer)
 
 
 def percent(found: Table, metric: str, contestant: str, **fields: Any) -> float:
