@@ -180,8 +180,9 @@ def announce_requests(plan: Plan, samples: Mapping[str, int], facts: Mapping[str
         if not any(find_settings(arm.stages, Network)) and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
-    left = f", and {len(asking) - len(trials)} arms that are not counted" if len(trials) < len(asking) else ""
-    return f"about to ask {count_requests(trials, samples)}{left}; what was answered before is not asked again"
+    left = len(asking) - len(trials)
+    more = f", and what {left} arm{'s' * (left != 1)} with slow stages ask{'s' * (left == 1)}" if left else ""
+    return f"about to ask {count_requests(trials, samples)}{more}; what was answered before is not asked again"
 
 
 def _asks_server(arm: Arm) -> bool:

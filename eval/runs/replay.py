@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -151,7 +152,10 @@ def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str
     """The stages of a point as points.yaml describes them. Raises ConfigError."""
     stages = {slot: binder.node(node, f"stages.{slot}") for slot, node in point.spec["stages"].items()}
     if None in stages.values():
-        raise ConfigError([f"{folder.path}: its stages cannot be built again", *binder.faults])
+        made = [each for each in folder.facts.get("plugins") or () if each["name"] not in binder.scope.plugins]
+        named = " ".join(f"--plugin {shlex.quote(str(each['path']))}" for each in made)
+        advice = f"; code is loaded only where you name it, so add to the command: {named}" if made else ""
+        raise ConfigError([f"{folder.path}: its stages cannot be built again{advice}", *binder.faults])
     return stages
 
 

@@ -10,6 +10,8 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
+from looktwice.eval.runs.dry_run import announce_requests
+from looktwice.pipelines.config import load_plan
 from tests.chat_server import chat_server
 
 STUDY = """
@@ -100,3 +102,15 @@ def test_a_run_says_what_it_asks_before_its_first_call(study: Path, tmp_path: Pa
         assert 0 <= said.find(line) < said.find("took"), said
         assert server.stats["requests"] == 4
         assert line not in CliRunner().invoke(app, words).output, "it was finished"
+
+
+def test_no_network_is_run_to_say_what_a_run_asks(study: Path) -> None:
+    """What is said before a run must not take the time of a network, whose weights are not even there here."""
+    overlay = "{use: prompting.markers.DepthOverlay, depth: {use: specialists.maps.DepthAnything}, before: ask}"
+    plan = load_plan(study, [f"contestants.again.stages.mark={overlay}"])
+    samples = {plan.points[0].task_id: 3}
+    said = announce_requests(plan, samples, {})
+    assert said.startswith("about to ask 6 requests, ") and ", and what 1 arm with slow stages asks; " in said
+    arms = [arm.id for arm in plan.points]
+    assert not announce_requests(plan, samples, {"arms": arms, "planned": samples, "finished": True})
+    assert announce_requests(plan, samples, {"arms": arms[:1], "planned": samples, "finished": True})

@@ -117,3 +117,27 @@ def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_p
     section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
     places = [section.index(word) for word in words]
     assert places == sorted(places)
+
+
+OWN = """
+from dataclasses import dataclass
+
+@dataclass(frozen=True)
+class Nothing:
+    def __call__(self, state, model):
+        return state
+"""
+
+
+def test_a_run_with_a_stage_of_ones_own_names_the_plugin_to_type(folder: Path, tmp_path: Path) -> None:
+    """`show` and `replay` said that the class is refused, and not which file the run was made with."""
+    plugin = tmp_path / "own stage" / "stage_of_show.py"
+    plugin.parent.mkdir()
+    plugin.write_text(OWN)
+    (tmp_path / "own.yaml").write_text(STUDY.replace("prompting.markers.Circles, radius: 5", "stage_of_show.Nothing")
+                                       .replace("sweep: {stages.mark.radius: [5, 9]}", ""))  # fmt: skip
+    looktwice("run", "own.yaml", "--plugin", str(plugin))
+    for words in (("show", "runs/own", "a/b"), ("replay", "runs/own")):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2 and f"add to the command: --plugin '{plugin}'" in result.output, result.output
+        looktwice(*words, "--plugin", str(plugin))
