@@ -136,6 +136,7 @@ def judge(
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")] = None,
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     plugin: Plugins = None,
+    allow: Allowed = None,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
@@ -146,7 +147,7 @@ def judge(
         from looktwice.eval.judging.model import build_judge_model
 
         plugins = load_plugins(plugin)
-        found = build_judge_model(run, model, config, overrides or (), plugins)
+        found = build_judge_model(run, model, config, overrides or (), plugins, allow or ())
         columns, read = dict(parse_column(text) for text in column or ()), build_reader(reader, plugins)
         judging = RunJudge(run, model, found, only or (), read, columns, workers, cache, only_cached, plugins)
         try:

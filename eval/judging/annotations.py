@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from looktwice.eval.judging.passes import JudgeCase
@@ -55,7 +54,7 @@ class AnnotatedSolutions:
         return replace(case, sample=sample, solution=solution)
 
     def _load(self, point: PointRow) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]:
-        binder = Binder(Scope(Path("/")))
+        binder = Binder(Scope.of_records())
         task = binder.node(point.spec["task"], "task")
         try:
             if not isinstance(task, BlinkTwice):

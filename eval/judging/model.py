@@ -14,7 +14,12 @@ from looktwice.pipelines.model import Model
 
 
 def build_judge_model(
-    run: Path, name: str, config: Path | None = None, overrides: Sequence[str] = (), plugins: Sequence[str] = ()
+    run: Path,
+    name: str,
+    config: Path | None = None,
+    overrides: Sequence[str] = (),
+    plugins: Sequence[str] = (),
+    allow: Sequence[str] = (),
 ) -> Model:
     """The model `name` under `models:` of the run's configuration as it ran, or of `config`, after the overrides.
 
@@ -24,7 +29,7 @@ def build_judge_model(
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
     source = config if config is not None else folder.facts.get("config") or {}
-    node, scope, faults = read_config(source, overrides, plugins)
+    node, scope, faults = read_config(source, overrides, plugins, allow)
     if strange := [place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")]:
         faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
     node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)

@@ -113,7 +113,7 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
             left_out["failed when it was made"] += 1
         else:
             by_sample[folder.points[record.point].task_id, record.sample].append(record)
-    binder = Binder(Scope(Path("/"), (), tuple(plugins)))
+    binder = Binder(Scope.of_records(plugins))
     stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
     same, different = 0, list[ReplayDifference]()
     with use_recorded_findings(folder, cache):

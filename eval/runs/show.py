@@ -31,7 +31,7 @@ def show_sample(
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it). Raises
     RunError.
     """
-    folder, binder = RunFolder(run), Binder(Scope(Path("/"), (), tuple(plugins)))
+    folder, binder = RunFolder(run), Binder(Scope.of_records(plugins))
     present, older = folder.present_and_older
     names = labels([*present, *older])
     rows = [row for row in folder.samples.values() if row.id == sample]

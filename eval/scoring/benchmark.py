@@ -79,5 +79,5 @@ def build_scorer(facts: Mapping[str, Any], plugins: Sequence[str] = ()) -> Score
     named = facts.get("scorer")
     if not named:
         return None
-    built: Scorer = build(named, Scope(plugins=tuple(plugins))) if isinstance(named, Mapping) else named
+    built: Scorer = build(named, Scope.of_records(plugins)) if isinstance(named, Mapping) else named
     return built

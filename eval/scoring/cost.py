@@ -19,7 +19,7 @@ def prices_of(point: PointRow | Arm, plugins: Sequence[str] = ()) -> Prices:
     model = point.spec.get("model")
     if not isinstance(model, Mapping) or not model.get("prices"):
         return {}
-    scope, inside = Scope(plugins=tuple(plugins)), _priced(point.spec.get("stages"))
+    scope, inside = Scope.of_records(plugins), _priced(point.spec.get("stages"))
     return {"": model["prices"], **{build(node, scope).identity: node["prices"] for node in inside}}
 
 

@@ -200,7 +200,7 @@ class ScoringTools:
         if point.id in self.of_plan:
             return self.of_plan[point.id]
         try:
-            reader = self.reader or (build(point.read, Scope(plugins=self.plugins)) if point.read else Robust())
+            reader = self.reader or (build(point.read, Scope.of_records(self.plugins)) if point.read else Robust())
             scorer, prices = build_scorer(point.facts, self.plugins), prices_of(point, self.plugins)
         except ConfigError as exc:
             raise RunError(self._explain(point, exc)) from exc

@@ -54,6 +54,11 @@ class Scope:
     plugins: tuple[str, ...] = ()
     allowed: tuple[Path, ...] = ()
 
+    @classmethod
+    def of_records(cls, plugins: Sequence[str] = ()) -> Scope:
+        """That of a run's own records, which name every file in full: nothing is fenced, and nothing is sent."""
+        return cls(Path("/"), plugins=tuple(plugins))
+
     def path(self, text: str) -> Path:
         """A path of the configuration as a real one. Raises OutsideError, and ValueError where it does not exist.
 

@@ -102,3 +102,31 @@ def test_images_may_lie_on_another_disk_that_is_allowed(lab: Path, monkeypatch: 
     assert "leads out of the folder" in result.output and f"LOOKTWICE_ALLOW={lab / 'disk'}" in result.output
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
     assert looktwice("check", study, *allow).exit_code == 0
+
+
+READER = """
+from dataclasses import dataclass
+from pathlib import Path
+
+from looktwice.eval.readers.reader import Reader, Reading
+
+
+@dataclass(frozen=True)
+class WordList(Reader):
+    words: Path
+
+    def read(self, state):
+        return Reading("A" if self.words.read_text() else None)
+"""
+
+
+def test_a_run_whose_reader_has_a_file_is_scored_from_any_folder(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of a run name its files in full, which lie outside of whatever folder one scores it in."""
+    (lab / "study" / "word_lists.py").write_text(READER)
+    study = STUDY.replace("PATH", "../own/set") + "read: {use: word_lists.WordList, words: ../own/replies.jsonl}\n"
+    result = looktwice("run", study, "--allow", "../own", "--plugin", "word_lists.py")
+    assert result.exit_code == 0, result.output
+    monkeypatch.chdir(lab / "own" / "set")
+    words = ["score", str(lab / "study" / "runs" / "study"), "--plugin", str(lab / "study" / "word_lists.py")]
+    scored = CliRunner().invoke(app, words)
+    assert scored.exit_code == 0 and "100.0" in scored.output, scored.output
