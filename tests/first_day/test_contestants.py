@@ -99,11 +99,9 @@ ZOOMS = {
     "agent": "stages: {agent: {use: prompting.agent.Agent, tools: {zoom: {use: prompting.agent.Zoom, crop: CROP}}}}",
     "stage": "stages: {zoom: {use: prompting.controls.OracleCrop, crop: CROP}, ask: {use: prompting.turns.Ask}}",
 }
-ZOOMS["marks"] = ZOOMS["stage"].replace("controls.OracleCrop", "views.ZoomOnMarks")
 PLACEBOS = {
     "agent": "{agent: {tools: {zoom: {elsewhere: true}}}}",
     "stage": "{zoom: {elsewhere: true}}",
-    "marks": "{misplace: {use: prompting.controls.RandomMarks, before: zoom}}",
 }
 PARTIAL = """
 tasks: {t: {use: eval.tasks.LettersAndShapes, n: 1}}
