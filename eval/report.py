@@ -23,6 +23,7 @@ from looktwice.eval.display.templates import template
 from looktwice.eval.display.text_tables import (
     TextTable,
     benchmark_metric_table,
+    escaped,
     failure_table,
     overview_table,
     reason_table,
@@ -209,7 +210,7 @@ def _left_out(run: RunScores) -> list[tuple[str, str]]:
 
 def _markdown(facts: dict[str, Any]) -> str:
     parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}"]
-    parts += ["\n".join(f"- {line}" for line in facts["notes"])] if facts["notes"] else []
+    parts += ["\n".join(f"- {escaped(line)}" for line in facts["notes"])] if facts["notes"] else []
     parts += ["## Accuracy", facts["overview"].markdown]
     parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:

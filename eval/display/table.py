@@ -15,6 +15,7 @@ from looktwice.eval.display.text_tables import (
     contestant_of,
     drop_means_of_one,
     drop_repeats,
+    escaped,
     format_cost,
     format_p,
     interval,
@@ -82,7 +83,7 @@ class Table:
         return notebook_table(self.rows).html + "".join(f"<p>{html.escape(line)}</p>" for line in self.notes)
 
     def _repr_markdown_(self) -> str:
-        return "\n\n".join((notebook_table(self.rows).markdown, *self.notes))
+        return "\n\n".join((notebook_table(self.rows).markdown, *map(escaped, self.notes)))
 
 
 def score_table(

@@ -29,7 +29,7 @@ class TextTable:
     def markdown(self) -> str:
         """A GitHub table; characters with a meaning in Markdown or HTML are escaped."""
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
-        return "\n".join(f"| {' | '.join(_escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
+        return "\n".join(f"| {' | '.join(escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
 
     @property
     def html(self) -> str:
@@ -274,7 +274,7 @@ def _overview_cell(row: Row | None) -> str:
     if row is None:
         return ""
     if row.value is None:
-        return "key hidden" if row.hidden else "no samples"
+        return "key hidden" if row.hidden else "not asked" if row.missing else "no samples"
     below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else ""]
     return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
 
@@ -283,7 +283,8 @@ def _count(number: int | None) -> str:
     return "" if number is None else str(number)
 
 
-def _escaped(cell: str) -> str:
+def escaped(cell: str) -> str:
+    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are escaped."""
     plain = escape(cell, quote=False).replace("\\", "\\\\")
     for sign in ("|", "*", "`", "]("):
         plain = plain.replace(sign, sign[:-1] + "\\" + sign[-1])

@@ -193,9 +193,15 @@ class RunFolder:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """run.yaml: who was left out and why, versions, how many samples the tasks hold, whether the run finished."""
+        """run.yaml: who was left out and why, versions, how many samples the tasks hold, whether the run finished.
+
+        Raises RunError.
+        """
         path = self.path / "run.yaml"
-        facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+        try:
+            facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+        except yaml.YAMLError as exc:
+            raise RunError(f"{path} is damaged ({exc}); remove it and run the configuration again") from exc
         return facts if isinstance(facts, dict) else {}
 
     @property

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from looktwice.eval.scoring.verdict import RunScores
+from collections import Counter
+
+from looktwice.eval.scoring.verdict import RunScores, Verdict
 
 SHOWN = 3  # older arms that are named
 
 
 def notes(run: RunScores) -> list[str]:
-    """A sentence for planned samples without a record, one for tasks asked in part by plan, and one for older arms."""
-    return [*_unfinished(run), *_parts(run), *_older(run)]
+    """A sentence each for planned samples without a record, failures, tasks asked in part by plan, and older arms."""
+    return [*_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
 
 
 def _unfinished(run: RunScores) -> list[str]:
@@ -19,6 +21,15 @@ def _unfinished(run: RunScores) -> list[str]:
     if not missing:
         return []
     return [f"unfinished: {missing} of {planned} planned answers are missing, and in no mean; the same command goes on"]
+
+
+def _failures(run: RunScores) -> list[str]:
+    """Of samples and of readers, with what they mostly say: a fault in a reader of one's own fails every answer."""
+    failed = [entry for scores in run.points for entry in scores.all if entry.verdict is Verdict.FAILED]
+    if not failed:
+        return []
+    ((most, _),) = Counter((entry.detail.strip().splitlines() or ["no message"])[0] for entry in failed).most_common(1)
+    return [f"failed: {len(failed)} answers, most of them with {most[:160]}"]
 
 
 def _parts(run: RunScores) -> list[str]:

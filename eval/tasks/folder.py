@@ -15,7 +15,7 @@ from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.paths import ALLOW, allowed_roots
-from looktwice.pipelines.config.spec import NOT_IDENTITY, spec
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, Sample
@@ -192,8 +192,7 @@ class Folder:
     def facts(self) -> Facts:
         """What the user said of the set; the file's sha256 where nothing was said of its labels."""
         sha = hashlib.sha256(self._data).hexdigest()[:12]
-        scorer = spec(self.scorer) if self.scorer is not None else {}
-        return Facts(self.split, self.label_version or f"sha256 {sha}", note=self.note, scorer=scorer)
+        return Facts(self.split, self.label_version or f"sha256 {sha}", note=self.note, scorer=self.scorer or {})
 
     def __len__(self) -> int:
         return len(self._chosen)

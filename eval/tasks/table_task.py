@@ -14,7 +14,6 @@ from looktwice.eval.tasks.cells import as_text, image_cells, picture_from_cell
 from looktwice.eval.tasks.files import DataLocation, Files, locate_data, open_files
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.table_files import TableFile, open_table
-from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
@@ -79,7 +78,7 @@ class TableTask:
             self._full_note,
             self._location[1] or f"sha256 {sha}",
             self._left_out.sentences,
-            spec(self.scorer) if self.scorer is not None else {},
+            self.scorer or {},
         )
 
     def __len__(self) -> int:

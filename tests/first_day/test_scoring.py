@@ -244,6 +244,13 @@ def test_evaluate_scores_with_the_objects_that_it_was_given(folder: Path) -> Non
         score_table("runs/evaluate")
 
 
+def test_a_fault_in_one_s_own_reader_is_told_under_the_table(folder: Path) -> None:
+    """Every answer FAILED with an accuracy of 0.0, and the terminal gave no reason."""
+    (folder / "mine.py").write_text(MINE.replace("in state.reply", "in state.reply.text"))
+    shown = words(looktwice("run", "own.yaml", "--plugin", "mine.py"))
+    assert "failed: 4 answers, most of them with AttributeError: 'str' object has no attribute 'text'" in shown
+
+
 # ---- the present plan
 
 RADII = """

@@ -343,7 +343,7 @@ def test_all_rotations_of_a_circular_file_must_be_right(tmp_path: Path) -> None:
     assert [i.sample.meta["circle"] for i in items] == ["1", "2", "1", "2"]
     made = MadeRun(tmp_path / "run")
     made.task("t", [i.answer for i in items], meta=[i.sample.meta for i in items])
-    made.answers(made.point("plain", "t", facts={"scorer": task.facts.scorer}), ["B", "A", "A", "A"])
+    made.answers(made.point("plain", "t", facts={"scorer": spec(task.facts.scorer)}), ["B", "A", "A", "A"])
     found = score_table(made.write().path)
     (circle,) = found.where(metric="circular_accuracy", contestant="plain").rows
     assert (circle.value, circle.n) == (0.5, 2)

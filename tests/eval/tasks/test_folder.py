@@ -13,7 +13,6 @@ import pytest
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
-from looktwice.pipelines.config import spec
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
@@ -261,6 +260,6 @@ def test_no_questions_at_all(folder: Path, file: str, said: str) -> None:
 def test_a_folder_may_name_its_scorer(folder: Path) -> None:
     write(folder, ROW)
     scored = Folder(folder, scorer=AllRight())
-    assert scored.facts.scorer == spec(AllRight())
+    assert scored.facts.scorer == AllRight()
     assert build_scorer({"scorer": scored.facts.scorer}) == AllRight()
     assert not Folder(folder).facts.scorer
