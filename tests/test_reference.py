@@ -152,3 +152,4 @@ def test_a_key_without_a_description_is_told() -> None:
 @pytest.mark.parametrize("word", ["use", "ref", "before", "after", "include", "null", "${...}"])
 def test_every_word_of_overlays_is_there(word: str) -> None:
     assert f"- **`{word}`**: " in PAGES["reference/study.md"]
+    assert isinstance(yaml.safe_load(entries.WORDS[word].example), dict)
