@@ -183,6 +183,7 @@ class Server:
     async def models(self, request: web.Request) -> web.Response:
         """The list of models, or the status that was asked for."""
         self.probes += 1
+        await asyncio.sleep(self.args.delay)
         status = int(self.args.models)
         named = {"object": "list", "data": [{"id": "tiny"}]}
         return web.json_response(named) if status == 200 else refused(status, "no list for you")

@@ -10,6 +10,7 @@ import os
 import threading
 import urllib.request
 from collections.abc import Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,6 +22,9 @@ from looktwice.pipelines.model import ModelError, Stopped
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
+
+STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
+"""An event of the caller's thread; once it is set, none of its requests leaves any more."""
 
 
 class HttpResponse(NamedTuple):
@@ -72,8 +76,11 @@ class HttpLoop:
     def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float
     ) -> HttpResponse:
-        """One request, without redirects and cookies; `timeout` in seconds. Raises ModelError where nothing came."""
-        return self.run(self._request(method, url, body, headers, timeout))
+        """One request, without redirects and cookies; `timeout` in seconds.
+
+        Raises ModelError where nothing came, Stopped where it did not leave.
+        """
+        return self.run(self._request(method, url, body, headers, timeout, STOPPING.get()))
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
@@ -96,8 +103,11 @@ class HttpLoop:
         self.loop.close()
 
     async def _request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float
-    ) -> HttpResponse:
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
+        stopping: threading.Event | None,
+    ) -> HttpResponse:  # fmt: skip
+        if stopping is not None and stopping.is_set():
+            raise Stopped("stopped before a request left")
         session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         session.busy += 1

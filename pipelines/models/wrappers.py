@@ -17,6 +17,7 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
+from looktwice.pipelines.models.http_client import STOPPING
 
 POLL_SECONDS = 0.2
 
@@ -178,7 +179,11 @@ class Limited:
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
         with self.limiter.enter(self.stop):
-            return self.model(messages, draw, options)
+            before = STOPPING.set(self.stop)  # pictures take a while to be encoded, and the run may be stopped in it
+            try:
+                return self.model(messages, draw, options)
+            finally:
+                STOPPING.reset(before)
 
     def pause(self, seconds: float) -> None:
         """Start no call to this endpoint, from any model, for so many seconds; calls in flight go on."""

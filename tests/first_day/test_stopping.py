@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,9 +14,11 @@ import pytest
 from looktwice.eval import Photos
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs.predict import Run, RunOptions
-from looktwice.pipelines import Model, Scripted, State
+from looktwice.pipelines import ChatAPI, Model, Scripted, State
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
+from looktwice.pipelines.model import Message, Stopped
+from looktwice.pipelines.models import Limited
 from looktwice.prompting import Ask
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, send, when, write_study
@@ -61,6 +64,17 @@ def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
             assert looktwice("run", config, "--out", tmp_path, "--workers", 1).exit_code == 130
         assert time.monotonic() - start < 30
         assert server.stats["requests"] == 1
+
+
+def test_a_request_that_is_being_made_ready_does_not_leave_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While pictures are encoded the run may be stopped."""
+    stop = threading.Event()
+    with chat_server() as server:
+        model = Limited(ChatAPI("m", server.url), stop=stop)
+        monkeypatch.setattr(ChatAPI, "body", lambda *given: stop.set() or {})
+        with pytest.raises(Stopped):
+            model((Message("user", ("a",)),))
+        assert server.stats["requests"] == 0
 
 
 @dataclass(frozen=True)
