@@ -146,7 +146,10 @@ class Server:
         for word, behaviour in BEHAVIOURS.items():
             if word in text.split():
                 return behaviour(body)
-        return web.json_response(completion(body))
+        whole = completion(body)
+        if self.args.no_usage:
+            del whole["usage"]
+        return web.json_response(whole)
 
     def due(self, body: Json) -> str | None:
         """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its share."""
@@ -260,6 +263,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=float(env("CHAT_DELAY", "0")), help="seconds before an answer")
     parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
     parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
+    parser.add_argument("--no-usage", action="store_true", help="count no tokens")
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
     with contextlib.suppress(KeyboardInterrupt):

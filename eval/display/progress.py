@@ -7,31 +7,37 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from types import TracebackType
+from typing import NamedTuple
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TaskID
+from rich.table import Column
+from rich.text import Text
+
+from looktwice.eval.display.text_tables import format_cost
 
 EVERY = 10.0  # seconds between two lines of a log file
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
+BESIDE = 12  # characters of a terminal's line that spinner and bar take at least
+
+
+class Spent(NamedTuple):
+    """The tokens that a run paid for so far, and their list price, where it is known."""
+
+    tokens_in: int
+    tokens_out: int
+    cost: float | None = None
 
 
 class Display:
-    """Records done, verdicts, tokens, rate and remaining time; a thread-safe context manager.
+    """Records done, verdicts, tokens, cost, rate and remaining time; a thread-safe context manager.
 
-    `tokens` gives tokens in and out so far. On a terminal it is a live bar; anywhere else a line is printed at
+    `spent` gives tokens and cost so far. On a terminal it is a live bar in one line; anywhere else a line is printed at
     the start of the work, every ten seconds, and at the end.
     """
 
-    def __init__(self, console: Console, total: int, tokens: Callable[[], tuple[int, int]]) -> None:
-        self.console, self.total, self.tokens = console, total, tokens
+    def __init__(self, console: Console, total: int, spent: Callable[[], Spent]) -> None:
+        self.console, self.total, self.spent = console, total, spent
         self.verdicts: Counter[str] = Counter()
         self.done, self.started, self.last = 0, time.monotonic(), 0.0
         self._lock = threading.Lock()
@@ -41,17 +47,16 @@ class Display:
     def __enter__(self) -> Display:
         self.started = time.monotonic()
         if self.console.is_terminal:
-            self._bar = Progress(
-                SpinnerColumn(), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[said]}"),
-                TimeRemainingColumn(), console=self.console, refresh_per_second=4,
-            )  # fmt: skip
-            self._task = self._bar.add_task("", total=self.total, said="")
+            room = Column(ratio=1)
+            columns = SpinnerColumn(), BarColumn(bar_width=None, table_column=room), _Words(self)
+            self._bar = Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
+            self._task = self._bar.add_task("", total=self.total)
             self._bar.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
         if self._bar is not None:
-            self._bar.update(self._task, completed=self.done, said=self.said())
+            self._bar.update(self._task, completed=self.done)
             self._bar.stop()
         else:
             self._line()
@@ -62,11 +67,11 @@ class Display:
             self.done += 1
             self.verdicts[verdict] += 1
             now = time.monotonic()
-            due = now - self.last >= (0.2 if self._bar else EVERY)
+            due = now - self.last >= EVERY
             if due:
                 self.last = now
-        if due and self._bar is not None:
-            self._bar.update(self._task, completed=self.done, said=self.said())
+        if self._bar is not None:
+            self._bar.update(self._task, completed=self.done)
         elif due:
             self._line()
 
@@ -77,24 +82,47 @@ class Display:
         if self._bar is not None:
             self._bar.update(self._task, total=self.total)
 
-    def said(self) -> str:
-        """The verdicts, the tokens and the rate in words."""
-        counts = " ".join(f"{name} {self.verdicts[name]}" for name in VERDICTS if self.verdicts[name])
-        sent, received = self.tokens()
-        tokens = f" | tokens {_short(sent)} in {_short(received)} out" if sent or received else ""
-        return f"{counts}{tokens} | {self._rate():.1f}/s"
+    def words(self, width: int = 1000) -> str:
+        """Where the run stands, in at most so many characters: what is less urgent is shortened, then left out."""
+        spent, rate = self.spent(), f"{self._rate():.1f}/s"
+        counts = [(name, self.verdicts[name]) for name in VERDICTS if self.verdicts[name]]
+        done, left = f"{self.done}/{self.total}", self._time()
+        said = " ".join(f"{name} {number}" for name, number in counts)
+        short = " ".join(f"{name[:1]}{_short(number)}" for name, number in counts)
+        cost = "" if spent.cost is None else f"cost {format_cost(spent.cost)}"
+        tokens = f"tokens {_short(spent.tokens_in)} in {_short(spent.tokens_out)} out" if any(spent[:2]) else ""
+        fewer = f"{_short(spent.tokens_in)}+{_short(spent.tokens_out)} tok" if tokens else ""
+        choices = (
+            (" | ", done, said, tokens, cost, rate, left),
+            ("  ", done, said, fewer, cost, rate, left),
+            ("  ", done, short, fewer, cost, rate, left),
+            ("  ", done, short, cost or fewer, rate, left),
+            ("  ", done, short, left),
+        )
+        lines = [gap.join(filter(None, parts)) for gap, *parts in choices]
+        return next((line for line in lines if len(line) <= width), lines[-1][:width])
 
     def _rate(self) -> float:
         return self.done / max(1e-9, time.monotonic() - self.started)
 
+    def _time(self) -> str:
+        if self.done < self.total:
+            return f"{_clock((self.total - self.done) / self._rate())} left" if self.done else ""
+        return f"took {_clock(time.monotonic() - self.started)}"
+
     def _line(self) -> None:
-        left = (self.total - self.done) / self._rate() if self.done else 0.0
-        eta = (
-            f" | {_clock(left)} left"
-            if self.done < self.total
-            else f" | took {_clock(time.monotonic() - self.started)}"
-        )
-        self.console.print(f"{self.done}/{self.total} | {self.said()}{eta}", highlight=False, soft_wrap=True)
+        self.console.print(self.words(), highlight=False, soft_wrap=True)
+
+
+class _Words(ProgressColumn):
+    """What the display says, made anew at each refresh, as wide as the terminal has room for."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__(Column(no_wrap=True))
+        self.display = display
+
+    def render(self, task: Task) -> Text:
+        return Text(self.display.words(self.display.console.width - BESIDE), no_wrap=True)
 
 
 def _short(number: int) -> str:

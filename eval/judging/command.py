@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from rich.console import Console
 
-from looktwice.eval.display.progress import Display
+from looktwice.eval.display.progress import Display, Spent
 from looktwice.eval.judging.annotations import AnnotatedSolutions
 from looktwice.eval.judging.passes import PASSES, JudgeCase, JudgePass, JudgeVerdict
 from looktwice.eval.judging.summary import agreement, summary
@@ -146,7 +146,7 @@ class RunJudge:
         """Run the jobs in threads and write each verdict when it arrives; return how many calls failed."""
         failed, stop, counts = 0, threading.Event(), [0, 0]
         model = self._wrap(stop)
-        display = Display(self.console, len(jobs), lambda: (counts[0], counts[1]))
+        display = Display(self.console, len(jobs), lambda: Spent(counts[0], counts[1]))
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:

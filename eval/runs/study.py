@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,18 +14,14 @@ from typing import Any
 from rich.console import Console
 
 from looktwice.eval.display.progress import Display
-from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import announce_requests
+from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
-from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.cache import Store, close_model
-from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.http_client import http_loop
-from looktwice.pipelines.models.wrappers import Metered, wrap
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
@@ -61,43 +56,21 @@ class Study:
             self.console.print(f"the earlier run was moved to {aside}", highlight=False)
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = Run(self.plan, self.folder, self.options)
-        models: list[Any] = []
-        watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(run.give_up))
-        run.wrap = lambda model: self._wrap(model, run, models, watches)
-        if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
-            self.console.print(announced, highlight=False, soft_wrap=True)
-        display = Display(self.console, run.total(), lambda: _count_tokens(models))
+        models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
+        run.wrap = models.wrap
+        display = Display(self.console, run.total(), models.spent)
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
             with results, display, _handle_interrupts(run, self.console):
                 summary = run()
-            for sentence in _replies_from_elsewhere(models):
+            for sentence in models.remarks():
                 self.console.print(sentence, highlight=False, soft_wrap=True)
             return summary
         finally:
-            for model in models:
-                close_model(model)
+            models.close()
             close_networks()
-
-    def _wrap(self, model: Any, run: Run, models: list[Any], watches: Mapping[str, EndpointWatch]) -> Any:
-        if getattr(model, "remote", False):
-            _check_model(model)
-            store = Store(self.cache or self.out / ".cache", "--cache")
-            len(store)  # fail here, with one sentence, if the store cannot be read
-            watch = watches[getattr(model, "endpoint", model.identity)]
-            model = wrap(model, store, run.drain, only_cached=self.only_cached, watch=watch)
-        models.append(model)
-        return model
-
-
-def _check_model(model: Any) -> None:
-    """Report a bad URL or a missing API key once before the run, not for every sample."""
-    try:
-        model.check()
-    except ModelError as exc:
-        raise RunError(str(exc)) from exc
 
 
 def _score_for_display(
@@ -107,24 +80,6 @@ def _score_for_display(
         display.add(scorers[arm.id](record, row).verdict.value)
 
     return show_verdict
-
-
-def _count_tokens(models: list[Any]) -> tuple[int, int]:
-    counts = [model.snapshot().paid for model in models if isinstance(model, Metered)]
-    return sum(count.tokens_in for count in counts), sum(count.tokens_out for count in counts)
-
-
-def _replies_from_elsewhere(models: list[Any]) -> list[str]:
-    """A sentence for every endpoint whose replies came from the cache for a model of the same name elsewhere."""
-    found: Counter[tuple[str, str]] = Counter()
-    for model in models:
-        if isinstance(model, Metered):
-            found.update({(model.place, place): number for place, number in model.snapshot().elsewhere.items()})
-    return [
-        f"{number} {'reply' if number == 1 else 'replies'} came from the cache as {there} gave them; "
-        f"the model at {here} has the same `name`"
-        for (here, there), number in found.items()
-    ]
 
 
 @contextmanager

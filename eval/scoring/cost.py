@@ -9,36 +9,42 @@ from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Scope, build
 from looktwice.pipelines.model import Usage
+from looktwice.pipelines.models.wrappers import UsageCount
 
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by their identity."""
 
 
 def prices_of(point: PointRow | Arm, plugins: Sequence[str] = ()) -> Prices:
-    """The `prices` of the point's model and of the models inside its stages; empty where the model has none."""
+    """The `prices` of the point's model and of the models inside its stages, of those that have any."""
     model = point.spec.get("model")
-    if not isinstance(model, Mapping) or not model.get("prices"):
-        return {}
+    own = {"": model["prices"]} if isinstance(model, Mapping) and model.get("prices") else {}
     scope, inside = Scope.of_records(plugins), _priced(point.spec.get("stages"))
-    return {"": model["prices"], **{build(node, scope).identity: node["prices"] for node in inside}}
+    return own | {build(node, scope).identity: node["prices"] for node in inside}
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:
-    """The list price of the record's calls; None if a model that was called has no prices.
+    """The list price of the record's calls; None if a model that was called has no prices, or its tokens no number.
 
     A reply from the cache is counted at its original cost. Input tokens from the server's own cache cost `cached` if
     that price is given.
     """
     calls = [call for call in record.calls if call.get("reply")]
-    if not prices or any(call.get("model", "") not in prices for call in calls):
+    if not prices or any(call.get("model", "") not in prices or not _is_counted(call["reply"]) for call in calls):
         return None
-    return sum(_price(Usage(**call["reply"].get("usage", {})), prices[call.get("model", "")]) for call in calls)
+    return sum(price_of(Usage(**call["reply"].get("usage", {})), prices[call.get("model", "")]) for call in calls)
 
 
-def _price(usage: Usage, prices: Mapping[str, float]) -> float:
+def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
+    """The list price of these tokens, of which some input tokens may come from the server's own cache."""
     fresh = usage.tokens_in - usage.cached_tokens
     reused = usage.cached_tokens * prices.get("cached", prices["in"])
     return (fresh * prices["in"] + reused + usage.tokens_out * prices["out"]) / 1e6
+
+
+def _is_counted(reply: Mapping[str, Any]) -> bool:
+    """Whether the server counted the tokens of a reply; those of a request that its filter refused are none."""
+    return reply.get("finish") == "filter" or bool((reply.get("usage") or {}).get("tokens_in"))
 
 
 def _priced(node: Any) -> Iterator[Mapping[str, Any]]:

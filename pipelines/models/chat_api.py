@@ -109,6 +109,8 @@ class ChatAPI:
             raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
         if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= {"in", "out", "cached"}:
             raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
+        if self.prices is not None and min(self.prices.values()) < 0:
+            raise ValueError(f"prices are money per million tokens, 0 or more; found {dict(self.prices)}")
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))

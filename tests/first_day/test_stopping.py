@@ -69,9 +69,14 @@ def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
 def test_a_request_that_is_being_made_ready_does_not_leave_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """While pictures are encoded the run may be stopped."""
     stop = threading.Event()
+
+    def body(*given: object) -> dict[str, object]:
+        stop.set()
+        return {}
+
+    monkeypatch.setattr(ChatAPI, "body", body)
     with chat_server() as server:
         model = Limited(ChatAPI("m", server.url), stop=stop)
-        monkeypatch.setattr(ChatAPI, "body", lambda *given: stop.set() or {})
         with pytest.raises(Stopped):
             model((Message("user", ("a",)),))
         assert server.stats["requests"] == 0

@@ -1,0 +1,73 @@
+"""The models of a run: wrapped with cache, retries and limits, watched, counted and closed."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.display.progress import Spent
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.scoring.cost import price_of
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.models.wrappers import Metered, wrap
+
+
+@dataclass(eq=False)
+class RunModels:
+    """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply store."""
+
+    run: Run
+    cache: Path
+    only_cached: bool = False
+    models: list[Any] = field(default_factory=list)
+    meters: list[tuple[Any, Metered]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(self.run.give_up))
+
+    def wrap(self, model: Any) -> Any:
+        """The model that the stages ask. Raises RunError for a bad URL or a missing key, CacheError."""
+        if not getattr(model, "remote", False):
+            self.models.append(model)
+            return model
+        try:
+            model.check()
+        except ModelError as exc:
+            raise RunError(str(exc)) from exc
+        store = Store(self.cache, "--cache")
+        len(store)  # fail here, with one sentence, if the store cannot be read
+        watch = self.watches[getattr(model, "endpoint", model.identity)]
+        wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch)
+        self.models.append(wrapped)
+        self.meters.append((model, wrapped))
+        return wrapped
+
+    def spent(self) -> Spent:
+        """What was asked for so far in this run; its cost is that of the models with prices, if there are any."""
+        paid = [(getattr(model, "prices", None), meter.snapshot().paid) for model, meter in self.meters]
+        costs = [price_of(count, prices) for prices, count in paid if prices and count.calls]
+        tokens = sum(count.tokens_in for _, count in paid), sum(count.tokens_out for _, count in paid)
+        return Spent(*tokens, sum(costs) if costs else None)
+
+    def remarks(self) -> Iterator[str]:
+        """What has to be said at the end: replies that another endpoint gave, and prices without tokens."""
+        found: Counter[tuple[str, str]] = Counter()
+        for model, meter in self.meters:
+            summary = meter.snapshot()
+            found.update({(meter.place, place): number for place, number in summary.elsewhere.items()})
+            if getattr(model, "prices", None) and summary.paid.calls and not summary.paid.tokens_in:
+                yield f"the server at {meter.place} counts no tokens, so there is no cost of what it answered"
+        for (here, there), number in found.items():
+            came = "1 reply" if number == 1 else f"{number} replies"
+            yield f"{came} came from the cache as {there} gave them; the model at {here} has the same `name`"
+
+    def close(self) -> None:
+        """Close every model and its cache."""
+        for model in self.models:
+            close_model(model)
