@@ -16,6 +16,7 @@ from rich.console import Console
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
@@ -58,6 +59,8 @@ class Study:
         run = Run(self.plan, self.folder, self.options)
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         run.wrap = models.wrap
+        if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
+            self.console.print(announced, highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
