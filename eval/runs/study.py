@@ -52,7 +52,9 @@ class Study:
         """Run everything that has no record yet, and close every model."""
         if self.fresh and self.folder.exists():
             with RunWriter(self.folder):  # takes the lock: the folder of a running study must not be moved
-                aside = self.folder.with_name(f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}")
+                now = f"{self.plan.name}.{time.strftime('%Y%m%d-%H%M%S')}"
+                names = (now, *(f"{now}-{number}" for number in range(2, 100)))  # several in one second
+                aside = next(path for name in names if not (path := self.folder.with_name(name)).exists())
                 self.folder.rename(aside)
             self.console.print(f"the earlier run was moved to {aside}", highlight=False)
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
