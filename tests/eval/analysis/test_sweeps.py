@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 import yaml
-from scipy.stats import binomtest, t as student
+from scipy.stats import t as student
 
 from looktwice.eval.analysis.sweeps import ALL_TASKS, LevelEffect, sweep_effects, sweep_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import mean_difference
 from tests.made_run import MadeRun
 
 SWEEP: dict[str, list[Any]] = {"stages.mark": [{"radius": 5}, {"radius": 10}, None], "stages.think": [{}, None]}
@@ -98,30 +97,3 @@ def test_a_sweep_of_one_factor_needs_no_table(made: MadeRun) -> None:
     ask(made)
     (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"sweep": {"stages.mark": SWEEP["stages.mark"]}}}))
     assert sweep_effects(score_run(made.write())) == []
-
-
-@pytest.mark.parametrize(
-    ("gaps", "p"),
-    [
-        ([1.0] * 5, 2 / 2**5),
-        ([1.0, 0.5, 0.0], 0.5),
-        ([1.0, -1.0], 1.0),
-        ([1.0], 1.0),
-        ([0.0, 0.0], 1.0),
-    ],
-)
-def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
-    assert mean_difference(gaps).p == pytest.approx(p)
-
-
-def test_drawn_signs_agree_with_the_exact_test_of_mcnemar() -> None:
-    """Of 30 that differ 21 are better: twice the probability of 21 or more heads, to the accuracy of 10000 draws."""
-    gaps = [1.0] * 21 + [-1.0] * 9 + [0.0] * 70
-    assert mean_difference(gaps).p == pytest.approx(binomtest(21, 30).pvalue, abs=0.005)
-    assert mean_difference(gaps) == mean_difference(gaps)
-    assert mean_difference([1.0] * 30).p == 1 / 10001
-
-
-def test_a_difference_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one sample"):
-        mean_difference([])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from statistics import stdev
 
 import pytest
+from scipy.stats import binomtest, t as student
 
 from looktwice.eval.scoring import Metric, Row
 from looktwice.eval.scoring.comparison import compare, correct_p_values
 from looktwice.eval.scoring.metrics import macro_row
-from looktwice.eval.scoring.stats import paired_difference
+from looktwice.eval.scoring.stats import mean_difference, paired_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
 
@@ -94,3 +96,39 @@ def test_the_interval_of_a_difference_is_narrow_where_both_sides_go_together() -
 )
 def test_the_interval_of_a_difference_is_newcombe_s(others: list[int], interval: tuple[float, float]) -> None:
     assert paired_difference([1, 1, 0, 0], others) == pytest.approx(interval, abs=2e-5)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "p"),
+    [
+        ([1.0] * 5, 2 / 2**5),
+        ([1.0, 0.5, 0.0], 0.5),
+        ([1.0, -1.0], 1.0),
+        ([1.0], 1.0),
+        ([0.0, 0.0], 1.0),
+    ],
+)
+def test_the_sign_flip_test_is_exact_for_few(gaps: list[float], p: float) -> None:
+    assert mean_difference(gaps).p == pytest.approx(p)
+
+
+def test_drawn_signs_agree_with_the_exact_test_of_mcnemar() -> None:
+    """Of 30 that differ 21 are better: twice the probability of 21 or more heads, to the accuracy of 10000 draws."""
+    gaps = [1.0] * 21 + [-1.0] * 9 + [0.0] * 70
+    assert mean_difference(gaps).p == pytest.approx(binomtest(21, 30).pvalue, abs=0.005)
+    assert mean_difference(gaps) == mean_difference(gaps)
+    assert mean_difference([1.0] * 30).p == 1 / 10001
+
+
+def test_the_interval_of_a_mean_difference_is_student_s() -> None:
+    gaps = [-1.0, -0.5, 0.0, 0.0]
+    half = student.ppf(0.975, 3) * stdev(gaps) / 2
+    found = mean_difference(gaps)
+    assert (found.value, found.n) == (-0.375, 4)
+    assert (found.low, found.high) == pytest.approx((-0.375 - half, -0.375 + half))
+    assert mean_difference([0.5, 0.5])[1:3] == (None, None)
+
+
+def test_a_difference_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one sample"):
+        mean_difference([])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import score_table
@@ -220,3 +221,42 @@ def test_white_space_around_a_letter_does_not_count(made: MadeRun, answer: str, 
     made.task("t", ["B"])
     made.record(made.point("plain", "t"), "s0", answer=answer)
     assert scored(made)["s0"].verdict is verdict
+
+
+# ---- whose reader and scorer
+
+
+@pytest.mark.parametrize(
+    ("point", "listed", "message"),
+    [
+        (
+            {"read": {"use": "mine.Last"}},
+            [{"name": "mine", "path": "/a b/mine.py"}],
+            r"its reader mine\.Last is a class of the plugin /a b/mine\.py, .* --plugin '/a b/mine\.py'`",
+        ),
+        (
+            {"facts": {"scorer": {"use": "mine.Sharp"}}},
+            [{"name": "mine", "path": "mine"}, {"name": "other", "path": "other.py"}],
+            r"its scorer mine\.Sharp is a class of the plugin mine, .* --plugin mine --plugin other\.py`",
+        ),
+        ({"read": {"use": "mine.Last"}}, [], r"a class of mine\.py\. Call evaluate\(\) there again"),
+        ({"read": {"use": "__main__.Last"}}, None, r"a class of the script or notebook that made the run"),
+        ({"read": {"use": "eval.readers.Last"}}, [], r"plain on t cannot be scored: node\.use: no public class 'Last'"),
+    ],
+)
+def test_a_class_that_is_not_there_is_named_with_what_to_type(
+    made: MadeRun, point: dict[str, Any], listed: Any, message: str
+) -> None:
+    made.task("t", ["A"])
+    made.answers(made.point("plain", "t", **point), ["A"])
+    folder = made.write()
+    (folder.path / "run.yaml").write_text(yaml.safe_dump({"plugins": listed}))
+    with pytest.raises(RunError, match=message):
+        score_run(folder)
+
+
+def test_another_reader_needs_no_class_of_the_run_s_own(made: MadeRun) -> None:
+    made.task("t", ["A"])
+    made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
+    (scores,) = score_run(made.write(), BlinkOfficial()).points
+    assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
