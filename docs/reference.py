@@ -29,6 +29,11 @@ __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
 HERE = Path(__file__).resolve().parent
 WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
 NEEDED = "..."
+BLOCKS = """\
+Each block holds the settings of a class with their defaults, ready to be pasted, and behind `#` what each takes; `...`
+must be given. A type such as `Crop` or `Subset` is a class of [these pages](../reference.md): write a mapping of its
+settings. `Detector` and the like are [protocols](../specialists.md#specialists-by-protocol): write a node with `use:`.
+`Stage` takes any stage."""
 SIMPLE = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "null", Path: "path"}
 
 
@@ -145,8 +150,7 @@ def _index_page() -> str:
 
 
 def _class_page(page: Page) -> str:
-    lines = [f"# {page.title}", "", f"{page.says} {WRITTEN}", ""]
-    lines += ["Each block holds the settings of a class with their defaults, ready to be pasted; `...` must be given."]
+    lines = [f"# {page.title}", "", f"{page.says} {WRITTEN}", "", BLOCKS]
     shared: dict[type, None] = {}
     for room, members in GROUPS[page.name].items():
         lines += ["", f"## {room}"]

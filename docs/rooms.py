@@ -20,7 +20,7 @@ FOLDERS = {
 }
 REST = """
     configs/              studies to start from
-    tests/ bench/ docs/   what must hold, room by room; what is measured; a gallery of stages
+    tests/ bench/ docs/   what must hold, room by room; what is measured; guide, reference, gallery of stages
     typings/looktwice/    the version, and links to the five folders for type checkers
 
 """
