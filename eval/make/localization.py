@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -21,6 +20,7 @@ from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Item
 
 CHOICES = ("Box A", "Box B")
@@ -83,7 +83,7 @@ class Localization:
     @cached_property
     def _json(self) -> Mapping[str, Any]:
         try:
-            data = json.loads(Path(self.path).read_text(encoding="utf-8"))
+            data = read_json(Path(self.path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         wanted = ("images", "annotations", "categories")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,6 +14,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.runtime.json_input import read_json
 
 _POINTS = tuple(f"Point {letter}" for letter in "ABCD")
 _LATER = ("the second image", "the third image")
@@ -104,7 +104,7 @@ def load_replies(file: Path) -> list[RecordedReply]:
 def load_key(file: Path) -> dict[str, str]:
     """A JSON object from idx to "(X)". Raises TaskError."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"))
+        data = read_json(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as exc:
         raise TaskError(f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'") from exc
     if not isinstance(data, dict) or not data or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values()):
@@ -125,7 +125,7 @@ def _numbered_replies(file: Path) -> Iterator[tuple[int, RecordedReply]]:
 
 def _reply_from_json(line: str, place: str) -> RecordedReply:
     try:
-        data: Any = json.loads(line)
+        data: Any = read_json(line, mend=True)
     except ValueError as exc:
         raise TaskError(f"{place}: not JSON ({exc})") from exc
     if isinstance(data, dict) and "doc" in data and ("resps" in data or "filtered_resps" in data):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import base64
 import binascii
-import json
 import math
 from collections.abc import Mapping, Sequence
 from string import ascii_uppercase
@@ -13,6 +12,7 @@ from typing import Any
 
 from looktwice.eval.tasks.files import Files, open_picture
 from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.runtime.json_input import read_json
 
 HIDDEN = ("hidden", "nan", "none", "")
 """The contents of an answer cell whose key is hidden."""
@@ -38,7 +38,7 @@ def as_list(cell: Any) -> list[Any]:
     if is_empty(cell):
         return []
     if isinstance(cell, str) and cell.lstrip().startswith("["):
-        for parse in (json.loads, ast.literal_eval):
+        for parse in (read_json, ast.literal_eval):
             try:
                 parsed = parse(cell)
             except (ValueError, SyntaxError, MemoryError, RecursionError):

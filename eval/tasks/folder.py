@@ -18,6 +18,7 @@ from looktwice.pipelines.config.paths import ALLOW, allowed_roots
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Item, Sample
 
 KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")
@@ -63,13 +64,11 @@ def parse(number: int, line: bytes, root: Path) -> FolderRow:
 
 def _read(line: bytes) -> dict[str, Any]:
     try:
-        row = json.loads(line.decode("utf-8-sig"), parse_constant=_refuse)
+        row = read_json(line.decode("utf-8-sig"), parse_constant=_refuse)
     except UnicodeDecodeError as exc:
         raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start}); save the file as UTF-8") from exc
     except json.JSONDecodeError as exc:
         raise ValueError(f"no JSON object ({exc.msg} at column {exc.colno}); write one object a line") from exc
-    except RecursionError as exc:
-        raise ValueError("nested too deeply to be read") from exc
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
     return row

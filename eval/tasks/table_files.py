@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.runtime.json_input import read_json
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -272,7 +272,7 @@ class _Lines:
 
     def _object(self, line: str) -> Row:
         try:
-            row = json.loads(line)
+            row = read_json(line)
         except ValueError as exc:
             raise TaskError(f"{self.path} line {self.number}: no JSON object ({exc}); write one a line") from exc
         if not isinstance(row, Mapping):

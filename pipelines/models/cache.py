@@ -15,6 +15,7 @@ from pathlib import Path
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, request_key
+from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
@@ -66,7 +67,7 @@ class Store:
             if text is None:
                 connection.execute("DELETE FROM replies WHERE key = ?", (key,))
                 return None
-        return Reply.from_dict(json.loads(text))
+        return Reply.from_dict(read_json(text, mend=True))
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         """Keep a reply and give back the one that is kept: the first, where another process was faster."""

@@ -26,6 +26,7 @@ from looktwice.pipelines.models.wire import (
     wire_messages,
     wire_options,
 )
+from looktwice.pipelines.runtime.json_input import read_json
 
 OPENAI = "https://api.openai.com/v1"
 KEYS: Mapping[str, str] = {
@@ -303,6 +304,6 @@ def shorten(text: str, most: int = 300) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
+        return read_json(body, mend=True)
     except ValueError:
         return None

@@ -18,10 +18,12 @@ import aiohttp
 from yarl import URL
 
 from looktwice.pipelines.model import ModelError, Stopped
+from looktwice.pipelines.runtime.json_input import mend_text
 
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
+MOST_BYTES = 64 << 20  # of a body, unpacked: a thousand times the longest reply with its log-probabilities
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """An event of the caller's thread; once it is set, none of its requests leaves any more."""
@@ -116,8 +118,8 @@ class HttpLoop:
             async with session.client.request(
                 method, url, data=data, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
             ) as response:
-                named = {name.lower(): text for name, text in response.headers.items()}
-                return HttpResponse(response.status, named, await response.read())
+                named = {name.lower(): mend_text(text) for name, text in response.headers.items()}
+                return HttpResponse(response.status, named, await _read_body(response, url))
         except (aiohttp.ClientError, OSError) as exc:
             raise connection_error(url, timeout, exc) from exc
         finally:
@@ -137,6 +139,18 @@ class HttpLoop:
     async def _close(self) -> None:
         for name in tuple(self.sessions):
             await self.sessions.pop(name).client.close()
+
+
+async def _read_body(response: aiohttp.ClientResponse, url: str) -> bytes:
+    """The whole body, unpacked. Raises ModelError as soon as it is larger than any answer."""
+    chunks, size = [], 0
+    async for chunk in response.content.iter_chunked(1 << 16):
+        size += len(chunk)
+        if size > MOST_BYTES:
+            more = f"more than {MOST_BYTES >> 20} MiB"
+            raise ModelError(f"{origin(url)} answered with {more}, which is no reply", retryable=True)
+        chunks.append(chunk)
+    return b"".join(chunks)
 
 
 def origin(url: str) -> str:

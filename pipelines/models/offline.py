@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import json
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 from looktwice.pipelines.config.spec import function_name
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
+from looktwice.pipelines.runtime.json_input import read_json
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = read_json(line, mend=True)
         except ValueError as exc:
             raise ModelError(f"{path} line {number} is no JSON ({exc})") from exc
         if not isinstance(row, dict):

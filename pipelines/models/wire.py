@@ -147,28 +147,23 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         reply = Reply(
-            text=fix_surrogates(text),
+            text=text,
             finish="tool" if calls and finish == "stop" else finish,
-            reasoning=fix_surrogates(str(message.get("reasoning_content") or message.get("reasoning") or thought)),
+            reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
             tool_calls=calls,
-            refusal=fix_surrogates(str(message.get("refusal") or refusal)),
+            refusal=str(message.get("refusal") or refusal),
             usage=_usage(data.get("usage") or {}),
             seconds=seconds,
             logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
             served_by=_served_by(data, engine),
         )
-    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as exc:
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         found = json.dumps(data, ensure_ascii=False)[:200]
         raise ModelError(f"the answer is no chat completion ({exc!r}): {found}", status=200, retryable=True) from exc
     if reason in BROKEN:
         text = f"the server gave up in the middle of its reply (finish_reason {reason!r})"
         raise ModelError(text, status=200, retryable=True)
     return reply
-
-
-def fix_surrogates(text: str) -> str:
-    """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _content(content: Any) -> tuple[str, str, str]:
@@ -189,9 +184,9 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
     arguments = function.get("arguments") or "{}"
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(
-        fix_surrogates(str(call.get("id") or f"call_{number}")),
-        fix_surrogates(str(function["name"])),
-        fix_surrogates(written),
+        str(call.get("id") or f"call_{number}"),
+        str(function["name"]),
+        written,
     )
 
 

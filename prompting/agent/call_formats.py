@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Literal, Protocol
 
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
-from looktwice.pipelines.models.wire import fix_surrogates
+from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 
@@ -178,8 +178,8 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
     if not call.name:
         raise ToolError(f'expected {{"name": ..., "arguments": {{...}}}} as JSON, found {call.arguments[:120]!r}')
     try:
-        data = json.loads(call.arguments, parse_constant=_refuse_constant)
-        canonical(data).encode()  # refuses 1e999, which is read as infinite, and half a surrogate pair
+        data = read_json(call.arguments, parse_constant=_refuse_constant)
+        canonical(data).encode()  # refuses 1e999, which is read as infinite
     except (ValueError, RecursionError) as exc:
         raise ToolError(f"the arguments are no JSON ({str(exc)[:120]}): {call.arguments[:120]!r}") from exc
     if not isinstance(data, dict):
@@ -190,14 +190,14 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
 def _parse_tagged(number: int, text: str) -> ToolCall:
     """The call between two tags; without a name if that is not an object with name and arguments."""
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError):
+        data = read_json(text, mend=True)
+    except ValueError:
         data = None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):
         return ToolCall(f"call_{number}", "", text)
     arguments = data.get("arguments", data.get("parameters", {}))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return ToolCall(f"call_{number}", fix_surrogates(data["name"]), fix_surrogates(written))
+    return ToolCall(f"call_{number}", data["name"], written)
 
 
 def _cut_after_calls(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:

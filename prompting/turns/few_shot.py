@@ -14,6 +14,7 @@ from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.turns.ask import Ask
@@ -70,7 +71,7 @@ class FewShot:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 try:
-                    found.append(_parse_example(json.loads(line), path, number))
+                    found.append(_parse_example(read_json(line), path, number))
                 except (ValueError, TypeError, KeyError) as exc:
                     raise ValueError(f"{path} line {number}: {exc}") from exc
         if not found:

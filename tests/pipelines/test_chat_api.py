@@ -1,6 +1,7 @@
 """The endpoint: requests against the openai package's own types, replies and errors of a real server, keys, stops."""
 
 import signal
+import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -406,3 +407,29 @@ def test_close_leaves_a_model_that_still_answers(server: ChatServer) -> None:
     first = model(user("again"))
     model.close()
     assert model(user("again")).text == first.text
+
+
+def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
+    server: ChatServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
+    with pytest.raises(ModelError, match="which is no reply") as raised:
+        ChatAPI("m", url=server.url)(user("hello"))
+    assert raised.value.retryable
+
+
+def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
+    body = b'{"choices": [{"message": {"content": "(A)"}}]}'
+    head = b"HTTP/1.1 200 OK\r\nServer: v\xed\xa0\xbdLLM\r\nContent-Type: application/json\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            connection, _ = listening.accept()
+            connection.recv(1 << 16)
+            connection.sendall(head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+            connection.close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        reply = ChatAPI("m", url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1")(user("hello"))
+    assert reply.text == "(A)"
+    assert reply.served_by["engine"].encode()

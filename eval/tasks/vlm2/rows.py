@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from looktwice.eval.tasks.files import open_files
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.table_files import TextTable
 from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.runtime.json_input import read_json
 
 FULL = {"AB": "1", "ABA": "2"}
 """The highest score that a judge may give a description, by kind of video."""
@@ -43,7 +43,7 @@ def json_lines(data: bytes, left_out: RowErrors) -> Iterator[tuple[int, dict[str
         if not line.strip():
             continue
         try:
-            row = json.loads(line)
+            row = read_json(line)
         except ValueError as exc:
             left_out.add_extra(number, f"no JSON object ({exc})")
             continue

@@ -138,7 +138,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
         ('{"id": "a", ', "no JSON object"),
         ("[1]", "a JSON object is needed, found list"),
         ('{"id": "a", "question": "q", "meta": {"x": NaN}}', "NaN is no number that JSON knows"),
-        ("[" * 100_000, "nested too deeply"),
+        ("[" * 100_000, "nested more than 100 levels deep"),
     ],
 )
 def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
