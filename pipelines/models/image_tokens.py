@@ -90,6 +90,7 @@ RULES: tuple[tuple[str, Callable[[Size], int]], ...] = (
     (r"o[13](?!-mini)", partial(openai_tiles, base=75, tile=150)),
     (r"gpt-5(?![\d.])", partial(openai_tiles, base=70, tile=140)),
     (r"computer-use", partial(openai_tiles, base=65, tile=129)),
+    (r"claude-opus-4[.-][7-9]|claude-[a-z]+-[5-9]", partial(claude_tokens, longest=2576, budget=4784)),
     (r"claude", claude_tokens),
     (r"gemini-3", lambda size: 1120),
     (r"gemini-2", gemini_tiles),

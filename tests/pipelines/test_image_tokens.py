@@ -27,6 +27,8 @@ from looktwice.pipelines.models.image_tokens import Size, claude_size, claude_to
         ("o3-mini", (28, 28), 1),
         ("o4-mini", (224, 224), 85),
         ("claude-sonnet-4-5", (1920, 1080), 1560),
+        ("claude-opus-4-7", (3840, 2160), 4784),
+        ("claude-opus-4-20250514", (3840, 2160), 1560),
         ("anthropic/claude-3-haiku", (1075, 1520), 1551),
         ("gemini-2.5-pro", (960, 540), 1548),
         ("gemini-2.0-flash", (384, 300), 258),
@@ -56,8 +58,10 @@ def test_every_size_has_a_number(model: str, size: Size) -> None:
 
 
 def test_the_rules_give_the_published_numbers(shared_data: Path) -> None:
-    rows = json.loads((shared_data / "methods" / "image_tokens.json").read_text())
-    for row in rows:
+    file = shared_data / "methods" / "image_tokens.json"
+    if not file.exists():
+        pytest.skip(f"no {file}")
+    for row in json.loads(file.read_text()):
         size = (row["size"][0], row["size"][1])
         assert image_rule("gpt-4o").tokens(size) == row["openai_tile_85_170"]
         assert openai_patches(size) == row["openai_patch_1536"]
