@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
 import yaml
+from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
 from typing_extensions import is_typeddict
 
@@ -47,6 +48,10 @@ class Page(NamedTuple):
     others: tuple[str, ...] = ()
 
 
+def _rooms(folder: str, names: str) -> tuple[str, ...]:
+    return tuple(f"{folder}.{name}" for name in names.split())
+
+
 PAGES = (
     Page(
         "prompting",
@@ -60,15 +65,7 @@ PAGES = (
         "specialists",
         "Specialists",
         "Stages that answer without the multimodal model, and the vision models behind them.",
-        (
-            "specialists.answers",
-            "specialists.detection",
-            "specialists.drawings",
-            "specialists.features",
-            "specialists.maps",
-            "specialists.matching",
-            "specialists.segmentation",
-        ),
+        _rooms("specialists", "answers detection drawings features maps matching segmentation"),
         ("specialists.networks.InputSize",),
     ),
     Page(
@@ -100,18 +97,13 @@ VALUES = {"eval.tasks.Facts", "prompting.agent.ToolResult"}
 
 def _groups(page: Page) -> dict[str, dict[str, type]]:
     """The classes of a page by public path, under the room that they stand under."""
-    rooms = {room: {f"{room}.{name}": _named(f"{room}.{name}") for name in _names(room)} for room in page.rooms}
+    rooms = {room: {f"{room}.{name}": named(f"{room}.{name}") for name in _names(room)} for room in page.rooms}
     kept = {r: {p: c for p, c in found.items() if _is_listed(p, c)} for r, found in rooms.items()}
-    return kept | ({"Of other rooms": {path: _named(path) for path in page.others}} if page.others else {})
+    return kept | ({"Of other rooms": {path: named(path) for path in page.others}} if page.others else {})
 
 
 def _names(room: str) -> list[str]:
     return sorted(import_module(f"looktwice.{room}").__all__)
-
-
-def _named(path: str) -> Any:
-    room, _, name = path.rpartition(".")
-    return getattr(import_module(f"looktwice.{room}"), name)
 
 
 def _is_listed(path: str, thing: Any) -> bool:
@@ -131,8 +123,8 @@ CLASSES: Mapping[str, type] = {
 def pages() -> dict[str, str]:
     """Every page of the reference by its path below `docs/`."""
     classes = {f"reference/{page.name}.md": _class_page(page) for page in PAGES}
-    fixed = {"reference/study.md": _study_page(), "reference/commands.md": _commands_page()}
-    return {"reference.md": _index_page()} | fixed | classes
+    fixed = {"study": _study_page(), "commands": _commands_page(), "python": python_page(WRITTEN)}
+    return {"reference.md": _index_page()} | {f"reference/{n}.md": text for n, text in fixed.items()} | classes
 
 
 def _index_page() -> str:
@@ -140,6 +132,9 @@ def _index_page() -> str:
     lines += ["- [The study's YAML](reference/study.md): every key, and the words of overlays."]
     lines += ["- [The command line](reference/commands.md): every command with its options."]
     lines += [f"- [{page.title}](reference/{page.name}.md): {page.says[0].lower()}{page.says[1:]}" for page in PAGES]
+    lines += [
+        "- [In Python](reference/python.md): what a stage, a task and a tool are given and give; runs and tables."
+    ]
     for page in PAGES:
         lines += ["", f"## {page.title}"]
         for room, members in GROUPS[page.name].items():
@@ -158,11 +153,11 @@ def _class_page(page: Page) -> str:
         for path, cls in members.items():
             bases = bases_of(cls)
             shared |= dict.fromkeys(base for base in bases if base not in CLASSES.values())
-            lines += ["", f"### {path}", "", _escaped(_doc(cls)), "", "```yaml", settings_text(path, cls), "```"]
+            lines += ["", f"### {path}", "", escaped(docstring(cls)), "", "```yaml", settings_text(path, cls), "```"]
             lines += [*_arguments(cls), *(["", f"More on its settings: {_links(bases)}."] if bases else [])]
     lines += ["", "## Settings in common"] if shared else []
     for base in shared:
-        lines += ["", f"### {base.__name__.lstrip('_')}", "", _escaped(_doc(base))]
+        lines += ["", f"### {base.__name__.lstrip('_')}", "", escaped(docstring(base))]
     return "\n".join(lines) + "\n"
 
 
@@ -184,19 +179,8 @@ def _anchor(heading: str) -> str:
 
 def _first(thing: Any) -> str:
     """The first sentence of a docstring, in one line."""
-    paragraph = " ".join(_doc(thing).partition("\n\n")[0].split())
-    return _escaped(re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0])
-
-
-def _doc(thing: Any) -> str:
-    """Its own docstring; a class that has none does not take that of its base."""
-    return inspect.cleandoc((vars(thing).get("__doc__") if isinstance(thing, type) else thing.__doc__) or "")
-
-
-def _escaped(text: str) -> str:
-    """A docstring as Markdown: what stands outside of code is no HTML."""
-    parts = re.split(r"(`[^`]*`)", text)
-    return "".join(p if p.startswith("`") else p.replace("<", "&lt;").replace("*", r"\*") for p in parts)
+    paragraph = " ".join(docstring(thing).partition("\n\n")[0].split())
+    return escaped(re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0])
 
 
 def settings_text(path: str, cls: type) -> str:
@@ -317,7 +301,7 @@ def _commands_page() -> str:
         found = [_Parameter(name, hints[name], p.default) for name, p in parameters.items()]
         name = command.name or function.__name__
         usage = " ".join(["looktwice", name, *(p.shown for p in found if not p.is_option)])
-        lines += ["", f"## {usage}", "", _escaped(_doc(function)), "", *(p.line for p in found)]
+        lines += ["", f"## {usage}", "", escaped(docstring(function)), "", *(p.line for p in found)]
     return "\n".join(lines) + "\n"
 
 
@@ -354,7 +338,7 @@ class _Parameter(NamedTuple):
             notes.append("needed")
         elif self.default not in (None, "", False, inspect.Parameter.empty):
             notes.append(f"default: `{self.default}`")
-        return f"- `{self.shown}`: {_escaped(self.info.help or '')}{f' ({chr(44).join(notes)})' if notes else ''}"
+        return f"- `{self.shown}`: {escaped(self.info.help or '')}{f' ({chr(44).join(notes)})' if notes else ''}"
 
 
 def _kind(hint: Any) -> tuple[Any, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,8 +17,10 @@ import yaml
 
 from looktwice.pipelines.config import build, entries, load_plugin, spec
 from looktwice.pipelines.config.schema import dataclass_in, kind_of, members, shape_faults
+from looktwice.pipelines.state import State
 from tests.paths import DOCS, ROOT
 
+python_page = import_module(load_plugin(str(DOCS / "python_page.py")))  # the next one imports it
 reference = import_module(load_plugin(str(DOCS / "reference.py")))
 PAGES: dict[str, str] = reference.pages()
 CLASSES: dict[str, type] = reference.CLASSES
@@ -72,6 +75,17 @@ def test_every_class_that_a_configuration_may_name_is_there() -> None:
     text = "".join(PAGES.values())
     assert [path for path in CLASSES if text.count(f"### {path}\n") != 1] == []
     assert [path for path, cls in CLASSES.items() if f"[{cls.__name__}](" not in PAGES["reference.md"]] == []
+
+
+def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
+    public = (ROOT / "tests" / "public_paths.txt").read_text().split()
+    paths = [path for part in python_page.PYTHON.values() for path in part]
+    assert set(paths) <= set(public) and set(paths) >= reference.VALUES
+    page = PAGES["reference/python.md"]
+    state = page.partition("### pipelines.state.State\n")[2].partition("###")[0]
+    shown = set(re.findall(r"^- `(\w+)", state, re.MULTILINE))
+    assert shown == {f.name for f in dataclasses.fields(State)} | {n for n in dir(State) if not n.startswith("_")}
+    assert "- `n: int = 0`: units behind the value, see `unit`\n" in page
 
 
 def test_every_link_leads_to_a_heading() -> None:
