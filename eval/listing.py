@@ -124,13 +124,15 @@ def _first_sentence(text: str) -> str:
 
 
 def copy_config(name: str, out: Path | None = None) -> Path:
-    """Write a copy of a shipped configuration, by default NAME.yaml in the working folder; nothing is overwritten.
+    """Write a copy of a shipped configuration, or of the study to begin with, by default into the working folder.
 
-    The commands in its comment name the copy. Raises ConfigError, FileExistsError.
+    Nothing is overwritten, and the commands in its comment name the copy. The study is none of those that go by name:
+    who mistypes the path of an own study.yaml would run it. Raises ConfigError, FileExistsError.
     """
-    found = shipped().get(name.removesuffix(".yaml"))
+    known = {"study": Path(__file__).with_name("templates") / "study.yaml", **shipped()}
+    found = known.get(name.removesuffix(".yaml"))
     if found is None:
-        hint = did_you_mean(name, shipped())
+        hint = did_you_mean(name, known)
         raise ConfigError([f"{name}: no shipped configuration of this name{hint}; see `looktwice list configs`"])
     target = out or Path(found.name)
     if target.exists():

@@ -11,7 +11,7 @@ from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.config import load_plan
-from tests.paths import CONFIGS
+from tests.paths import ROOT
 
 OWN = '''
 """Things of one's own."""
@@ -63,10 +63,10 @@ def test_a_shipped_configuration_goes_by_its_name_from_any_folder(name: str) -> 
 
 
 def test_an_include_finds_it_too_and_one_of_the_same_name_beside_wins() -> None:
-    Path("quickstart.yaml").write_text("include: study.yaml\nname: own\n")
+    Path("quickstart.yaml").write_text("include: dysm_generated.yaml\nname: own\n")
     found = load_plan(Path("quickstart"))
-    assert found.name == "own" and {arm.contestant for arm in found.points} == {"chance", "seams"}
-    Path("study.yaml").write_text("task: {use: eval.tasks.Nothing}\n")
+    assert found.name == "own" and {arm.contestant for arm in found.points} == {"one", "zero"}
+    Path("dysm_generated.yaml").write_text("task: {use: eval.tasks.Nothing}\n")
     assert "no public class 'Nothing'" in looktwice("check", "quickstart").output
 
 
@@ -74,6 +74,7 @@ def test_a_name_that_is_none_is_met_with_one_that_is() -> None:
     said = looktwice("run", "quikstart").output
     assert "quikstart: no such configuration file; did you mean 'quickstart'?" in said
     assert "looktwice list configs" in said
+    assert "study.yaml: no such configuration file" in looktwice("run", "study.yaml").output
 
 
 @pytest.mark.parametrize("name", ["study", "quickstart"])
@@ -94,7 +95,7 @@ def test_what_init_writes_passes_check_as_it_stands(name: str) -> None:
 def test_every_line_of_the_study_that_is_commented_out_can_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a key, and every setting and contestant that the file offers in its comments."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
-    text = (CONFIGS / "study.yaml").read_text()
+    text = (ROOT / "eval" / "templates" / "study.yaml").read_text()
     for word in ("url", "model", "first-the-words", "resized", "other"):
         assert f"# {word}: " in text
         text = text.replace(f"# {word}: ", f"{word}: ")
