@@ -186,7 +186,7 @@ class Server:
     async def models(self, request: web.Request) -> web.Response:
         """The list of models, or the status that was asked for."""
         self.probes += 1
-        await asyncio.sleep(self.args.delay)
+        await asyncio.sleep(self.args.models_delay)
         status = int(self.args.models)
         named = {"object": "list", "data": [{"id": "tiny"}]}
         return web.json_response(named) if status == 200 else refused(status, "no list for you")
@@ -263,6 +263,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=float(env("CHAT_DELAY", "0")), help="seconds before an answer")
     parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
     parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
+    parser.add_argument("--models-delay", type=float, default=0, help="seconds before that answer")
     parser.add_argument("--no-usage", action="store_true", help="count no tokens")
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")

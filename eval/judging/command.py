@@ -28,6 +28,7 @@ from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, explain_missing_reply
 from looktwice.pipelines.model import Model, ModelError, Stopped, strip_thoughts
 from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.endpoint import EndpointWatch
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.wrappers import wrap
 from looktwice.pipelines.picture import PictureError
@@ -105,7 +106,7 @@ class RunJudge:
         identities = {line.identity for line in judgements(self.run).lines if line.judge == self.name}
         if identities - {self.identity}:
             raise RunError(
-                f"{self.run} was judged by another model, or other settings, under the name {self.name!r}; "
+                f"{self.run} was judged by another model, server or settings, under the name {self.name!r}; "
                 "give this one another name under `models:`, so that tables can tell the two apart"
             )
 
@@ -144,13 +145,20 @@ class RunJudge:
 
     def _run_jobs(self, jobs: Sequence[_Job]) -> int:
         """Run the jobs in threads and write each verdict when it arrives; return how many calls failed."""
-        failed, stop, counts = 0, threading.Event(), [0, 0]
-        model = self._wrap(stop)
+        failed, stop, counts, dead = 0, threading.Event(), [0, 0], list[str]()
+
+        def give_up(why: str) -> None:
+            dead.append(why)
+            stop.set()
+
+        model = self._wrap(stop, EndpointWatch(give_up))
         display = Display(self.console, len(jobs), lambda: Spent(counts[0], counts[1]))
         pool = ThreadPoolExecutor(self.workers, thread_name_prefix="looktwice-judge")
         try:
             with display:
                 for line in self._ask_all(pool, model, jobs):
+                    if dead:
+                        raise RunError(f"{dead[0]}; what was judged is kept, and the same command goes on later")
                     append(self.run, line)
                     failed += bool(line.error)
                     paid = not line.cached
@@ -203,7 +211,7 @@ class RunJudge:
         fields = verdict.answer, verdict.scores, verdict.none, verdict.reason
         return Judgement(*names, job.judging.version, *fields, **more)
 
-    def _wrap(self, stop: threading.Event) -> Model:
+    def _wrap(self, stop: threading.Event, watch: EndpointWatch) -> Model:
         """The model with cache, retries and limits if it is called over a network."""
         if not getattr(self.model, "remote", False):
             return self.model
@@ -213,4 +221,4 @@ class RunJudge:
             raise RunError(str(exc)) from exc
         store = Store(self.cache or self.run.parent / ".cache", "--cache")
         len(store)  # fail here, with one sentence, if the store cannot be read
-        return wrap(self.model, store, stop, only_cached=self.only_cached)
+        return wrap(self.model, store, stop, only_cached=self.only_cached, watch=watch)

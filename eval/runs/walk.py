@@ -170,9 +170,9 @@ class Walk:
     def _write(self, arm: Arm, state: State, error: str = "") -> None:
         if arm.id in self.wanted:
             if state.silent and not error:
-                raise RunError(
-                    f"contestants.{arm.contestant}.stages: sample {self.sample.id}: {say_no_answer(arm.stages)}"
-                )
+                where = f"contestants.{arm.contestant}.stages: sample {self.sample.id}"
+                wrong = f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
+                raise RunError(f"{where}: {wrong}")
             record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
             self.context.writer.record(record)
             self.context.on_record(arm, self.row, record)

@@ -14,7 +14,8 @@ from looktwice.pipelines.state import Stage
 class Arm:
     """One arm of the study: who answers (`contestant`, `changes`), which task, with which model and stages.
 
-    `id` is the sha256 of everything that decides the answers; URL, timeouts, rates and paths are no part of it.
+    `id` is the sha256 of everything that decides the answers; timeouts, rates and paths are no part of it, and of a
+    URL it is the endpoint, unless the model has a `name`.
     `task_id` is the same of the task alone. `model` is None where no stage asks one. An arm that differs from another
     in its reader alone is not asked again: `replies_of` is the id of the one whose replies it reads.
     """

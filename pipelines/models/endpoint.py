@@ -135,11 +135,15 @@ def is_of_endpoint(exc: ModelError) -> bool:
 
 @dataclass(frozen=True)
 class Watched:
-    """Asks whether anybody is there before the first call, and tells `watch` how each call ended."""
+    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch` how each call ended.
+
+    `asked` is the model inside, without wrappers.
+    """
 
     model: Model
     asked: Model
     watch: EndpointWatch = field(metadata=NOT_IDENTITY)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, metadata=NOT_IDENTITY)
 
     @property
     def identity(self) -> str:
@@ -148,6 +152,8 @@ class Watched:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model raises."""
+        if self.stop.is_set():
+            raise Stopped("stopped before a request left")
         self.watch.probe(self.asked)
         try:
             reply = self.model(messages, draw, options)

@@ -320,7 +320,7 @@ def wrap(
     limited = Limited(model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop)
     inner: Model = Retried(limited, attempts, stop=stop)
     if watch is not None:
-        inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch)
+        inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop)
     if store is not None:
         inner = Cached(inner, store, only_cached)
     return Metered(inner, getattr(model, "place", ""))

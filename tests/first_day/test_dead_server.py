@@ -81,7 +81,7 @@ def test_any_other_answer_is_a_sign_of_life(
 ) -> None:
     """Also an answer that comes late: a server that is busy with its first model need not list it in time."""
     monkeypatch.setattr(chat_api, "PROBE_SECONDS", 0.2)
-    with chat_server(None, "--models", str(status), "--delay", str(delay)) as server:
+    with chat_server(None, "--models", str(status), "--models-delay", str(delay)) as server:
         result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path)
         assert (server.stats["requests"], server.stats["probes"], result.exit_code) == (4, 1, 0), result.output
 

@@ -11,15 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from looktwice.eval import Photos
-from looktwice.eval.records import RunFolder
+from looktwice.eval import Photos, evaluate
+from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs.predict import Run, RunOptions
-from looktwice.pipelines import ChatAPI, Model, Scripted, State
+from looktwice.pipelines import ChatAPI, Model, Pipeline, Scripted, State
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan, with_id
 from looktwice.pipelines.model import Message, Stopped
 from looktwice.pipelines.models import Limited
 from looktwice.prompting import Ask
+from looktwice.specialists import Chance
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, send, when, write_study
 
@@ -53,6 +54,36 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(tmp
         if number == signal.SIGINT:
             assert looktwice(*run, "--workers", 16).exit_code == 0
             assert server.stats["requests"] == len(RunFolder(tmp_path / "study").records()) == QUESTIONS
+
+
+def test_a_sample_between_two_calls_pays_none_of_them_twice(tmp_path: Path) -> None:
+    """It sends no second request, so it has no record yet; its first reply is kept all the same."""
+    with chat_server(None, "--delay", "0.4") as server:
+        describe = "stages.ask={use: prompting.turns.CaptionThenAnswer}"
+        run = ["run", write_study(tmp_path, server.url), describe, "--out", tmp_path, "--workers", 4]
+        with when(lambda: server.stats["requests"] >= 4, send(signal.SIGINT)):
+            result = looktwice(*run)
+        begun = server.stats["requests"]
+        assert (begun, result.exit_code) == (4, 130), result.output
+        assert "accuracy" not in result.output, "nothing was answered, so there is no table"
+        assert looktwice(*run).exit_code == 0
+        calls = sum(len(record.calls) for record in RunFolder(tmp_path / "study").records().values())
+        assert server.stats["requests"] == calls == 16
+
+
+def test_the_second_interrupt_ends_what_is_on_its_way(tmp_path: Path) -> None:
+    with chat_server(None, "--delay", "20") as server:
+        config, start = write_study(tmp_path, server.url), time.monotonic()
+
+        def twice() -> None:
+            send(signal.SIGINT)()
+            time.sleep(0.5)
+            send(signal.SIGINT)()
+
+        with when(lambda: server.stats["requests"] >= 2, twice):
+            result = looktwice("run", config, "--out", tmp_path, "--workers", 2)
+        assert result.exit_code == 130 and "stopping now" in result.output
+        assert time.monotonic() - start < 18
 
 
 def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
@@ -112,3 +143,13 @@ def test_a_model_in_this_process_starts_nothing_either(tmp_path: Path, stage: As
     run = Run(Plan("study", tuple(map(with_id, arms))), tmp_path / "run", RunOptions(workers=1))
     assert run().stopped
     assert (len(model.asked), len(RunFolder(tmp_path / "run").records())) == (1, kept)
+
+
+def test_the_first_record_that_no_answer_can_come_of_stops_the_run(tmp_path: Path) -> None:
+    """A stage of one's own that neither asks nor answers gave a table of 0.0 and p = 0.0010."""
+    stages = {"look": Noted()}
+    with pytest.raises(RunError, match=r"mute\.stages: sample jigsaw_000\d: no answer can come of it.*abstain"):
+        evaluate(
+            Photos("jigsaw", n=30), {"chance": Chance(), "mute": Pipeline(stages)}, out=tmp_path / "run", workers=1
+        )
+    assert len(RunFolder(tmp_path / "run").records()) < 30

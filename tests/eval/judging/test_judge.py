@@ -416,6 +416,17 @@ def test_the_command_asks_once_and_counts_apart(made: MadeRun, monkeypatch: pyte
     assert accuracy(score_table(run), "one").tokens_in == 0
 
 
+def test_a_judge_that_is_not_there_is_said_once_and_blames_no_reply(
+    made: MadeRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    run = configured(made, "http://127.0.0.1:9/v1")
+    result = looktwice("judge", run, "--model", "solomon")
+    assert result.exit_code == 2
+    assert "127.0.0.1:9 cannot be reached" in result.output and "the same command goes on later" in result.output
+    assert not (run / "judged.jsonl").exists()
+
+
 def test_failed_calls_and_bad_names_are_said(made: MadeRun) -> None:
     run = configured(made, "http://127.0.0.1:9/v1")
     (run / "cache").mkdir()
