@@ -29,7 +29,7 @@ def _failures(run: RunScores) -> list[str]:
     if not failed:
         return []
     ((most, _),) = Counter((entry.detail.strip().splitlines() or ["no message"])[0] for entry in failed).most_common(1)
-    return [f"failed: {len(failed)} answers, most of them with {most[:160]}"]
+    return [f"failed: {len(failed)} answers, most often with {most[:160]}"]
 
 
 def _parts(run: RunScores) -> list[str]:
@@ -38,7 +38,7 @@ def _parts(run: RunScores) -> list[str]:
     whole = facts.get("samples") or {}
     tasks = {scores.point.task_id: scores for scores in run.points}
     parts = {task: scores.planned or len(scores.samples) for task, scores in tasks.items()}
-    found = [f"{tasks[task].task}: {n} of {whole[task]} samples" for task, n in parts.items() if n < whole.get(task, 0)]
+    found = [f"{tasks[task].task}: {n} of {whole[task]} samples" for task, n in parts.items() if n < whole.get(task, n)]
     limit = f" (limit {facts['limit']})" if facts.get("limit") else ""
     return [f"asked in part{limit}: {', '.join(found)}"] if found else []
 

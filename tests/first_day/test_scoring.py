@@ -248,7 +248,7 @@ def test_a_fault_in_one_s_own_reader_is_told_under_the_table(folder: Path) -> No
     """Every answer FAILED with an accuracy of 0.0, and the terminal gave no reason."""
     (folder / "mine.py").write_text(MINE.replace("in state.reply", "in state.reply.text"))
     shown = words(looktwice("run", "own.yaml", "--plugin", "mine.py"))
-    assert "failed: 4 answers, most of them with AttributeError: 'str' object has no attribute 'text'" in shown
+    assert "failed: 4 answers, most often with AttributeError: 'str' object has no attribute 'text'" in shown
 
 
 # ---- the present plan

@@ -14,10 +14,12 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import token_table
 from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.stats import holm, paired_test, stratified_interval, wilson
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.state import State
@@ -260,3 +262,16 @@ def test_another_reader_needs_no_class_of_the_run_s_own(made: MadeRun) -> None:
     made.reply(made.point("plain", "t", read={"use": "mine.Last"}), "s0", "(A)")
     (scores,) = score_run(made.write(), BlinkOfficial()).points
     assert (scores.reader, scores.all[0].verdict) == ("blink_official", Verdict.RIGHT)
+
+
+def test_a_reader_that_is_named_takes_the_place_of_the_plan_s(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        "task: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
+        "model: {use: pipelines.models.Scripted, answer: (A)}\n"
+        "stages: {ask: {use: prompting.turns.Ask}}\n"
+    )
+    plan = load_plan(tmp_path / "study.yaml")
+    folder = RunFolder(Study(plan, tmp_path)().folder)
+    assert [score_run(folder, reader, plan=plan).points[0].reader for reader in (None, BlinkOfficial())] == [
+        "robust", "blink_official"
+    ]  # fmt: skip
