@@ -34,7 +34,9 @@ def words(shown: Shown) -> list[str]:
     """A section of the page as lines of text: what each stage changed, the replies, looks, and the answer."""
     lines, looks, calls = list[str](), looks_by_call(shown.state), 0
     for number, step in enumerate(shown.state.trace):
-        lines.append(f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)} calls")
+        lines.append(
+            f"  {step.slot}: {step.seconds * 1000:.1f} ms, {len(step.calls)} call{'s' * (len(step.calls) != 1)}"
+        )
         lines += [f"    {caption(n, view)}" for n, view in enumerate(changed_views(shown.state, number) or (), 1)]
         for call in step.calls:
             lines += [f"    reply: {call.reply.text[:300]!r}"] if call.reply else [f"    no reply: {call.error[:300]}"]
@@ -59,7 +61,7 @@ def file_names(names: Iterable[str]) -> dict[str, str]:
 
 def _safe(name: str) -> str:
     text = DEVICE.sub(r"_\1", UNSAFE.sub("_", name))
-    return text.encode()[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
+    return text.encode(errors="replace")[:LONGEST_NAME].decode(errors="ignore").rstrip(". ")
 
 
 def _remarks(state: State) -> list[str]:

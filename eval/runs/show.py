@@ -50,6 +50,9 @@ def show_sample(
         for one in shown:
             yield one.label
             yield from words(one)
+        asked = {record.point for record in records}
+        if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
+            yield f"not asked yet: {', '.join(missing)}"
         yield f"page: {path}"
 
 

@@ -76,6 +76,15 @@ def test_show_names_a_failure_that_arises_in_scoring_alone(folder: Path) -> None
     assert "<h3>failed</h3><pre>the key &#39;E&#39; is none" in next((folder / "show").iterdir()).read_text()
 
 
+def test_an_arm_that_was_not_asked_is_named(folder: Path) -> None:
+    """An arm without a record of the sample was left out without a word."""
+    path = folder / "records.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    answered = next(line for line in lines if '"answer":"' in line and '"sample":"a/b"' in line)
+    path.write_text("".join(line for line in lines if line != answered))
+    assert "not asked yet: chance\n" in looktwice("show", str(folder), "a/b")
+
+
 def test_pages_escape_everything(folder: Path) -> None:
     """What stands in a question or a reply is text on the page, and no markup."""
     looktwice("show", str(folder), "a/b")
