@@ -114,9 +114,14 @@ def _is_listed(path: str, thing: Any) -> bool:
 
 
 GROUPS = {page.name: _groups(page) for page in PAGES}
-CLASSES: Mapping[str, type] = {
-    path: c for groups in GROUPS.values() for found in groups.values() for path, c in found.items()
-}
+
+
+def _flat(rooms: Mapping[str, Mapping[str, type]]) -> Iterator[tuple[str, type]]:
+    for found in rooms.values():
+        yield from found.items()
+
+
+CLASSES: Mapping[str, type] = {path: cls for rooms in GROUPS.values() for path, cls in _flat(rooms)}
 """Every class of the reference by its public path."""
 
 
@@ -168,9 +173,9 @@ def bases_of(cls: type) -> list[type]:
 
 
 def _links(bases: Sequence[type]) -> str:
-    listed = {cls: path for path, cls in CLASSES.items()}
-    names = ((base.__name__.lstrip("_"), listed.get(base)) for base in bases)
-    return ", ".join(f"[{name}](#{_anchor(path or name)})" for name, path in names)
+    pages = {cls: f"{name}.md#{_anchor(path)}" for name, rooms in GROUPS.items() for path, cls in _flat(rooms)}
+    names = ((base.__name__.lstrip("_"), pages.get(base)) for base in bases)
+    return ", ".join(f"[{name}]({place or f'#{_anchor(name)}'})" for name, place in names)
 
 
 def _anchor(heading: str) -> str:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
@@ -88,12 +89,23 @@ def test_the_page_for_python_has_public_things_with_all_their_members() -> None:
     assert "- `n: int = 0`: units behind the value, see `unit`\n" in page
 
 
-def test_every_link_leads_to_a_heading() -> None:
-    for line in PAGES["reference.md"].splitlines():
-        if line.startswith("- [") and "#" in line:
-            page, _, anchor = line.partition("](")[2].partition(")")[0].partition("#")
-            headings = [one.lstrip("# ") for one in PAGES[page].splitlines() if one.startswith("### ")]
-            assert anchor in [one.replace(".", "").replace("_", "_").lower() for one in headings]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.glob("*.md"), *(DOCS / "reference").glob("*.md")]
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)\)")
+HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    """Where links into a page may lead, named as GitHub names them."""
+    headings = HEADING.findall(page.read_text(encoding="utf-8"))
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for path, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        target = (page.parent / path) if path else page
+        assert target.exists(), path
+        assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
 
 
 def made(cls: type) -> Any:
