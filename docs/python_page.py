@@ -105,6 +105,6 @@ def docstring(thing: Any) -> str:
 
 
 def escaped(text: str) -> str:
-    """A docstring as Markdown: what stands outside of code is no HTML."""
-    parts = re.split(r"(`[^`]*`)", text)
+    """A docstring as Markdown: what stands outside of code is no HTML, and a line that begins with + is no list."""
+    parts = re.split(r"(`[^`]*`)", re.sub(r"^\+ ", r"\\+ ", text, flags=re.MULTILINE))
     return "".join(p if p.startswith("`") else p.replace("<", "&lt;").replace("*", r"\*") for p in parts)
