@@ -263,8 +263,9 @@ class Run:
             fail()
 
     def _settle(self) -> None:
-        """At the end: what stopped the run was never asked, and so was everything of a model that answered nothing."""
-        self._release(lambda row: row.over or not (self.why or row.first))
+        """At the end: what stopped the run was never asked, nor was anything of a model that has never answered."""
+        new = not self.counts["kept"]
+        self._release(lambda row: row.over or not (self.why or (row.first and new)))
         if self.held:
             self.give_up(self.held[0][0].said)
 

@@ -96,7 +96,12 @@ def test_nobody_is_asked_where_all_is_cached(tmp_path: Path) -> None:
 def test_a_sample_that_the_server_cannot_take_is_that_sample_s_failure(tmp_path: Path) -> None:
     """Failures between answers are FAILED as before, also those that might have been the endpoint's."""
     with chat_server(None, "--first", "ok,404,404,400,ok,404") as server:
-        result = looktwice("run", write_study(tmp_path, server.url, n=6), "--out", tmp_path, "--workers", 1)
+        config = write_study(tmp_path, server.url, n=6)
+        config.write_text(config.read_text().replace("model: tiny", "model: tiny, name: tiny"))
+        result = looktwice("run", config, "--out", tmp_path, "--workers", 1)
     assert result.exit_code == 1 and "4 samples FAILED; the report says why" in result.output
     records = RunFolder(tmp_path / "study").records().values()
     assert sorted(bool(record.error) for record in records) == [False] * 2 + [True] * 4
+    with chat_server(None, "--first", "404,404,404,404") as server:
+        again = looktwice("run", config, "--out", tmp_path, f"model.url={server.url}")
+    assert again.exit_code == 1 and "4 samples FAILED" in again.output, "it has answered the others before"
