@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks
 
@@ -70,7 +71,7 @@ class RecordingModel:
         try:
             reply = model(sent, draw, options)
         except Exception as exc:
-            self.calls.append(Call(sent, draw, options, None, f"{type(exc).__name__}: {exc}", name))
+            self.calls.append(Call(sent, draw, options, None, describe(exc), name))
             raise
         self.calls.append(Call(sent, draw, options, reply, "", name))
         return reply
@@ -128,6 +129,15 @@ class StageFailed(Exception):
         self.slot, self.state = slot, state
 
 
+def describe(exc: BaseException) -> str:
+    """Name and text of an exception, as text that can be recorded, also where making its text fails."""
+    try:
+        text = mend_text(str(exc))
+    except Exception as inner:
+        text = f"(its text cannot be made: {type(inner).__name__})"
+    return f"{type(exc).__name__}: {text}"
+
+
 def cause_of(failed: StageFailed) -> BaseException:
     """The exception that a stage raised, also from a nested pipeline."""
     cause = failed.__cause__ or failed
@@ -145,8 +155,9 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             known = state.with_notes(*inner, *said)
             raise StageFailed(slot, _traced(slot, known, known, recorder.calls[calls_before:], start)) from exc
-    if not isinstance(after, State):
-        wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}) gave back {type(after).__name__}, not a State")
+    fault = after.fault() if isinstance(after, State) else f"it gave back {type(after).__name__}, not a State"
+    if fault:
+        wrong = TypeError(f"stage {slot!r} ({type(stage).__name__}): {fault}")
         raise StageFailed(slot, _traced(slot, state, state, recorder.calls[calls_before:], start)) from wrong
     return _traced(slot, state, after.with_notes(*said), recorder.calls[calls_before:], start)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Reply
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
@@ -115,6 +116,26 @@ class State:
     def silent(self) -> bool:
         """Whether nothing came of the stages so far: no call of a model, no answer, and no reason for that."""
         return self.answer is None and not self.reason and not any(entry.calls for entry in self.trace)
+
+    def fault(self) -> str:
+        """What a stage put into a field that does not belong there, in words; empty where every field can be recorded.
+
+        Texts must be `str` that UTF-8 can hold, `confidence` a number in 0..1, the sample that of the question.
+        """
+        texts = {"prompt": self.prompt, "reason": self.reason, **{f"notes[{i}]": n for i, n in enumerate(self.notes)}}
+        texts |= {} if self.answer is None else {"answer": self.answer}
+        for name, text in texts.items():
+            if not isinstance(text, str):
+                return f"{name} is a text, found {text!r} ({type(text).__name__}); write str(...)"
+            if mend_text(text) != text:
+                return f"{name} holds half a surrogate pair, which no UTF-8 file can hold: {text[:80]!a}"
+        known = type(self.confidence) in (float, int) or isinstance(self.confidence, np.float64)
+        if self.confidence is not None and not (known and 0 <= self.confidence <= 1):
+            return f"confidence is a float in 0..1 or None, found {self.confidence!r}; write float(...)"
+        for name, things, kind in (("views", self.views, View), ("messages", self.messages, Message)):
+            if not isinstance(things, tuple) or not all(isinstance(thing, kind) for thing in things):
+                return f"{name} is a tuple of {kind.__name__}, found {type(things).__name__} {things!r:.80}"
+        return "" if isinstance(self.sample, Sample) else f"sample is a Sample, found {type(self.sample).__name__}"
 
     @property
     def shown(self) -> tuple[View, ...]:

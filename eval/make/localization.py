@@ -18,9 +18,9 @@ from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.geometry import Rect, iou
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Box
 from looktwice.pipelines.picture import PictureError
-from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Item
 
 CHOICES = ("Box A", "Box B")

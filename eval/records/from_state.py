@@ -10,8 +10,10 @@ from typing import Any
 from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import canonical, message_json
 from looktwice.pipelines.picture import PictureError
+from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, State
@@ -60,8 +62,7 @@ def make_point_row(arm: Arm) -> PointRow:
 
 def describe_failure(exc: BaseException) -> str:
     """The traceback of a stage's own exception, its last line first, so that tables can show one line."""
-    lines = traceback.format_exception(exc)
-    return f"{type(exc).__name__}: {exc}\n{''.join(lines)}"
+    return f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}"
 
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.runtime.json_input import read_json
+from looktwice.pipelines.json_input import read_json
 
 _POINTS = tuple(f"Point {letter}" for letter in "ABCD")
 _LATER = ("the second image", "the third image")

@@ -11,8 +11,8 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.files import Files, open_picture
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.runtime.json_input import read_json
 
 HIDDEN = ("hidden", "nan", "none", "")
 """The contents of an answer cell whose key is hidden."""

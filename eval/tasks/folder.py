@@ -16,9 +16,9 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.paths import ALLOW, allowed_roots
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Item, Sample
 
 KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.runtime.json_input import read_json
+from looktwice.pipelines.json_input import read_json
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile

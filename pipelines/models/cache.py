@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, request_key
-from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal
 from yarl import URL
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.wire import (
@@ -26,7 +27,6 @@ from looktwice.pipelines.models.wire import (
     wire_messages,
     wire_options,
 )
-from looktwice.pipelines.runtime.json_input import read_json
 
 OPENAI = "https://api.openai.com/v1"
 KEYS: Mapping[str, str] = {

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeVar
 import aiohttp
 from yarl import URL
 
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import ModelError, Stopped
-from looktwice.pipelines.runtime.json_input import mend_text
 
 Result = TypeVar("Result")
 

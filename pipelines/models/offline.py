@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.spec import function_name
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
-from looktwice.pipelines.runtime.json_input import read_json
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Literal, Protocol
 
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
-from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.view import View
 from looktwice.prompting.coordinates import ToolError
 

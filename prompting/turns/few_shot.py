@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
-from looktwice.pipelines.runtime.json_input import read_json
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.turns.ask import Ask

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
+from looktwice.pipelines.json_input import MOST_DEPTH, read_json
 from looktwice.pipelines.model import ModelError, Reply, canonical
 from looktwice.pipelines.models.chat_api import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.runtime.json_input import MOST_DEPTH, read_json
 
 HALF = "\ud83d"
 

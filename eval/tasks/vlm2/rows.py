@@ -15,8 +15,8 @@ from looktwice.eval.tasks.cells import as_list, as_text, image_cells, picture_fr
 from looktwice.eval.tasks.files import open_files
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.table_files import TextTable
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.runtime.json_input import read_json
 
 FULL = {"AB": "1", "ABA": "2"}
 """The highest score that a judge may give a description, by kind of video."""

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_DEPTH = 100
+__all__: list[str] = []
+
 _HALF = re.compile(r"\\u[dD]|[\ud800-\udfff]")  # a whole pair matches too, and is then looked at
 
 
