@@ -5,11 +5,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
 import re
-import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -27,7 +25,7 @@ from looktwice.pipelines.config.schema import dataclass_in
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 
-__all__ = ["CLASSES", "PYTHON", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
+__all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
 
 HERE = Path(__file__).resolve().parent
 WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
@@ -48,10 +46,6 @@ class Page(NamedTuple):
     says: str
     rooms: tuple[str, ...]
     others: tuple[str, ...] = ()
-
-
-def _rooms(folder: str, names: str) -> tuple[str, ...]:
-    return tuple(f"{folder}.{name}" for name in names.split())
 
 
 def _rooms(folder: str, names: str) -> tuple[str, ...]:
@@ -97,36 +91,6 @@ PAGES = (
     ),
 )
 ELSEWHERE = {path for page in PAGES for path in page.others}
-PYTHON = {
-    "What a stage is given, and gives": (
-        *_rooms("pipelines.state", "Stage State"),
-        *_rooms("pipelines.sample", "Sample"),
-        *_rooms("pipelines.view", "View Part"),
-        *_rooms("pipelines.picture", "Picture"),
-        *_rooms("pipelines.marks", "Point Box Mask"),
-        *_rooms("pipelines.model", "Model Message Reply Usage ToolCall"),
-        *_rooms("pipelines.pipeline", "Pipeline"),
-        *_rooms("pipelines.transforms", "crop resize pad rotate flip beside"),
-    ),
-    "What a task gives": (*_rooms("eval.tasks", "Task Facts"), "pipelines.sample.Item"),
-    "What a tool is given, and gives": _rooms(
-        "prompting.agent",
-        "AgentTool ToolResult ImageArguments PointArguments BoxArguments run_stage_on_image run_stage",
-    ),
-    "What specialists take, and give": (
-        *_rooms("specialists.protocols", "DepthEstimator Matcher Detector Segmenter BoxSegmenter FeatureExtractor"),
-        *_rooms("specialists.results", "DepthMap Matches Boxes Masks FeatureGrid Faces"),
-    ),
-    "Runs and tables": (
-        *_rooms("eval.runs", "evaluate"),
-        *_rooms("eval.display", "score_table Table"),
-        *_rooms("eval.scoring", "Row Scorer Verdict"),
-        *_rooms("eval.report", "write_report"),
-        *_rooms("eval.records", "RunFolder Record"),
-        *_rooms("pipelines.config", "load_plan build"),
-    ),
-}
-"""What one meets who writes a class or a notebook, by what one does."""
 VALUES = {"eval.tasks.Facts", "prompting.agent.ToolResult"}
 """Public dataclasses of these rooms that code gives and no configuration names."""
 
@@ -173,9 +137,6 @@ def _index_page() -> str:
     lines += ["- [The study's YAML](reference/study.md): every key, and the words of overlays."]
     lines += ["- [The command line](reference/commands.md): every command with its options."]
     lines += [f"- [{page.title}](reference/{page.name}.md): {page.says[0].lower()}{page.says[1:]}" for page in PAGES]
-    lines += [
-        "- [In Python](reference/python.md): what a stage, a task and a tool are given and give; runs and tables."
-    ]
     lines += [
         "- [In Python](reference/python.md): what a stage, a task and a tool are given and give; runs and tables."
     ]
@@ -335,30 +296,6 @@ def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
     key, hint, entry = said
     kind = f" ({_type(hint)})" if hint is not None else ""
     return f"- **`{key}`**{kind}: {entry.meaning} Example: `{entry.example}`"
-
-
-def _python_page() -> str:
-    lines = ["# In Python", "", WRITTEN]
-    for title, paths in PYTHON.items():
-        lines += ["", f"## {title}"]
-        for path in paths:
-            thing = _named(path)
-            (node,) = ast.parse(textwrap.dedent(inspect.getsource(thing))).body
-            lines += ["", f"### {path}", "", _escaped(_doc(thing)), "", *_members(node)]
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _members(node: Any) -> Iterator[str]:
-    """A line for each public field, property and method of a class, or for the call of a function."""
-    for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
-        if isinstance(inner, ast.AnnAssign) and not ast.unparse(inner.target).startswith("_"):
-            yield f"- `{ast.unparse(inner)}`"
-        elif isinstance(inner, ast.FunctionDef) and (inner.name == "__call__" or not inner.name.startswith("_")):
-            given = ast.unparse(inner.args).removeprefix("self, ").removeprefix("cls, ")
-            is_property = any("property" in ast.unparse(each) for each in inner.decorator_list)
-            call = inner.name if is_property else f"{inner.name}({'' if given in ('self', 'cls') else given})"
-            said = " ".join((ast.get_docstring(inner) or "").partition("\n\n")[0].split()) if inner is not node else ""
-            yield f"- `{call} -> {ast.unparse(inner.returns or ast.Constant(None))}`{said and ': '}{_escaped(said)}"
 
 
 def _commands_page() -> str:
