@@ -48,10 +48,11 @@ METHOD = (
     "Intervals are 95 % Wilson intervals, for macro the Wilson limits of the tasks combined (MOVER). They assume that "
     "samples are independent of one another.",
     "macro is the unweighted mean over tasks, where a task swept over several variants counts as one task; micro pools "
-    "all samples.",
+    "all samples. Both are over the tasks that a contestant was given; `2 of 3 tasks` marks those that lack some.",
     "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
     "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
-    "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run.",
+    "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run on single tasks, and "
+    "that of micro over those of micro.",
     "Effect of each factor: of a sweep over several settings, on the samples that no combination failed or lacks. The "
     "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
     "to 13 samples that differ, then 10000 drawn flips); not corrected. Where every sample differs alike there "
