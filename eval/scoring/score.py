@@ -229,19 +229,19 @@ class ScoringTools:
         if not lacking:
             return f"{self.folder.path}: {point.contestant} on {point.task} cannot be scored: {exc}"
         what, use = next(iter(lacking.items()))
-        files = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
-        module = use.partition(".")[0]
-        named = files.get(module)
-        if named is None:
-            where = "the script or notebook that made the run" if module == "__main__" else f"{module}.py"
+        module, _, rest = use.partition(".")
+        if module == "__main__":
             return (
-                f"{self.folder.path}: its {what} {use} is a class of {where}. Call evaluate() there again, which asks "
-                "nothing twice, or keep the class in a file of its own and name that with --plugin FILE.py"
+                f"{self.folder.path}: its {what} {use} is a class of the script or notebook that made the run. Call "
+                "evaluate() there again, which asks nothing twice, or keep the class in a file of its own"
             )
+        recorded = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
+        files = {module: module if "." in rest else f"{module}.py"} | recorded
         options = " ".join(f"--plugin {shlex.quote(path)}" for path in files.values())
         return (
-            f"{self.folder.path}: its {what} {use} is a class of the plugin {named}, and code is loaded only where you "
-            f"name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} {options}`"
+            f"{self.folder.path}: its {what} {use} is a class of the plugin {files[module]}, and code is loaded only "
+            f"where you name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} "
+            f"{options}`"
         )
 
 
