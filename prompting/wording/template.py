@@ -4,45 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import jinja2
-from jinja2.exceptions import SecurityError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State
+from looktwice.prompting.wording.bounded_templates import LONGEST, budget, environment
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
-
-LONGEST = 200_000  # characters of a prompt
-LOOPS = 10_000
-FILLERS = {"center", "ljust", "rjust", "zfill", "expandtabs"}  # "a".ljust(10 ** 9)
-
-
-class _Environment(ImmutableSandboxedEnvironment):
-    """jinja2's sandbox without operations that multiply text, so that a short template cannot fill the memory."""
-
-    intercepted_binops = frozenset({"*", "**", "%"})
-
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
-        small = all(isinstance(side, int | float) and abs(side) < 1e6 for side in (left, right))
-        if not small or (operator == "**" and abs(right) > 9):
-            raise SecurityError(f"{operator} is for numbers below a million in a template, ** up to 9")
-        return super().call_binop(context, operator, left, right)
-
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        return attr not in FILLERS and super().is_safe_attribute(obj, attr, value)
-
-
-@lru_cache(maxsize=1)
-def _environment() -> _Environment:
-    made = _Environment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    made.globals = {"range": lambda *bounds: range(*bounds)[:LOOPS]}
-    for name in ("center", "indent", "format", "pprint", "random", "filesizeformat", "wordwrap"):
-        made.filters.pop(name)
-    return made
 
 
 @dataclass(frozen=True)
@@ -62,9 +33,11 @@ class Template:
 
     def __post_init__(self) -> None:
         read_texts(self)
+        if len(text_of(self.text)) > LONGEST:
+            raise ValueError(f"text has {len(text_of(self.text)):,} characters; a template has at most {LONGEST:,}")
         try:
-            _environment().from_string(text_of(self.text))
-        except jinja2.TemplateError as exc:
+            _ = self._template
+        except (jinja2.TemplateError, SyntaxError, RecursionError) as exc:
             raise ValueError(f"text is not a valid jinja2 template: {exc}") from exc
 
     def __call__(self, state: State, model: Model) -> State:
@@ -76,19 +49,18 @@ class Template:
         return state.replace(messages=(Message("system", (words,)), *others))
 
     def _rendered(self, state: State) -> str:
-        words = ""
         try:
-            for piece in self._template.generate(_variables(state)):
-                words += piece
-                if len(words) > LONGEST:
-                    raise ValueError(f"it writes more than {LONGEST} characters")
+            with budget():
+                words = self._template.render(_variables(state))
         except (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as exc:
             raise ValueError(f"sample {state.sample.id}: the template cannot be filled in: {exc}") from exc
+        if len(words) > LONGEST:
+            raise ValueError(f"sample {state.sample.id}: the template writes more than {LONGEST:,} characters")
         return words.strip()
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        return _environment().from_string(text_of(self.text))
+        return environment().from_string(text_of(self.text))
 
 
 def _variables(state: State) -> Mapping[str, Any]:

@@ -318,6 +318,12 @@ def test_the_schema_goes_with_the_call_and_names_the_letters() -> None:
         ("{{ meta.subtask | replace('_', ' ') }} / {{ id }}", "Relative Depth / s1"),
         ("{% for m in marks %}{{ m.label }} {{ m.kind }} {{ m.image }}{% endfor %}", "P point 1"),
         ("{{ letters | join(' or ') }}", "A or B"),
+        (
+            "{{ choices | join(', ', attribute='text') }} {{ 'a' ~ 1 ~ true }} {{ [1, 2] + [3] }}",
+            "yes, no a1True [1, 2, 3]",
+        ),
+        ("{% macro f(n) %}<{{ n }}>{% endmacro %}{% for a, b in [(1, 2)] %}{{ f(a + b) }}{% endfor %}", "<3>"),
+        ("{{ 2 * 3 }} {{ question.upper() | truncate(9) }}", "6 IS IT?"),
     ],
 )
 def test_templates_word_the_prompt(text: str, prompt: str) -> None:
@@ -345,10 +351,28 @@ def test_a_template_may_word_the_system_text() -> None:
         "{% include 'x' %}",
         "{{ cycler.__init__.__globals__ }}",
         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+        "{% for a in range(999) %}{% for b in range(999) %}{% for c in range(9) %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% set x = 'aaaaaaaaaa' %}" + "{% set x = x ~ x %}" * 40,
+        "{% set x = 'aaaaaaaaaa' %}" + "{% set x = x + x %}" * 40,
+        "{% set x = 'aaaaaaaaaa' %}" + "{% set x = x | replace('a', x) %}" * 8,
+        "{% set x = 'aaaaaaaaaa' %}" + "{% set x = x.replace('a', x) %}" * 8,
+        "{% set x = [1] %}" + "{% set x = [x, x] %}" * 40 + "{{ x }}",
+        "{% set x = {'a': 1} %}" + "{% set x = {'a': x, 'b': x} %}" * 40 + "{{ x | string }}",
+        "{{ range(999) | join('a' * 1) }}{{ range(999) | map('replace', '', prompt) | join }}" * 50,
+        "{{ '{:>999999999}'.format(1) }}",
+        "{{ '%999999999d' % 1 }}",
+        "{{ ''.join(['a', 'b']) }}",
+        "{% macro f(n) %}{{ f(n) ~ f(n) }}{% endmacro %}{{ f(1) }}",
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% for a in [1] %}" * 30 + "{% endfor %}" * 30,
+        "x" * 200_001,
+        "{% set count_pass = 1 %}{% for a in range(999) %}{% for b in range(999) %}{% endfor %}{% endfor %}",
     ],
 )
 def test_what_a_template_may_not_do_fails_its_sample_alone(text: str) -> None:
-    with pytest.raises(ValueError, match=r"sample s1: the template cannot be filled in|is not a valid jinja2 template"):
+    with pytest.raises(
+        ValueError, match=r"sample s1: the template cannot be filled in|is not a valid jinja2 template|at most"
+    ):
         Template(text)(start(subtask="x"), NoModel())
 
 
