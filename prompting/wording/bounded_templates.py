@@ -150,7 +150,8 @@ class _Counted(NodeTransformer):
     def _call(self, name: str, args: list[nodes.Expr], at: nodes.Node) -> nodes.Expr:
         function = nodes.EnvironmentAttribute(name, lineno=at.lineno)
         called = nodes.Call(function, args, [], None, None, lineno=at.lineno)
-        return called.set_environment(self.environment)
+        called.set_environment(self.environment)
+        return called
 
     def _count(self, node: Any) -> nodes.Node:
         self.generic_visit(node)
