@@ -104,7 +104,7 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
             said = "stopping now; the same command resumes the run later"
         else:
             run.drain.set()
-            said = "nothing more is asked; what is on its way ends and is kept; Ctrl-C again stops at once"
+            said = "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
         with suppress(OSError):  # the terminal may be gone
             console.print(said, highlight=False)
 

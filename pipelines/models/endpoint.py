@@ -12,8 +12,8 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import close_model
 
-UNREACHED, SECONDS = 4, 5.0
-"""So many attempts in a row, over at least so many seconds, that found nobody there; four take one worker 7 to 10 s."""
+UNREACHED, SECONDS = 3, 5.0
+"""So many attempts in a row, over at least so many seconds, that found nobody there: one worker makes them in 10 s."""
 
 ALIKE = 5
 """So many calls in a row, of any sample, that ended in the same way for a reason of the endpoint."""

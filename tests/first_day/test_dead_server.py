@@ -38,7 +38,7 @@ def test_the_same_in_python_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_server_that_goes_away_is_left_within_15_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One worker, which asks four times in seven to ten seconds; here it has less patience."""
+    """One worker notices within ten seconds; here it has less patience."""
     monkeypatch.setattr(endpoint, "SECONDS", 0.3)
     monkeypatch.setattr(endpoint, "UNREACHED", 2)
     with chat_server(None, "--delay", "0.1") as server:

@@ -49,7 +49,7 @@ def test_after_the_first_signal_no_request_leaves_and_nothing_is_asked_twice(tmp
         with when(lambda: server.stats["requests"] >= 4, send(number)):
             result = looktwice(*run)
         assert (server.stats["requests"], result.exit_code) == (4, 130), result.output
-        assert "nothing more is asked; what is on its way ends and is kept" in result.output
+        assert "asking no more; what is on its way ends and is kept" in result.output
         assert len(RunFolder(tmp_path / "study").records()) == 4
         if number == signal.SIGINT:
             assert looktwice(*run, "--workers", 16).exit_code == 0
