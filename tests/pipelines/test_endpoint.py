@@ -1,0 +1,155 @@
+"""What a run makes of an endpoint's failures: whose they are, which stand in a row, and when nothing more is asked."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
+from looktwice.pipelines.models.cache import Store
+from looktwice.pipelines.models.endpoint import ALIKE, EndpointError, EndpointWatch, Watched, is_of_endpoint
+from looktwice.pipelines.models.wrappers import wrap
+
+GONE = ModelError("nobody there", retryable=True, unreached=True)
+HELLO = (Message("user", ("hello",)),)
+
+
+@pytest.mark.parametrize(
+    ("exc", "endpoint"),
+    [
+        (GONE, True),
+        (ModelError("a certificate", unreached=True), True),
+        (ModelError("broke off", retryable=True), True),
+        (ModelError("a picture in a system's turn"), False),
+        *((ModelError("no", status=status), True) for status in (301, 401, 402, 403, 404, 408, 429, 500, 503)),
+        *((ModelError("no", status=status), False) for status in (200, 400, 413, 415, 422)),
+    ],
+)
+def test_whose_failure_it_is(exc: ModelError, endpoint: bool) -> None:
+    assert is_of_endpoint(exc) is endpoint
+
+
+def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
+    """A watch whose clock gives these times, and what it said when it gave up."""
+    said: list[str] = []
+    monkeypatch.setattr("time.monotonic", lambda: times.pop(0))
+    return EndpointWatch(said.append), said
+
+
+@pytest.mark.parametrize(
+    ("times", "stops"),
+    [([0, 1, 5.1], True), ([0, 1, 4.9], False), ([0, 9], False), ([0, 0, 0, 0, 4.9, 5], True)],
+)
+def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
+    times: list[float], stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = len(times)
+    watch, said = watched(times, monkeypatch)
+    for _ in range(number):
+        watch.note_attempt(GONE)
+    assert said == (["nobody there"] if stops else [])
+
+
+@pytest.mark.parametrize(
+    ("between", "stops"),
+    [
+        (lambda watch: watch.note_reply("m"), False),
+        (lambda watch: watch.note_attempt(ModelError("busy", status=503, retryable=True)), False),
+        (lambda watch: watch.note_failure("m", ModelError("too large", status=413)), False),
+        (lambda watch: watch.note_attempt(ModelError("broke off", retryable=True)), True),
+    ],
+)
+def test_an_answer_of_any_kind_begins_the_row_anew(
+    between: Callable[[EndpointWatch], object], stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch, said = watched([0, 1, 6], monkeypatch)
+    watch.note_attempt(GONE)
+    watch.note_attempt(GONE)
+    between(watch)
+    watch.note_attempt(GONE)
+    assert bool(said) is stops
+
+
+def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
+    exc = watch.note_failure(model, ModelError(text, status=404))
+    assert isinstance(exc, EndpointError) and (str(exc), exc.status) == (text, 404)
+    return exc
+
+
+def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
+    said: list[str] = []
+    watch = EndpointWatch(said.append)
+    for number in range(ALIKE - 1):
+        assert fail(watch, f"no model m (request {number}a7)").row.count == number + 1
+    assert not said
+    with pytest.raises(Stopped):
+        watch.note_failure("m", ModelError("no model m (request 9f)", status=404))
+    with pytest.raises(Stopped):
+        watch.note_failure("n", ModelError("another", status=404))
+    with pytest.raises(Stopped):
+        watch.probe(Asked())
+    assert said == ["no model m (request 9f)"]
+
+
+def test_what_ends_a_row_and_whose_row_it_is() -> None:
+    watch = EndpointWatch(lambda said: None)
+    first = fail(watch, "no model m").row
+    assert fail(watch, "no model n", "n").row is not first and not first.over
+    assert (first.first, first.said) == (True, "no model m")
+    other = fail(watch, "no access to m").row
+    assert first.over and not other.over
+    watch.note_reply("n")
+    assert not other.over
+    watch.note_reply("m")
+    assert other.over
+    later = fail(watch, "no model m").row
+    assert not later.first
+    assert not isinstance(watch.note_failure("m", ModelError("cut off", status=400)), EndpointError)
+    assert later.over
+
+
+@dataclass
+class Asked:
+    """A model that counts how often it was probed and asked."""
+
+    identity: str = "asked"
+    dead: bool = False
+    probes: list[int] = field(default_factory=list)
+    calls: list[int] = field(default_factory=list)
+
+    def probe(self) -> None:
+        self.probes.append(1)
+        if self.dead:
+            raise GONE
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        self.calls.append(1)
+        return Reply("(A)")
+
+
+def test_the_endpoint_is_asked_once_before_the_first_call_and_not_for_what_is_cached(tmp_path: Path) -> None:
+    said: list[str] = []
+    model, watch = Asked(), EndpointWatch(said.append)
+    with_cache = wrap(model, Store(tmp_path), watch=watch)
+    for _ in range(2):
+        assert with_cache(HELLO).text == "(A)"
+    with_cache(HELLO, 1)
+    assert (len(model.probes), len(model.calls)) == (1, 2)
+    dead = Asked(dead=True)
+    assert wrap(dead, Store(tmp_path), watch=EndpointWatch(said.append))(HELLO).cached
+    assert not dead.probes and not said
+    with pytest.raises(Stopped):
+        wrap(dead, None, watch=EndpointWatch(said.append))(HELLO)
+    assert (len(dead.probes), dead.calls, said) == (1, [], ["nobody there"])
+
+
+def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
+    model, stop = Asked(), threading.Event()
+    stop.set()
+    with pytest.raises(Stopped):
+        Watched(model, model, EndpointWatch(lambda said: None), stop)(HELLO)
+    assert not model.probes
