@@ -18,6 +18,7 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
+from looktwice.pipelines.models.keys import MissingKeyError, key_for, key_variables, mask_keys, refuse_keys
 from looktwice.pipelines.models.wire import (
     ChoicesAs,
     Detail,
@@ -29,14 +30,6 @@ from looktwice.pipelines.models.wire import (
 )
 
 OPENAI = "https://api.openai.com/v1"
-KEYS: Mapping[str, str] = {
-    "api.openai.com": "OPENAI_API_KEY",
-    "openrouter.ai": "OPENROUTER_API_KEY",
-    "generativelanguage.googleapis.com": "GEMINI_API_KEY",
-    "api.anthropic.com": "ANTHROPIC_API_KEY",
-}
-"""Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
-
 RESERVED_FIELDS = {
     "model",
     "messages",
@@ -59,10 +52,6 @@ ADVICE = {
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
-
-
-class MissingKeyError(ModelError):
-    """No environment variable holds the key of the model's host."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +94,7 @@ class ChatAPI:
         taken = sorted(RESERVED_FIELDS & self.extra.keys())
         if taken:
             raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
+        refuse_keys(self.model, self.system, self.extra)
         if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
             found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
             raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
@@ -159,28 +149,22 @@ class ChatAPI:
                 raise
             return
         if response.status == 401:
-            raise self._without_key(refusal(response, self.endpoint, error_of(_json(response.body)) or {}))
+            raise refusal(response, self.endpoint, error_of(_json(response.body)) or {})
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
         body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
         start = time.perf_counter()
         response = self._send("POST", "chat/completions", body, self.timeout)
-        try:
-            reply = read_response(response, self.endpoint, time.perf_counter() - start)
-        except ModelError as exc:
-            raise self._without_key(exc) from exc.__cause__
+        reply = read_response(response, self.endpoint, time.perf_counter() - start)
         return replace(reply, served_by={**reply.served_by, "endpoint": self.place})
 
     def _send(self, method: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
         key = key_for(self.endpoint)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        return http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
-
-    def _without_key(self, exc: ModelError) -> ModelError:
-        """The error without the key, which servers like to repeat."""
-        key = key_for(self.endpoint)
-        return exc.in_words(str(exc).replace(key, "***")) if key and key in str(exc) else exc
+        response = http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
+        named = {name: mask_keys(text) for name, text in response.headers.items()}
+        return HttpResponse(response.status, named, mask_keys(response.body))
 
     def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
         """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
@@ -194,55 +178,6 @@ class ChatAPI:
     def close(self) -> None:
         """Let go of the connection; a later call opens another."""
         http_loop().release(self.endpoint)
-
-
-def key_for(url: str) -> str | None:
-    """The key that belongs to a URL's host, or None for a host that is not known to need one.
-
-    Raises ModelError for a URL that cannot be used, a known host without a key, and a key over plain http to
-    anything but this machine or what OPENAI_BASE_URL names.
-    """
-    at = _parsed(url)
-    named = _named(at)
-    variables = _variables(at) + (["OPENAI_API_KEY"] if named else [])
-    keys = [os.environ[name].strip() for name in variables if os.environ.get(name, "").strip()]
-    if not keys:
-        if _variables(at):
-            raise MissingKeyError(f"{at.host} needs a key: set the environment variable {_variables(at)[0]}")
-        return None
-    if at.scheme != "https" and not (named or _loopback(at)):
-        raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
-    return keys[0]
-
-
-def _parsed(url: str) -> URL:
-    try:
-        at = URL(url)
-        usable = at.scheme in ("http", "https") and bool(at.host) and not at.query_string and not at.fragment
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ModelError(f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1")
-    if at.user is not None or at.password is not None:
-        raise ModelError(f"`url` must not hold a user or key; name its variable in LOOKTWICE_KEYS: {at.host}=VARIABLE")
-    return at
-
-
-def _variables(at: URL) -> list[str]:
-    """The variables of the user's own table, then of ours."""
-    entries = (entry.strip().partition("=") for entry in os.environ.get("LOOKTWICE_KEYS", "").split(","))
-    own = [name.strip() for host, _, name in entries if host.strip().lower() in (at.host, f"{at.host}:{at.port}")]
-    return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
-
-
-def _named(at: URL) -> bool:
-    """Whether OPENAI_BASE_URL names the same scheme, host and port."""
-    base = os.environ.get("OPENAI_BASE_URL")
-    return bool(base) and _parsed(str(base)).origin() == at.origin()
-
-
-def _loopback(at: URL) -> bool:
-    return at.host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", at.host or ""))
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
@@ -280,7 +215,7 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
 def _advice(status: int, endpoint: str, used_up: bool) -> str:
     if used_up:
         return "the account's quota is used up"
-    variable = next(iter(_variables(URL(endpoint))), "OPENAI_API_KEY")
+    variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
     return ADVICE.get(status, "check the settings that the message names, or leave them out").format(key=variable)
 
 

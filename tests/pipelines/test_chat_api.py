@@ -15,8 +15,9 @@ from pydantic import TypeAdapter
 
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Stopped, Tool, ToolCall, Usage
 from looktwice.pipelines.models import ChatAPI
-from looktwice.pipelines.models.chat_api import key_for, retry_after
+from looktwice.pipelines.models.chat_api import retry_after
 from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.keys import key_for
 from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
@@ -421,15 +422,62 @@ def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
 def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:
     body = b'{"choices": [{"message": {"content": "(A)"}}]}'
     head = b"HTTP/1.1 200 OK\r\nServer: v\xed\xa0\xbdLLM\r\nContent-Type: application/json\r\n"
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve() -> None:
-            connection, _ = listening.accept()
-            connection.recv(1 << 16)
-            connection.sendall(head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
-            connection.close()
-
-        threading.Thread(target=serve, daemon=True).start()
-        reply = ChatAPI("m", url=f"http://127.0.0.1:{listening.getsockname()[1]}/v1")(user("hello"))
+    url = serve_once(head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body)
+    reply = ChatAPI("m", url=url)(user("hello"))
     assert reply.text == "(A)"
     assert reply.served_by["engine"].encode()
+
+
+def serve_once(answer: bytes) -> str:
+    """The URL of a server that gives this answer to one request."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        connection, _ = listening.accept()
+        connection.recv(1 << 16)
+        connection.sendall(answer)
+        connection.close()
+        listening.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+
+
+SECRET = "sk-a-very-secret-key-0123456789"
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, '{"choices": [{"message": {"content": "your key is %s"}}], "model": "%s"}'),
+        (401, '{"error": {"message": "Incorrect key: %s"}}'),
+        (400, '{"error": {"message": "' + "x" * 285 + ' %s"}}'),  # cut in the middle of the key when it is shortened
+        (500, "%s %s"),
+        (307, ""),
+    ],
+)
+def test_a_key_that_a_server_repeats_is_masked(status: int, body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    data = body.replace("%s", SECRET).encode()
+    head = f"HTTP/1.1 {status} X\r\nServer: {SECRET}\r\nLocation: http://h/?key={SECRET}\r\nConnection: close\r\n"
+    url = serve_once(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+    try:
+        said = repr(ChatAPI("m", url=url)(user("hello")))
+    except ModelError as exc:
+        said = str(exc)
+    assert SECRET[:12] not in said
+
+
+@pytest.mark.parametrize("settings", [{"extra": {"api_key": SECRET}}, {"system": f"use {SECRET}"}, {"model": SECRET}])
+def test_a_key_among_the_settings_is_refused(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    with pytest.raises(ValueError, match="a setting holds a key") as raised:
+        ChatAPI(**{"model": "m", **settings})
+    assert SECRET not in str(raised.value)
+
+
+def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOKTWICE_KEYS", f"127.0.0.1={SECRET}")
+    with pytest.raises(ModelError, match=r"LOOKTWICE_KEYS: behind 127\.0\.0\.1= stands no name") as raised:
+        ChatAPI("m", url="http://127.0.0.1:1/v1").check()
+    assert SECRET not in str(raised.value)

@@ -1,0 +1,116 @@
+"""Keys: which host gets which, from the environment alone, and that none is written down or shown."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from yarl import URL
+
+from looktwice.pipelines.model import ModelError, canonical
+
+Text = TypeVar("Text", str, bytes)
+
+KEYS: Mapping[str, str] = {
+    "api.openai.com": "OPENAI_API_KEY",
+    "openrouter.ai": "OPENROUTER_API_KEY",
+    "generativelanguage.googleapis.com": "GEMINI_API_KEY",
+    "api.anthropic.com": "ANTHROPIC_API_KEY",
+}
+"""Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
+
+VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
+
+
+class MissingKeyError(ModelError):
+    """No environment variable holds the key of the model's host."""
+
+
+def key_for(url: str) -> str | None:
+    """The key that belongs to a URL's host, or None for a host that is not known to need one.
+
+    Raises ModelError for a URL that cannot be used, a known host without a key, and a key over plain http to
+    anything but this machine or what OPENAI_BASE_URL names.
+    """
+    at = _parsed(url)
+    named = _named(at)
+    variables = key_variables(at) + (["OPENAI_API_KEY"] if named else [])
+    keys = [os.environ[name].strip() for name in variables if os.environ.get(name, "").strip()]
+    if not keys:
+        if key_variables(at):
+            raise MissingKeyError(f"{at.host} needs a key: set the environment variable {key_variables(at)[0]}")
+        return None
+    if at.scheme != "https" and not (named or _loopback(at)):
+        raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
+    return keys[0]
+
+
+def _parsed(url: str) -> URL:
+    try:
+        at = URL(url)
+        usable = at.scheme in ("http", "https") and bool(at.host) and not at.query_string and not at.fragment
+    except ValueError:
+        usable = False
+    if not usable:
+        raise ModelError(f"{url!r} is no endpoint; set `url` to something like http://127.0.0.1:8000/v1")
+    if at.user is not None or at.password is not None:
+        raise ModelError(f"`url` must not hold a user or key; name its variable in LOOKTWICE_KEYS: {at.host}=VARIABLE")
+    return at
+
+
+def key_variables(at: URL) -> list[str]:
+    """The variables that hold a host's key: those of the user's own table, then of ours.
+
+    Raises ModelError where the table holds what cannot be the name of a variable; it is not repeated.
+    """
+    entries = [
+        entry.strip().partition("=") for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",") if entry.strip()
+    ]
+    for host, _, name in entries:
+        if not VARIABLE.fullmatch(name.strip()):
+            raise ModelError(
+                f"LOOKTWICE_KEYS: behind {host.strip()}= stands no name of an environment variable; put the key into a "
+                f"variable and write {host.strip()}=NAME_OF_IT"
+            )
+    own = [name.strip() for host, _, name in entries if host.strip().lower() in (at.host, f"{at.host}:{at.port}")]
+    return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
+
+
+def _known_keys() -> set[str]:
+    """Every key that an environment variable named here or in LOOKTWICE_KEYS holds, and what stands there instead."""
+    named = [entry.partition("=")[2].strip() for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",")]
+    held = [os.environ.get(name, "").strip() for name in (*KEYS.values(), *filter(_is_variable, named))]
+    return {key for key in (*held, *(name for name in named if not _is_variable(name))) if len(key) >= SHORTEST}
+
+
+def _is_variable(name: str) -> bool:
+    return bool(VARIABLE.fullmatch(name)) or name in os.environ
+
+
+def mask_keys(text: Text) -> Text:
+    """Text or bytes with *** for every key: some servers and proxies send back what they were sent."""
+    for key in _known_keys():
+        text = text.replace(key, "***") if isinstance(text, str) else text.replace(key.encode(), b"***")
+    return text
+
+
+def refuse_keys(*settings: Any) -> None:
+    """Raises ValueError where a setting holds a key: settings are written into every run."""
+    words = canonical(list(settings))
+    if mask_keys(words) != words:
+        raise ValueError(
+            "a setting holds a key, and settings are written into every run; leave it out, it is sent by itself"
+        )
+
+
+def _named(at: URL) -> bool:
+    """Whether OPENAI_BASE_URL names the same scheme, host and port."""
+    base = os.environ.get("OPENAI_BASE_URL")
+    return bool(base) and _parsed(str(base)).origin() == at.origin()
+
+
+def _loopback(at: URL) -> bool:
+    return at.host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.\d{1,3}){3}", at.host or ""))
