@@ -82,7 +82,9 @@ def say_left_out(contestants: Any) -> None:
 
 
 def say(text: object) -> None:
-    typer.echo(str(text))
+    from looktwice.eval.display.printable import printable
+
+    typer.echo(printable(text))
 
 
 def load_plugins(names: list[str] | None) -> list[str]:
@@ -107,7 +109,9 @@ def input_errors() -> Iterator[None]:
     except (ValueError, OSError) as exc:
         if not isinstance(exc, _input_error_types()):
             raise
-        typer.echo(str(exc), err=True)
+        from looktwice.eval.display.printable import printable
+
+        typer.echo(printable(exc), err=True)
         raise typer.Exit(2) from None
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from looktwice.eval.display.printable import cell
 from looktwice.eval.display.text_tables import (
     contestant_of,
     drop_means_of_one,
@@ -121,7 +122,6 @@ def console_table(shown: Table) -> RichTable:
     """The accuracy of every point with its interval, counts and comparison, for a terminal; a block per task."""
     from rich import box
     from rich.table import Table as RichTable
-    from rich.text import Text
 
     every = sort_rows(shown.where(metric="accuracy").rows)
     rows = drop_repeats(drop_means_of_one(every))
@@ -138,7 +138,11 @@ def console_table(shown: Table) -> RichTable:
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
     out = RichTable(
-        caption=Text(caption), caption_justify="left", header_style="bold", box=box.SIMPLE, padding=(0, 0, 0, 1)
+        caption=cell(caption),
+        caption_justify="left",
+        header_style="bold",
+        box=box.SIMPLE,
+        padding=(0, 0, 0, 1),
     )
     out.add_column("task and contestant", overflow="fold")
     for name in ("accuracy", "n", counts, "delta", "p"):
@@ -147,9 +151,9 @@ def console_table(shown: Table) -> RichTable:
     for row in rows:
         blocks[f"{row.task} ({row.slice})" if row.slice else row.task].append(row)
     for title, block in blocks.items():
-        out.add_row(Text(title, style="bold"))
+        out.add_row(cell(title, "bold"))
         for row in block:
-            out.add_row(*(Text(cell) for cell in _console_cells(row, missing)))
+            out.add_row(*(cell(value) for value in _console_cells(row, missing)))
         out.add_section()
     return out
 

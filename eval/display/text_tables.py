@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from looktwice.eval.display.printable import cell
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row
@@ -42,20 +43,20 @@ class TextTable:
         """A table for a terminal; the first `blocks` columns become headings above their lines."""
         from rich import box
         from rich.table import Table as RichTable
-        from rich.text import Text
 
-        out = RichTable(title=Text(title, style="bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
-        out.caption, out.caption_justify = Text(caption) if caption else None, "left"
+        out = RichTable(title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
+        out.caption, out.caption_justify = cell(caption) if caption else None, "left"
         for number, name in enumerate(self.header[blocks:], blocks):
             is_text = number < self.text_columns
-            out.add_column(Text(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+            out.add_column(cell(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
         before: tuple[str, ...] = ()
         for row in self.rows:
             if row[:blocks] != before:
                 before = row[:blocks]
-                out.add_row(Text(", ".join(before), style="bold"))
+                out.add_row(cell(", ".join(before), "bold"))
             out.add_row(
-                Text(("  " if blocks else "") + row[blocks]), *(Text(_one_line(cell)) for cell in row[blocks + 1 :])
+                cell(("  " if blocks else "") + row[blocks]),
+                *(cell(_one_line(value)) for value in row[blocks + 1 :]),
             )
         return out
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
+from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
@@ -56,13 +57,13 @@ class Study:
                 names = (now, *(f"{now}-{number}" for number in range(2, 100)))  # several in one second
                 aside = next(path for name in names if not (path := self.folder.with_name(name)).exists())
                 self.folder.rename(aside)
-            self.console.print(f"the earlier run was moved to {aside}", highlight=False)
+            self.console.print(cell(f"the earlier run was moved to {aside}"))
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = Run(self.plan, self.folder, self.options)
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         run.wrap = models.wrap
         if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
-            self.console.print(announced, highlight=False, soft_wrap=True)
+            self.console.print(cell(announced), highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
@@ -71,7 +72,7 @@ class Study:
             with results, display, _handle_interrupts(run, self.console):
                 summary = run()
             for sentence in models.remarks():
-                self.console.print(sentence, highlight=False, soft_wrap=True)
+                self.console.print(cell(sentence), highlight=False, soft_wrap=True)
             return summary
         finally:
             models.close()
