@@ -15,7 +15,7 @@ STUDY = """
 task: {use: eval.tasks.Folder, path: questions}
 model: {use: pipelines.models.ChatAPI, model: m, url: URL}
 stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.Ask}}
-contestants: {"plain": {}, "loud": {stages: {ask: {system: "EVIL"}}}}
+contestants: {"plain": {}, "loEVILud": {stages: {ask: {system: "EVIL"}}}}
 """
 
 
