@@ -24,16 +24,18 @@ from tests.paths import DATA, ROOT
 from tests.source_tree import copy_source, symbolic_link
 
 CHANGES, SEED, WORKERS, NOTICED = 200, 0, 2, 0.85
+STOPPING = "tests/first_day/test_finished_run.py tests/first_day/test_stopping.py tests/first_day/test_dead_server.py"
 MODULES = {  # files, and the tests that must notice a change to them, the quick ones first
     "pipelines/geometry.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/views",
     "pipelines/marks.py": "tests/pipelines/test_geometry.py tests/pipelines/test_boxes.py tests/prompting/markers",
     "pipelines/models/wire.py": "tests/pipelines/test_chat_api.py",
     "pipelines/models/cache.py": "tests/pipelines/test_cache.py",
+    "pipelines/models/endpoint.py": "tests/pipelines/test_endpoint.py",
     "prompting/views/crop.py": "tests/prompting/views tests/prompting/controls",
     "prompting/views/zoom.py": "tests/prompting/views tests/prompting/controls",
     "eval/scoring/*.py": "tests/eval/scoring tests/eval/display/test_table.py",
-    "eval/runs/predict.py": "tests/eval/runs/test_run.py",
-    "eval/runs/walk.py": "tests/eval/runs/test_run.py",
+    "eval/runs/predict.py": f"tests/eval/runs/test_run.py {STOPPING}",
+    "eval/runs/walk.py": f"tests/eval/runs/test_run.py {STOPPING}",
     "eval/runs/merge.py": "tests/eval/runs",
 }
 # Changes that no test can notice, because the program does the same: "file function: before -> after" and why.

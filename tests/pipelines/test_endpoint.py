@@ -25,8 +25,8 @@ HELLO = (Message("user", ("hello",)),)
         (ModelError("a certificate", unreached=True), True),
         (ModelError("broke off", retryable=True), True),
         (ModelError("a picture in a system's turn"), False),
-        *((ModelError("no", status=status), True) for status in (301, 401, 402, 403, 404, 408, 429, 500, 503)),
-        *((ModelError("no", status=status), False) for status in (200, 400, 413, 415, 422)),
+        *((ModelError("no", status=status), True) for status in (300, 399, 401, 402, 403, 404, 408, 429, 500, 503)),
+        *((ModelError("no", status=status), False) for status in (200, 299, 400, 413, 415, 422)),
     ],
 )
 def test_whose_failure_it_is(exc: ModelError, endpoint: bool) -> None:
@@ -36,7 +36,7 @@ def test_whose_failure_it_is(exc: ModelError, endpoint: bool) -> None:
 def watched(times: list[float], monkeypatch: pytest.MonkeyPatch) -> tuple[EndpointWatch, list[str]]:
     """A watch whose clock gives these times, and what it said when it gave up."""
     said: list[str] = []
-    monkeypatch.setattr("time.monotonic", lambda: times.pop(0))
+    monkeypatch.setattr("time.monotonic", lambda: 1000 + times.pop(0))
     return EndpointWatch(said.append), said
 
 
@@ -66,12 +66,16 @@ def test_attempts_that_find_nobody_stop_after_three_and_five_seconds(
 def test_an_answer_of_any_kind_begins_the_row_anew(
     between: Callable[[EndpointWatch], object], stops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch, said = watched([0, 1, 6], monkeypatch)
+    watch, said = watched([0, 1, 6, 8, 11], monkeypatch)
     watch.note_attempt(GONE)
     watch.note_attempt(GONE)
     between(watch)
     watch.note_attempt(GONE)
     assert bool(said) is stops
+    watch.note_attempt(GONE)
+    assert bool(said) is stops
+    watch.note_attempt(GONE)
+    assert said == ["nobody there"]
 
 
 def fail(watch: EndpointWatch, text: str, model: str = "m") -> EndpointError:
