@@ -1,6 +1,6 @@
 # Every target does its own set-up in .venv; a machine needs Python 3.11+ and make, nothing else.
 .DELETE_ON_ERROR:
-.PHONY: demo test check check-style check-types check-house format bench clean help
+.PHONY: demo test check check-style check-types check-house format bench soak clean help
 .DEFAULT_GOAL := help
 
 VENV := .venv
@@ -16,6 +16,7 @@ help:
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files'
 	@echo 'make bench   measurements, printed, and the slow tests'
+	@echo 'make soak    hostile servers, files and disks against the command line, on loopback; a table'
 	@echo 'make clean   remove .venv, builds and caches (never runs/)'
 
 $(VENV)/pyvenv.cfg:
@@ -67,6 +68,9 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(PY) -m pytest bench -q -s $(ARGS)
 	$(PY) -m pytest tests -q -m slow
+
+soak: $(VENV)/.dev
+	PYTHONPATH=typings $(PY) -m bench.soak $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,46 @@
+"""`python -m bench.soak [SCENE...]`: plays every scene against a hostile world on loopback, and prints one table."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from bench.soak.chaos import chaos
+from bench.soak.scene import Finding
+from looktwice.eval.display.printable import printable
+
+Scene = Callable[[Path], Iterator[Finding]]
+SCENES: dict[str, Scene] = {"chaos": chaos}
+
+
+def play(names: list[str]) -> list[Finding]:
+    """Play the scenes, each in a folder of its own that is removed afterwards."""
+    found: list[Finding] = []
+    for name in names:
+        begun = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+            found += SCENES[name](Path(folder))
+        print(f"{name}: {time.perf_counter() - begun:.0f} s", file=sys.stderr, flush=True)
+    return found
+
+
+def main() -> None:
+    """Exit code 1 where a row is not as promised."""
+    begun = time.perf_counter()
+    found = play(sys.argv[1:] or list(SCENES))
+    table = Table("scene", "test", "figure", "ok", title=f"under fire: {time.perf_counter() - begun:.0f} s")
+    for row in found:
+        table.add_row(row.scene, escape(row.test), escape(printable(row.figure)), "yes" if row.ok else "[red]NO[/]")
+    Console(width=170).print(table)
+    sys.exit(not all(row.ok for row in found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What every scene shares: the command line in a child process with bounds, what it must never do, and a row of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.paths import ROOT
+
+SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
+MOST_MEMORY = 6 << 30  # bytes of address space: what takes more is a bomb that went off
+MAIN = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
+
+STUDY = """
+task: {{use: eval.tasks.Folder, path: questions}}
+model: {{use: pipelines.models.ChatAPI, model: tiny, name: tiny, seed: 0, timeout: {timeout}, url: "{url}"}}
+stages:
+  choose: {{use: prompting.wording.MultipleChoice}}
+  ask: {{use: prompting.turns.Ask}}
+"""
+
+
+class Finding(NamedTuple):
+    """One row of the table: what was tried, what was seen, and whether that is what is promised."""
+
+    scene: str
+    test: str
+    figure: str
+    ok: bool
+
+
+class Ended(NamedTuple):
+    """A command that ended: its exit code (None where its time was up), all that it said, and its seconds."""
+
+    code: int | None
+    said: str
+    seconds: float
+
+
+def environment(url: str = "", **more: str) -> dict[str, str]:
+    """That of a user with a key for the server at `url`, and no other key."""
+    plain = {k: v for k, v in os.environ.items() if "API_KEY" not in k and not k.startswith(("OPENAI_", "LOOKTWICE_"))}
+    named = {"OPENAI_API_KEY": SECRET} | ({"OPENAI_BASE_URL": url} if url else {})
+    ours = {"PYTHONPATH": f"{ROOT / 'typings'}", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+    return plain | named | ours | more
+
+
+def bound(file_bytes: int | None = None) -> Callable[[], None]:
+    """Bounds for a child process: its memory, and how long a file may become."""
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
+        if file_bytes is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    return limit
+
+
+def looktwice(
+    *words: object,
+    url: str = "",
+    seconds: float = 60,
+    file_bytes: int | None = None,
+    before: Sequence[str] = (),
+    cwd: Path | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Ended:
+    """What a user types, in a child process with bounds; `before` stands in front of the command."""
+    command = [*before, *MAIN, *(str(word) for word in words)]
+    begun = time.perf_counter()
+    try:
+        done = subprocess.run(
+            command,
+            env=environment(url, **(more or {})),
+            cwd=cwd,
+            timeout=seconds,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            preexec_fn=bound(file_bytes),
+        )
+    except subprocess.TimeoutExpired as exc:
+        return Ended(None, (exc.stdout or b"").decode("utf-8", "replace"), time.perf_counter() - begun)
+    return Ended(done.returncode, done.stdout.decode("utf-8", "replace"), time.perf_counter() - begun)
+
+
+def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list[str]:
+    """What a command did that it must not do; empty where nothing."""
+    if ended.code is None:
+        return [f"did not end in {ended.seconds:.0f} s"]
+    found = [] if ended.code in codes else [f"exit code {ended.code}"]
+    found += ["a traceback"] if "Traceback" in ended.said else []
+    found += ["the key"] if SECRET[:12] in ended.said else []
+    found += ["control characters"] if any(c < " " and c not in "\n\t\r" for c in ended.said) else []
+    flat = " ".join(ended.said.split())
+    return found + [f"does not say {text!r}" for text in says if text not in flat]
+
+
+def keys_in(folder: Path) -> list[str]:
+    """The files below a folder that hold the key, or the first half of it."""
+    half = SECRET[:12].encode()
+    return [f"the key in {path.name}" for path in folder.rglob("*") if path.is_file() and half in path.read_bytes()]
+
+
+def finding(scene: str, test: str, figure: str, found: Sequence[str], ended: Ended | None = None) -> Finding:
+    """A row of the table; with faults these are its figure, and the end of what was said."""
+    if not found:
+        return Finding(scene, test, figure, True)
+    tail = " ".join(ended.said.split())[-300:] if ended else ""
+    return Finding(scene, test, "; ".join([*found[:6], *([tail] if tail else [])]), False)
+
+
+def write_study(folder: Path, url: str, questions: Iterable[str], timeout: float = 30, more: str = "") -> Path:
+    """A study in `folder` that asks these questions, whose answer is A, of the server at `url`."""
+    data = folder / "questions"
+    data.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {"id": f"s{number}", "question": text, "choices": ["yes", "no"], "answer": "A"}
+        for number, text in enumerate(questions)
+    ]
+    (data / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    path = folder / "study.yaml"
+    path.write_text(STUDY.format(url=url, timeout=timeout) + more)
+    return path
