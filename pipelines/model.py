@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
+from looktwice.pipelines.shapes import fields as shape_of, flag, list_of, mapping_of, maybe, number, text, whole
 from looktwice.pipelines.view import View
 
 __all__ = [
@@ -161,6 +162,24 @@ class Reply:
     def as_message(self) -> Message:
         """The assistant's turn that this reply is in the conversation."""
         return Message("assistant", (self.text,), self.tool_calls)
+
+
+TOOL_CALL = shape_of({"id": text, "name": text, "arguments": text})
+REPLY = shape_of(
+    {"text": text},
+    {
+        "finish": text,
+        "reasoning": text,
+        "tool_calls": list_of(TOOL_CALL),
+        "refusal": text,
+        "usage": shape_of({}, {name.name: whole for name in fields(Usage)}),
+        "seconds": number,
+        "logprobs": list_of(mapping_of(maybe(number))),
+        "cached": flag,
+        "served_by": mapping_of(text),
+    },
+)
+"""What `Reply.to_dict` writes, for what was read from a file before `Reply.from_dict` gets it."""
 
 
 class Model(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -25,11 +25,12 @@ class RunWriter:
     """Appends to `records.jsonl` and `samples.jsonl` of one folder from any thread; a context manager.
 
     Entering takes the folder's lock (RunError where another process holds it) and cuts a torn last line that a
-    killed writer left. Leaving writes what is waiting. A failure to write is raised at the next call.
+    killed writer left. Leaving writes what is waiting. A failure to write calls `on_failure` and is raised at the next
+    call.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.blobs = path, Blobs(path / "blobs")
+    def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
+        self.path, self.blobs, self.on_failure = path, Blobs(path / "blobs"), on_failure
         self._lock = FileLock(path / ".lock")
         self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=4096)
         self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
@@ -96,6 +97,7 @@ class RunWriter:
                     self._write([entry for entry in batch if entry is not None])
             except OSError as exc:  # a full disk must stop the run, not this thread alone
                 self._failure = exc
+                self.on_failure()
 
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
         names = sorted({name for name, _ in batch}, reverse=True)  # samples first: none is answered and not there

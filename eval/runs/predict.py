@@ -92,7 +92,7 @@ class Run:
         for model in self._all_models():
             wrapped = self.wrap(model)
             self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
-        with RunWriter(self.folder) as writer:
+        with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
             known, records = existing_run.samples, existing_run.records()
             rows = [make_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]

@@ -8,14 +8,17 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, request_key
+from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, request_key
+from looktwice.pipelines.models import claims
+from looktwice.pipelines.models.claims import Claims
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
@@ -55,32 +58,50 @@ class Store:
         self._turns_lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._turns: dict[str, _Turn] = {}
+        self._claims = Claims(self._use)
         refuse_network(self.folder, self.setting)
 
     def get(self, key: str) -> Reply | None:
-        """The reply under a key, or None; a row whose blob is gone or torn counts as none and is removed."""
-        with self._lock, self._guarded() as connection:
+        """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none and is removed."""
+        with self._use() as connection:
             row = connection.execute("SELECT reply, blob FROM replies WHERE key = ?", (key,)).fetchone()
-            if row is None:
-                return None
-            text = row[0] if row[0] is not None else self._blob(row[1])
-            if text is None:
+            found = None if row is None else self._parse(*row)
+            if row is not None and found is None:
                 connection.execute("DELETE FROM replies WHERE key = ?", (key,))
-                return None
-        return Reply.from_dict(read_json(text, mend=True))
+        return found
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        """Keep a reply and give back the one that is kept: the first, where another process was faster."""
+        """Keep a reply and give back the one that is kept: the first, where another process was faster.
+
+        It ends the claim on the key.
+        """
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         data = text.encode()
-        sha = None if len(data) <= INLINE else self.blobs.put(data)
-        row = (key, model, text if sha is None else None, sha, time.time())
-        with self._lock, self._guarded() as connection:
-            added = connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount
+        with self._use() as connection:
+            sha = None if len(data) <= INLINE else self.blobs.put(data)
+            row = (key, model, text if sha is None else None, sha, time.time())
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                added = connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount
+                self._claims.drop(connection, key)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # a full disk has rolled it back already
+                    connection.execute("ROLLBACK")
+                raise
         return reply if added else self.get(key) or reply
 
+    def claim(self, key: str) -> bool:
+        """Whether the caller is to ask; else another process is asking, or has just stored the reply."""
+        return self._claims.take(key)
+
+    def release(self, key: str) -> None:
+        """End a claim without a reply."""
+        with self._use() as connection:
+            self._claims.drop(connection, key)
+
     def __len__(self) -> int:
-        with self._lock, self._guarded() as connection:
+        with self._use() as connection:
             return int(connection.execute("SELECT count(*) FROM replies").fetchone()[0])
 
     @contextmanager
@@ -106,12 +127,14 @@ class Store:
                 self._connection = None
 
     @contextmanager
-    def _guarded(self) -> Iterator[sqlite3.Connection]:
+    def _use(self) -> Iterator[sqlite3.Connection]:
+        """The open connection, for one thread at a time. Raises CacheError where file or disk cannot be used."""
         try:
-            if self._connection is None:
-                self._connection = self._open()
-            yield self._connection
-        except sqlite3.Error as exc:
+            with self._lock:
+                if self._connection is None:
+                    self._connection = self._open()
+                yield self._connection
+        except (sqlite3.Error, OSError) as exc:
             raise CacheError(
                 f"the reply cache {self.folder / 'replies.sqlite'} cannot be used ({exc}); "
                 f"free its disk or move the file away, or set {self.setting} to another folder"
@@ -124,7 +147,9 @@ class Store:
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             _journal(connection)
+            connection.text_factory = bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
             connection.execute(SCHEMA)
+            connection.execute(claims.SCHEMA)
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, VERSION):
                 raise CacheError(f"{path} is of version {found}, this looktwice knows {VERSION}; set another folder")
@@ -134,13 +159,22 @@ class Store:
             raise
         return connection
 
-    def _blob(self, sha: str) -> str | None:
+    def _parse(self, text: object, blob: object) -> Reply | None:
+        """The reply of a row; None where the row or its blob is damaged."""
+        try:
+            data = self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
+            found: Any = read_json(data, mend=True) if isinstance(data, bytes) else None
+        except ValueError:
+            return None
+        return None if REPLY(found) else Reply.from_dict(found)
+
+    def _blob(self, sha: str) -> bytes | None:
         try:
             data = self.blobs.get(sha)
         except FileNotFoundError:
             data = b""
         if hashlib.sha256(data).hexdigest() == sha:
-            return data.decode()
+            return data
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
         return None
@@ -171,13 +205,17 @@ def _journal(connection: sqlite3.Connection) -> None:
 class Cached:
     """Answers from the store where it can; else asks, stores and only then gives the reply back.
 
-    Of several callers of one request one asks and the others wait for its reply (`cached` is true for them);
-    where it fails, the next asks. Failures are not stored. With `only`, what is not stored raises ModelError.
+    Of several callers of one request, in this process or in others with this store, one asks and the others wait for
+    its reply (`cached` is true for them); where it fails, the next asks. Failures are not stored. With `only`, what is
+    not stored raises ModelError. Setting `stop` ends the wait for another process; `on_fault` is told of a store that
+    fails, whatever the caller makes of the CacheError.
     """
 
     model: Model
     store: Store = field(metadata=NOT_IDENTITY)
     only: bool = field(default=False, metadata=NOT_IDENTITY)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
+    on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False, compare=False, metadata=NOT_IDENTITY)
 
     @property
     def identity(self) -> str:
@@ -185,18 +223,37 @@ class Cached:
         return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """The stored or the new reply. Raises ModelError, CacheError."""
+        """The stored or the new reply. Raises ModelError, CacheError, Stopped."""
         key = request_key(self.identity, messages, draw, options)
-        with self.store.turn(key):
-            found = self.store.get(key)
-            if found is not None:
-                return replace(found, cached=True)
-            if self.only:
-                raise ModelError(
-                    f"only cached replies were allowed and the store in {self.store.folder} holds none to this "
-                    f"request (draw {draw}, model {self.identity}); leave out --only-cached to ask the model"
-                )
+        try:
+            with self.store.turn(key):
+                found = self._find(key)
+                if found is not None:
+                    return replace(found, cached=True)
+                if self.only:
+                    raise ModelError(
+                        f"only cached replies were allowed and the store in {self.store.folder} holds none to this "
+                        f"request (draw {draw}, model {self.identity}); leave out --only-cached to ask the model"
+                    )
+                return self._ask(key, messages, draw, options)
+        except CacheError as exc:
+            self.on_fault(str(exc))
+            raise
+
+    def _find(self, key: str) -> Reply | None:
+        """The stored reply, if need be after waiting for another process; None where this caller is to ask."""
+        while (found := self.store.get(key)) is None and not self.only and not self.store.claim(key):
+            if self.stop.wait(claims.LOOK):
+                raise Stopped("stopped while another process was asking")
+        return found
+
+    def _ask(self, key: str, messages: Messages, draw: int, options: CallOptions) -> Reply:
+        try:
             return self.store.put(key, self.identity, self.model(messages, draw, options))
+        except BaseException:
+            with suppress(CacheError):  # what was raised first says more
+                self.store.release(key)
+            raise
 
     def close(self) -> None:
         """Close the store and the wrapped model; both open again when used."""

@@ -322,5 +322,5 @@ def wrap(
     if watch is not None:
         inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop)
     if store is not None:
-        inner = Cached(inner, store, only_cached)
+        inner = Cached(inner, store, only_cached, stop, watch.give_up if watch is not None else lambda said: None)
     return Metered(inner, getattr(model, "place", ""))

@@ -1,0 +1,74 @@
+"""Claims on requests in the cache's file: of several processes that want one reply, one asks and the others wait."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+
+LEASE, BEAT, LOOK = 6.0, 1.5, 0.05
+"""Seconds for which a claim holds unless it is renewed, between renewals, and between looks of those who wait."""
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID
+"""
+TAKE = """
+INSERT INTO claims SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
+ON CONFLICT (key) DO UPDATE SET owner = ?2, until = ?3 WHERE until < ?4
+"""
+
+
+@dataclass(eq=False)
+class Claims:
+    """The claims of one owner, who renews them while it lives: those of a killed or sleeping one end within seconds.
+
+    `connect` is entered around every use of the file and gives its connection.
+    """
+
+    connect: Callable[[], AbstractContextManager[sqlite3.Connection]]
+    owner: str = field(default_factory=lambda: uuid.uuid4().hex)
+    held: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    renewing: bool = False
+
+    def take(self, key: str) -> bool:
+        """Whether this owner is to ask now: nobody has the reply, and nobody else is asking."""
+        now = time.time()
+        with self.connect() as connection:
+            taken = connection.execute(TAKE, (key, self.owner, now + LEASE, now)).rowcount > 0
+        if taken:
+            self._hold(key)
+        return taken
+
+    def drop(self, connection: sqlite3.Connection, key: str) -> None:
+        """Give a claim up, so that the next may ask or find the reply."""
+        with self.lock:
+            held = key in self.held
+            self.held.discard(key)
+        if held:
+            connection.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
+
+    def _hold(self, key: str) -> None:
+        with self.lock:
+            self.held.add(key)
+            begin, self.renewing = not self.renewing, True
+        if begin:
+            threading.Thread(target=self._renew, name="looktwice-claims", daemon=True).start()
+
+    def _renew(self) -> None:
+        """Until nothing is held; where the file cannot be written the claims end, and the next write says why."""
+        while True:
+            time.sleep(BEAT)
+            with self.lock:
+                self.renewing = bool(self.held)
+            if not self.renewing:
+                return
+            try:
+                with self.connect() as connection:
+                    connection.execute("UPDATE claims SET until = ? WHERE owner = ?", (time.time() + LEASE, self.owner))
+            except ValueError:
+                continue

@@ -1,0 +1,242 @@
+"""The cache of replies under fire: several processes at once, a killed one, a full disk, and damaged rows."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from looktwice.eval.records import RunFolder
+from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines import ChatAPI
+from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
+from looktwice.pipelines.models import Cached, CacheError, claims
+from looktwice.pipelines.models.cache import INLINE, Store
+from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.models.wrappers import wrap
+from tests.chat_server import chat_server
+from tests.first_day.studies import looktwice, write_study
+
+HELLO = (Message("user", ("hello",)),)
+LOOKTWICE = "from looktwice.eval.cli import main; main()"
+OWNER = """
+import sys, time
+from pathlib import Path
+from looktwice.pipelines.models import claims
+from looktwice.pipelines.models.cache import Store
+claims.LEASE, claims.BEAT = 1.0, 0.2
+print(Store(Path(sys.argv[1])).claim("k"), flush=True)
+time.sleep(60)
+"""
+
+
+def started(code: str, *words: object) -> subprocess.Popen[str]:
+    """Another process that runs this code."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
+
+
+def test_two_runs_that_share_a_cache_ask_every_question_once(tmp_path: Path) -> None:
+    """Started together on one cache, two runs paid for 234 of 400 questions twice."""
+    with chat_server(None, "--delay", "0.05") as server:
+        study = write_study(tmp_path, server.url, n=24)
+        words = ["run", study, "--cache", tmp_path / "cache", "--workers", 4, "--out"]
+        running = [started(LOOKTWICE, *words, tmp_path / name) for name in ("one", "other")]
+        for process in running:
+            said, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, said
+        assert server.stats["requests"] == 24
+    for name in ("one", "other"):
+        records = RunFolder(tmp_path / name / "study").records().values()
+        assert len(records) == 24 and not any(record.error for record in records)
+
+
+def test_the_claim_of_a_killed_process_ends_within_seconds_and_a_living_one_keeps_its_own(tmp_path: Path) -> None:
+    """Else a run that died would hold back its questions for ever."""
+    store = Store(tmp_path)
+    assert store.get("k") is None
+    with started(OWNER, tmp_path) as process:
+        assert process.stdout is not None and process.stdout.readline() == "True\n"
+        time.sleep(1.5)
+        assert not store.claim("k"), "it lives, and has renewed its claim"
+        process.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        while not store.claim("k"):
+            time.sleep(0.05)
+        assert time.monotonic() - killed < 3
+    store.release("k")
+
+
+@dataclass
+class Asked:
+    """A model that says how often it was asked, and that may wait or fail."""
+
+    fails: bool = False
+    identity: str = "asked"
+    times: int = 0
+
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
+        self.times += 1
+        time.sleep(0.2)
+        if self.fails:
+            raise ModelError("no")
+        return Reply("yes")
+
+
+def test_those_who_wait_for_another_process_get_its_reply_or_ask_where_it_fails(tmp_path: Path) -> None:
+    for fails, asked in ((False, 1), (True, 2)):
+        models = [Cached(Asked(fails, f"fails {fails}"), Store(tmp_path)) for _ in range(2)]
+
+        def ask(model: Cached) -> str:
+            try:
+                return model(HELLO).text
+            except ModelError as exc:
+                return str(exc)
+
+        with ThreadPoolExecutor(2) as pool:
+            assert set(pool.map(ask, models)) == {"no" if fails else "yes"}
+        assert sum(cast("Asked", model.model).times for model in models) == asked
+
+
+def test_a_run_that_is_stopped_waits_for_no_other_process(tmp_path: Path) -> None:
+    stop, other = threading.Event(), Store(tmp_path)
+    model = Cached(Asked(), Store(tmp_path), stop=stop)
+    key = _key(model)
+    assert other.claim(key)
+    threading.Timer(0.2, stop.set).start()
+    with pytest.raises(Stopped):
+        model(HELLO)
+    other.release(key)
+    assert model(HELLO).text == "yes", "what was given up is free at once"
+
+
+def _key(model: Cached) -> str:
+    from looktwice.pipelines.model import request_key
+
+    return request_key(model.identity, HELLO, 0, CallOptions())
+
+
+def test_a_claim_needs_no_trace_in_a_file_that_is_done(tmp_path: Path) -> None:
+    model = Cached(Asked(), Store(tmp_path))
+    model(HELLO)
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite")) as file:
+        assert file.execute("SELECT count(*) FROM claims").fetchone() == (0,)
+    assert not model.store._claims.held
+
+
+class Full(Store):
+    """A store whose disk is full after so many replies."""
+
+    room = 3
+
+    def put(self, key: str, model: str, reply: Reply) -> Reply:
+        if len(self) >= self.room:
+            with self._use():
+                raise sqlite3.OperationalError("database or disk is full")
+        return super().put(key, model, reply)
+
+
+def test_a_full_disk_of_the_cache_ends_the_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run went on to send every request, and 313 of 620 paid answers were lost."""
+    monkeypatch.setattr("looktwice.eval.runs.models.Store", Full)
+    more = "each: [{stages.choose: null}, {model.temperature: 1}]"
+    with chat_server(None, "--delay", "0.1") as server:
+        study = write_study(tmp_path, server.url, n=30, more=more)
+        result = looktwice("run", study, "--out", tmp_path, "--workers", 4)
+        assert server.stats["requests"] <= Full.room + 4, "only what was on its way"
+    assert result.exit_code == 2 and "free its disk" in result.output and "Traceback" not in result.output
+    assert len(RunFolder(tmp_path / "study").records()) == Full.room
+
+
+def test_a_full_disk_of_the_run_folder_ends_the_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(writer: RunWriter, batch: Sequence[tuple[str, bytes]]) -> None:
+        if any(name == "records.jsonl" for name, _ in batch):
+            raise OSError(errno.ENOSPC, "No space left on device", "records.jsonl")
+
+    monkeypatch.setattr(RunWriter, "_write", full)
+    with chat_server(None, "--delay", "0.1") as server:
+        result = looktwice("run", write_study(tmp_path, server.url, n=40), "--out", tmp_path, "--workers", 4)
+        assert server.stats["requests"] <= 4 + 4, "the first answers, and what had left until they were written"
+    assert result.exit_code == 2 and "No space left" in result.output and "Traceback" not in result.output
+
+
+def test_a_store_that_fails_ends_the_run_whatever_a_stage_makes_of_it(tmp_path: Path) -> None:
+    """A stage that goes on after any exception went on paying, too."""
+    stop, said = threading.Event(), list[str]()
+
+    def give_up(why: str) -> None:
+        said.append(why)
+        stop.set()
+
+    store = Full(tmp_path)
+    store.room = 0
+    inner = Asked()
+    model = wrap(inner, store, stop, watch=EndpointWatch(give_up))
+    with pytest.raises(CacheError):
+        model(HELLO)
+    with pytest.raises(Stopped):
+        model(HELLO, draw=1)
+    assert inner.times == 1 and "free its disk" in said[0]
+
+
+def test_a_large_reply_that_finds_no_room_is_a_fault_of_the_cache(tmp_path: Path) -> None:
+    """It was recorded as a failure of that sample alone, and the next was asked."""
+    store = Store(tmp_path)
+    store.put("small", "m", Reply("a"))
+    (tmp_path / "blobs").write_text("no folder can be made here")
+    with pytest.raises(CacheError, match="cannot be used"):
+        store.put("large", "m", Reply("x" * INLINE))
+
+
+DAMAGED: Sequence[object] = (
+    "", "5", "null", "[]", '"text"', "{", '{"text": 5}', '{"text": "a", "usage": {"tokens_in": "many"}}', b"\xff\xfe",
+    '{"text": "a", "tool_calls": [5]}', '{"text": "a", "nonsense": 1}', "[" * 100_000, b"\0" * 40, 5, '{"text": null}',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("damaged", DAMAGED, ids=lambda damaged: str(damaged)[:12])
+def test_a_damaged_row_is_asked_again_and_replaced(tmp_path: Path, damaged: object) -> None:
+    """It ended the run in a traceback, and every resume."""
+    with chat_server(None) as server:
+        model = Cached(ChatAPI("m", server.url), Store(tmp_path))
+        first = model(HELLO)
+        with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+            file.execute("UPDATE replies SET reply = CAST(? AS TEXT)", (damaged,))
+        again, third = model(HELLO), model(HELLO)
+        assert server.stats["requests"] == 2
+    assert (again.text, again.cached, third.cached) == (first.text, False, True)
+
+
+def test_a_row_whose_blob_is_named_wrongly_is_a_miss(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for blob in (None, "../../etc/passwd", 7):
+        store.put("k", "m", Reply("x"))
+        with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+            file.execute("UPDATE replies SET reply = NULL, blob = ?", (blob,))
+        assert store.get("k") is None
+
+
+def test_other_versions_share_the_file(tmp_path: Path) -> None:
+    """A file without the table of claims gets one, and its rows stay."""
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+        file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, model TEXT, reply TEXT, blob TEXT, stored REAL)")
+        file.execute("INSERT INTO replies VALUES ('k', 'm', ?, NULL, 0.0)", (json.dumps({"text": "(A)"}),))
+        file.execute("PRAGMA user_version = 1")
+    store = Store(tmp_path)
+    assert store.get("k") == Reply("(A)") and not store.claim("k") and store.claim("other")
+    assert claims.LOOK < claims.BEAT * 2 < claims.LEASE, "a claim is renewed in time"
