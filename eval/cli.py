@@ -10,6 +10,7 @@ import typer
 from looktwice.eval.cli_options import (
     AllArms,
     Allowed,
+    AllowedOfRun,
     By,
     ConfigPath,
     Exports,
@@ -112,10 +113,11 @@ def score(
     by: By = None,
     judge: Judged = "",
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
     all_arms: AllArms = False,
 ) -> None:
     """Read and score runs again; no model is called."""
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.display.table import score_table
 
         plugins = load_plugins(plugin)
@@ -136,13 +138,13 @@ def judge(
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: beside the run).")] = None,
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     plugin: Plugins = None,
-    allow: Allowed = None,
+    allow: AllowedOfRun = None,
 ) -> None:
     """Let a model grade replies that no rule can read.
 
     Scores and reports then use its verdicts.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.judging.command import RunJudge
         from looktwice.eval.judging.model import build_judge_model
 
@@ -168,10 +170,11 @@ def report(
     by: By = None,
     judge: Judged = "",
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
     all_arms: AllArms = False,
 ) -> None:
     """Write report.html, report.md and report.csv."""
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.display.table import score_table
         from looktwice.eval.report import write_report
 
@@ -188,12 +191,13 @@ def show(
     out: Annotated[Path | None, typer.Option(help="The HTML file (default: RUN/show/SAMPLE.html).")] = None,
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
 ) -> None:
     """Show one sample: views, prompt, replies.
 
     For every contestant, with the views after each stage.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.runs.show import show_sample
 
         for line in show_sample(run, sample, out, load_plugins(plugin), cache):
@@ -213,9 +217,10 @@ def replies(
     ] = None,
     export: Exports = None,
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
 ) -> None:
     """Score recorded replies by their labels or a reader."""
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.replies.command import replies_lines
 
         for line in replies_lines(files, reader, key, disagreements, export or (), load_plugins(plugin)):
@@ -256,12 +261,13 @@ def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     cache: Annotated[Path | None, typer.Option(help="The cache of the run (default: beside the run).")] = None,
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
 ) -> None:
     """Repeat a run with its recorded replies and compare.
 
     Everything must be the same bit for bit; no model is called.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.runs.replay import describe_replay, replay
 
         found = replay(run, load_plugins(plugin), cache)
@@ -279,12 +285,13 @@ def trajectories(
     whole: Annotated[bool, typer.Option("--whole", help="Leave out conversations with refused calls.")] = False,
     reader: Reader = None,
     plugin: Plugins = None,
+    allow: AllowedOfRun = None,
 ) -> None:
     """Write conversations for fine-tuning, as JSONL or Parquet.
 
     Tools and images are included; every line has the same fields.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.runs.trajectories import write_trajectories
 
         plugins = load_plugins(plugin)

@@ -24,6 +24,12 @@ Allowed = Annotated[
     list[str] | None,
     typer.Option("--allow", help="A folder that the configuration may read, beside its own (also: LOOKTWICE_ALLOW)."),
 ]
+AllowedOfRun = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow", help="A folder that the run's records may read, beside the run's and this (also: LOOKTWICE_ALLOW)."
+    ),
+]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[
@@ -100,10 +106,16 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
 
 
 @contextmanager
-def input_errors() -> Iterator[None]:
-    """Print the message of an error in the input and exit with code 2; other errors keep their traceback."""
+def input_errors(allow: list[str] | None = None) -> Iterator[None]:
+    """Print the message of an error in the input and exit with code 2; other errors keep their traceback.
+
+    `allow` are folders that may be read inside.
+    """
+    from looktwice.pipelines.config.paths import use_roots
+
     try:
-        yield
+        with use_roots(allow or ()):
+            yield
     except BrokenPipeError:  # whoever reads has enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (ValueError, OSError) as exc:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from looktwice.eval.judging.passes import JudgeCase
@@ -28,12 +29,13 @@ COLUMN_NAMES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass
 class AnnotatedSolutions:
-    """Adds clues, truth and the image itself to cases of BLINK-Twice.
+    """Adds clues, truth and the image itself to cases of BLINK-Twice, of the run in the folder `run`.
 
     `columns` names columns that are not in COLUMN_NAMES. If the file of a task or these columns are missing, its cases
     stay unchanged, and `notes` says so.
     """
 
+    run: Path
     columns: Mapping[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     loaded: dict[str, tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]] = field(default_factory=dict)
@@ -54,7 +56,7 @@ class AnnotatedSolutions:
         return replace(case, sample=sample, solution=solution)
 
     def _load(self, point: PointRow) -> tuple[Mapping[int, Mapping[str, str]], Mapping[str, Any]]:
-        binder = Binder(Scope.of_records())
+        binder = Binder(Scope.of_records(self.run))
         task = binder.node(point.spec["task"], "task")
         try:
             if not isinstance(task, BlinkTwice):

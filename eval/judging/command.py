@@ -86,7 +86,7 @@ class RunJudge:
             raise RunError(f"{self.run} is being written by another process; wait for it") from None
         try:
             self._refuse_namesake()
-            solutions = AnnotatedSolutions(self.columns)
+            solutions = AnnotatedSolutions(self.run, self.columns)
             jobs = list(self._jobs(folder, solutions))
             failed = self._run_jobs(jobs) if jobs else 0
         finally:

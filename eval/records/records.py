@@ -14,7 +14,7 @@ import yaml
 
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, ToolCall
-from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
@@ -253,7 +253,13 @@ def _lines(path: Path) -> Iterator[bytes]:
 
 
 def _stored_picture(blobs: Blobs, sha: str) -> Picture:
-    return Picture.lazy(lambda: blobs.get(sha), f"picture {sha[:12]}")
+    def fetch() -> bytes:
+        try:
+            return blobs.get(sha)
+        except FileNotFoundError as exc:
+            raise PictureError(str(exc)) from exc
+
+    return Picture.lazy(fetch, f"picture {sha[:12]}")
 
 
 def _message(data: Mapping[str, Any], blobs: Blobs) -> Message:

@@ -80,11 +80,15 @@ class ReplayDifference:
 
 @dataclass(frozen=True)
 class ReplayResult:
-    """How many records were reproduced exactly, which were not, and how many were not replayed, by reason."""
+    """How many records were reproduced exactly, which were not, and how many were not replayed, by reason.
+
+    `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read.
+    """
 
     same: int
     different: tuple[ReplayDifference, ...]
     left_out: Mapping[str, int]
+    faults: tuple[str, ...] = ()
 
     @property
     def done(self) -> bool:
@@ -113,7 +117,7 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
             left_out["failed when it was made"] += 1
         else:
             by_sample[folder.points[record.point].task_id, record.sample].append(record)
-    binder = Binder(Scope.of_records(plugins))
+    binder = Binder(Scope.of_records(folder.path, plugins))
     stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
     same, different = 0, list[ReplayDifference]()
     with use_recorded_findings(folder, cache):
@@ -122,7 +126,7 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
                 difference = _compare(folder, folder.points[record.point], stages[record.point], sample, record)
                 same += difference is None
                 different += [difference] if difference is not None else []
-    return ReplayResult(same, tuple(different), left_out)
+    return ReplayResult(same, tuple(different), left_out, tuple(binder.faults))
 
 
 @contextmanager
@@ -142,6 +146,7 @@ def describe_replay(result: ReplayResult) -> Iterator[str]:
         yield f"different: {each.sample}, draw {each.draw}, point {each.point}: {each.what}"
     if len(result.different) > SHOWN:
         yield f"and {len(result.different) - SHOWN} more"
+    yield from result.faults
     for reason, count in result.left_out.items():
         yield f"not replayed: {count} records ({reason})"
     verdict = "the same bit for bit" if not result.different else f"the same, {len(result.different)} different"

@@ -17,9 +17,10 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, TaskError, find_item
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import Stage
+from looktwice.pipelines.state import Call, Stage, State, Step
 
 
 def show_sample(
@@ -27,11 +28,11 @@ def show_sample(
 ) -> Iterator[str]:
     """Write the page of one sample and yield its content as lines; a sample of several tasks has a page for each.
 
-    The stages run again on the task's data, or on the stored pictures if that data is no longer available.
+    The stages run again on the task's data, or on the stored pictures if that data is gone or must not be read.
     `cache` is the cache folder of the run with the results of its specialists (None: `.cache` beside it). Raises
     RunError.
     """
-    folder, binder = RunFolder(run), Binder(Scope.of_records(plugins))
+    folder, binder = RunFolder(run), Binder(Scope.of_records(Path(run), plugins))
     present, older = folder.present_and_older
     names = labels([*present, *older])
     rows = [row for row in folder.samples.values() if row.id == sample]
@@ -53,6 +54,8 @@ def show_sample(
         asked = {record.point for record in records}
         if missing := [label for label, point in points.items() if point.recorded_as not in asked]:
             yield f"not asked yet: {', '.join(missing)}"
+        yield from (f"shown with the stored pictures, for {fault}" for fault in binder.faults)
+        binder.faults.clear()
         yield f"page: {path}"
 
 
@@ -96,10 +99,24 @@ def _arms(
         for record in (record for record in records if record.point == point.recorded_as):
             stages = build_stages(folder, point, binder)
             state, error = rerun(folder, point, stages, given, record)
+            if error and not record.error:  # as where only the pictures that were sent are kept, not the sample's own
+                state, error = _as_recorded(folder, given, record), ""
             found = score(record, row)
             why = record.error or error or (found.detail if found.verdict is Verdict.FAILED else "")
             draw = f", draw {record.draw}" if point.draws > 1 else ""
             yield Shown(f"{label}{draw}", state, why, _outcome(found, row, score.reader), stages)
+
+
+def _as_recorded(folder: RunFolder, sample: Sample, record: Record) -> State:
+    """A state with the conversations and the answer that were recorded, as of one stage."""
+    calls = []
+    for number, call in enumerate(record.calls):
+        messages, reply = folder.messages(record, number), call.get("reply")
+        sent = messages[:-1] if reply else messages
+        made = Reply.from_dict(reply) if reply else None
+        calls.append(Call(sent, record.draw, CallOptions(), made, call.get("error", ""), call.get("model", "")))
+    step = Step("as recorded", record.timings.get("seconds", 0.0), tuple(calls), (), sample.question)
+    return State(sample, (), sample.question, (), record.answer, record.reason, trace=(step,), notes=record.notes)
 
 
 def _outcome(scored: ScoredRecord, row: SampleRow, reader: Stage) -> str:

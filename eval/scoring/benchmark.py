@@ -74,10 +74,10 @@ class Scorer(Protocol):
         return {}
 
 
-def build_scorer(facts: Mapping[str, Any], plugins: Sequence[str] = ()) -> Scorer | None:
+def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer | None:
     """The scorer in a task's facts, built where it is a node; None if there is none. Raises ConfigError."""
     named = facts.get("scorer")
     if not named:
         return None
-    built: Scorer = build(named, Scope.of_records(plugins)) if isinstance(named, Mapping) else named
+    built: Scorer = build(named, scope) if isinstance(named, Mapping) else named
     return built

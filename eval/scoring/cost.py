@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from looktwice.eval.records.records import PointRow, Record
@@ -15,12 +15,11 @@ Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by their identity."""
 
 
-def prices_of(point: PointRow | Arm, plugins: Sequence[str] = ()) -> Prices:
+def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
     """The `prices` of the point's model and of the models inside its stages, of those that have any."""
     model = point.spec.get("model")
     own = {"": model["prices"]} if isinstance(model, Mapping) and model.get("prices") else {}
-    scope, inside = Scope.of_records(plugins), _priced(point.spec.get("stages"))
-    return own | {build(node, scope).identity: node["prices"] for node in inside}
+    return own | {build(node, scope).identity: node["prices"] for node in _priced(point.spec.get("stages"))}
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:

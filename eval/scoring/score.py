@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from looktwice.eval.readers.reader import reader_name
@@ -200,8 +201,9 @@ class ScoringTools:
         if point.id in self.of_plan:
             return self.of_plan[point.id]
         try:
-            reader = self.reader or (build(point.read, Scope.of_records(self.plugins)) if point.read else Robust())
-            scorer, prices = build_scorer(point.facts, self.plugins), prices_of(point, self.plugins)
+            scope = Scope.of_records(self.folder.path, self.plugins)
+            reader = self.reader or (build(point.read, scope) if point.read else Robust())
+            scorer, prices = build_scorer(point.facts, scope), prices_of(point, scope)
         except ConfigError as exc:
             raise RunError(self._explain(point, exc)) from exc
         return RecordScorer(self.folder, reader, scorer, self.judgements, prices)
@@ -211,13 +213,14 @@ class ScoringTools:
         """The scorers of the plan's arms by id, with the objects of the plan itself. Raises ConfigError."""
         if self.plan is None:
             return {}
-        loaded, found = self.plan.plugins, {}
+        scope = Scope(Path("/"), plugins=tuple(self.plan.plugins))  # the plan's own paths were checked
+        found = {}
         for arm in (*self.plan.points, *self.plan.readings):
             try:
-                scorer = build_scorer({"scorer": arm.task.facts.scorer}, loaded)
+                scorer = build_scorer({"scorer": arm.task.facts.scorer}, scope)
             except ConfigError as exc:
                 raise ConfigError([f"tasks.{arm.task_name}: the scorer of its facts: {exc}"]) from exc
-            prices = prices_of(arm, loaded)
+            prices = prices_of(arm, scope)
             found[arm.id] = RecordScorer(self.folder, self.reader or arm.read, scorer, self.judgements, prices)
         return found
 

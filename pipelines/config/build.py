@@ -22,7 +22,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-from looktwice.pipelines.config.paths import OutsideError
+from looktwice.pipelines.config.paths import OutsideError, allowed_roots
 from looktwice.pipelines.config.schema import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import canonical, first_non_finite
@@ -46,18 +46,23 @@ class Scope:
     """What a configuration may reach: its own folder, what the command line names or allows, and named plugins.
 
     What is guarded: a configuration that somebody else wrote must not read this machine's files and send them to the
-    server that it names. Links are followed first, so a link in its folder opens nothing.
+    server that it names. Links are followed first, so a link in its folder opens nothing. `what` names in faults what
+    the paths stand in.
     """
 
     folder: Path = Path()
     given: tuple[str, ...] = ()
     plugins: tuple[str, ...] = ()
     allowed: tuple[Path, ...] = ()
+    what: str = "configuration"
 
     @classmethod
-    def of_records(cls, plugins: Sequence[str] = ()) -> Scope:
-        """That of a run's own records, which name every file in full: nothing is fenced, and nothing is sent."""
-        return cls(Path("/"), plugins=tuple(plugins))
+    def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
+        """That of a run's own records, which name every file in full, and which somebody may have sent.
+
+        They reach the run's folder, the working folder and what the user allows.
+        """
+        return cls(run, plugins=tuple(plugins), allowed=(Path.cwd().resolve(), *allowed_roots()), what="run")
 
     def path(self, text: str) -> Path:
         """A path of the configuration as a real one. Raises OutsideError, and ValueError where it does not exist.
@@ -73,7 +78,7 @@ class Scope:
         if not found.exists():
             raise ValueError(f"{text!r} does not exist (looked for {found})")
         if not any(found.is_relative_to(root) for root in (*roots, *self.allowed)):
-            raise OutsideError(text, self.folder, found)
+            raise OutsideError(text, self.folder, found, self.what)
         return found
 
 

@@ -121,12 +121,14 @@ class WordList(Reader):
 
 
 def test_a_run_whose_reader_has_a_file_is_scored_from_any_folder(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The records of a run name its files in full, which lie outside of whatever folder one scores it in."""
+    """The records of a run name its files in full; outside of the folder one scores it in, they are allowed by name."""
     (lab / "study" / "word_lists.py").write_text(READER)
     study = STUDY.replace("PATH", "../own/set") + "read: {use: word_lists.WordList, words: ../own/replies.jsonl}\n"
     result = looktwice("run", study, "--allow", "../own", "--plugin", "word_lists.py")
     assert result.exit_code == 0, result.output
     monkeypatch.chdir(lab / "own" / "set")
     words = ["score", str(lab / "study" / "runs" / "study"), "--plugin", str(lab / "study" / "word_lists.py")]
-    scored = CliRunner().invoke(app, words)
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2 and "lies outside the run's folder" in refused.output
+    scored = CliRunner().invoke(app, [*words, "--allow", str(lab / "own")])
     assert scored.exit_code == 0 and "100.0" in scored.output, scored.output

@@ -324,7 +324,10 @@ def twice(root: Path, **columns: str) -> Path:
     return Run(load_plan(root / "study.yaml"), root / "runs" / "twice")().folder
 
 
-def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_solution(tmp_path: Path) -> None:
+def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_solution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     run = twice(tmp_path)
     assert not any("mirror," in line for line in (run / "samples.jsonl").read_text().splitlines())
     _, said, model = judged(run, "Clues: 0.5\nTruth: 1")
@@ -339,7 +342,8 @@ def test_chains_of_thought_get_marks_and_the_judge_sees_the_image_and_the_soluti
     assert values["q_acc"] == (1.0, 2)
 
 
-def test_columns_of_the_solution_can_be_said(tmp_path: Path) -> None:
+def test_columns_of_the_solution_can_be_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     run = twice(tmp_path, clues="Hinweise")
     _, said, model = judged(run, "Clues: 1\nTruth: 1")
     assert not model.asked

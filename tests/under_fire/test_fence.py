@@ -1,0 +1,143 @@
+"""A run folder that somebody sent: its records name files of this machine, and no command reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+
+SECRET = "root:x:0:0 of this machine"
+STUDY = """
+task: {use: eval.tasks.Folder, path: PATH}
+models: {m: {use: pipelines.models.Scripted, answer: "(A)"}}
+stages: {system: {use: prompting.wording.System, text: Look.}, mark: {use: prompting.markers.Circles},
+         ask: {use: prompting.turns.Ask}}
+"""
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working folder, a private folder beside it with a file of each kind, and questions in a third."""
+    monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
+    for folder in ("study", "private", "own"):
+        (tmp_path / folder).mkdir()
+    for folder in ("private", "own"):
+        Image.new("RGB", (60, 40), "red").save(tmp_path / folder / "x.png")
+        question = SECRET if folder == "private" else "Which?"
+        row = {"id": "q1", "question": question, "images": ["x.png"], "choices": ["a", "b"], "answer": "A"}
+        marks = [{"label": "A", "x": 5, "y": 5}]
+        (tmp_path / folder / "samples.jsonl").write_text(json.dumps(row | {"marks": marks}) + "\n")
+    (tmp_path / "private" / "passwd").write_text(SECRET)
+    (tmp_path / "private" / "replies.jsonl").write_text(json.dumps({"idx": "q1", "reply": SECRET}) + "\n")
+    monkeypatch.chdir(tmp_path / "study")
+    return tmp_path
+
+
+def looktwice(*words: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.output
+    return result.exit_code, result.output
+
+
+def run_study(path: str, *words: str) -> Path:
+    Path("study.yaml").write_text(STUDY.replace("PATH", path))
+    code, said = looktwice("run", "study.yaml", *words)
+    assert code == 0, said
+    return Path("runs/study")
+
+
+def change(run: Path, **parts: Any) -> None:
+    """Write into points.yaml what a stranger may have written there."""
+    (row,) = yaml.safe_load((run / "points.yaml").read_text())
+    for part, node in parts.items():
+        if part == "scorer":
+            row["facts"]["scorer"] = node
+        elif part == "read":
+            row["read"] = node
+        elif part == "task":
+            row["spec"]["task"] = node
+        else:
+            row["spec"]["stages"][part] = node
+    (run / "points.yaml").write_text(yaml.safe_dump([row], sort_keys=False))
+
+
+def texts_of(run: Path) -> Iterator[str]:
+    for path in run.rglob("*"):
+        if path.is_file() and "blobs" not in path.parts:
+            yield path.read_text(errors="replace")
+
+
+FILES: dict[str, dict[str, Any]] = {
+    "questions": {"task": {"use": "eval.tasks.Folder", "path": "PRIVATE"}},
+    "a text": {"system": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}},
+    "a template": {"words": {"use": "prompting.wording.Template", "text": {"file": "PRIVATE/passwd"}}},
+    "a font": {"more": {"use": "prompting.markers.Circles", "label": {"font_file": "PRIVATE/passwd"}}},
+    "examples": {"more": {"use": "prompting.turns.FewShot", "path": "PRIVATE/samples.jsonl"}},
+    "a folder of models": {"more": {"use": "specialists.detection.YuNet", "model": "PRIVATE/passwd"}},
+    "a reader's file": {"read": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}},
+    "a scorer's file": {"scorer": {"use": "prompting.wording.System", "text": {"file": "PRIVATE/passwd"}}},
+    "replies of a priced model": {
+        "more": {
+            "use": "prompting.turns.Ask",
+            "captioner": {"use": "pipelines.models.Replay", "path": "PRIVATE/replies.jsonl", "prices": {"in": 1}},
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("what", FILES)
+def test_a_run_of_a_stranger_reads_no_file_of_this_machine(lab: Path, what: str) -> None:
+    """`show` printed the file that the run named as a text of its prompt, and `replay` and `score` opened others."""
+    os.rename(lab / "own", "own")
+    run, private = run_study("own"), str(lab / "private")
+    change(run, **json.loads(json.dumps(FILES[what]).replace("PRIVATE", private)))
+    words = {"show": ["q1"], "trajectories": ["--out", "out.jsonl"], "judge": ["--model", "m"]}
+    commands = ("show", "replay", "score", "report", "trajectories", "replies", "judge")
+    said = [looktwice(command, run, *words.get(command, ()))[1] for command in commands]
+    whole = "\n".join((*said, *texts_of(run)))
+    assert SECRET not in whole
+    assert "lies outside the run's folder" in whole, whole
+    assert "--allow ../private" in whole
+
+
+def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
+    run = run_study("../own", "--allow", "../own")
+    os.symlink(lab / "private", run / "data")
+    change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
+    _, said = looktwice("show", run, "q1")
+    assert "lies outside the run's folder" in said and SECRET not in said
+
+
+def test_a_run_made_here_is_shown_as_before(lab: Path) -> None:
+    """Data in the working folder needs no word; the stored pictures stand in for other data, and one line says so."""
+    os.rename(lab / "own", "own")
+    run = run_study("own")
+    for command in (("show", run, "q1"), ("replay", run), ("score", run)):
+        code, said = looktwice(*command)
+        assert code == 0 and "outside" not in said, said
+
+
+def test_data_elsewhere_are_read_once_they_are_allowed(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the line says to type is what helps, for each of the commands and for good."""
+    run = run_study("../own", "--allow", "../own")
+    code, said = looktwice("show", run, "q1")
+    (line,) = (line for line in said.splitlines() if "outside" in line)
+    assert (
+        code == 0 and line.startswith("shown with the stored pictures, for task.path: ") and "--allow ../own," in line
+    )
+    code, said = looktwice("replay", run)
+    assert code == 1 and "--allow ../own," in said
+    for command in (("show", run, "q1"), ("replay", run)):
+        code, said = looktwice(*command, "--allow", "../own")
+        assert code == 0 and "outside" not in said, said
+    monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
+    assert looktwice("replay", run) == (0, "replayed without a model: 1 records the same bit for bit\n")
