@@ -13,11 +13,20 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.soak.chaos import chaos
+from bench.soak.damaged import damaged
+from bench.soak.full_disk import full_cache, full_run_folder
+from bench.soak.malformed import malformed
 from bench.soak.scene import Finding
 from looktwice.eval.display.printable import printable
 
 Scene = Callable[[Path], Iterator[Finding]]
-SCENES: dict[str, Scene] = {"chaos": chaos}
+SCENES: dict[str, Scene] = {
+    "chaos": chaos,
+    "malformed": malformed,
+    "full-cache": full_cache,
+    "full-run": full_run_folder,
+    "damaged": damaged,
+}
 
 
 def play(names: list[str]) -> list[Finding]:

@@ -116,8 +116,9 @@ def _accounts(
     errors = sum(each.kind != "good" for each in server.exchanges)
     flying, paid = in_flight_at_a_kill(server, kills), Counter(e.body for e in server.exchanges if e.kind == "good")
     lost = asked - stored(out) - errors
-    figure = f"{asked} requests = {stored(out)} stored + {errors} error answers + {lost} in flight at {len(kills)} kills"
-    wrong = [] if 0 <= lost <= len(kills) * WORKERS and stored(out) == planned else [figure]
+    kept = stored(out)
+    figure = f"{asked} requests = {kept} stored + {errors} error answers + {lost} in flight at {len(kills)} kills"
+    wrong = [] if 0 <= lost <= len(kills) * WORKERS and kept == planned else [figure]
     yield finding("chaos", "the server's count", figure, wrong)
     twice = sum(n - 1 - flying[body] for body, n in paid.items() if n - 1 > flying[body])
     wrong = [f"{twice} answers"] if twice else []

@@ -1,4 +1,4 @@
-"""What every scene shares: the command line in a child process with bounds, what it must never do, and a row of the table."""
+"""What every scene shares: the command line in a bounded child process, what it must never do, a row of the table."""
 
 from __future__ import annotations
 

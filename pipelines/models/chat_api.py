@@ -192,7 +192,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
             shown = shorten(response.body.decode("utf-8", "replace"))
             text = f"{endpoint} answered no JSON; check that `url` is right: {shown}"
             raise ModelError(text, status=response.status, retryable=True)
-        return reply_of(data, seconds, engine)
+        reply = reply_of(data, seconds, engine)
+        return replace(reply, text=mask_keys(reply.text), reasoning=mask_keys(reply.reasoning))  # joined of parts
     raise refusal(response, endpoint, error or {})
 
 
@@ -238,7 +239,10 @@ def shorten(text: str, most: int = 300) -> str:
 
 
 def _json(body: bytes) -> Any:
+    """The value of a body, None where it is no JSON; keys are masked again, which escapes or UTF-16 may have hidden."""
     try:
-        return read_json(body, mend=True)
+        value = read_json(body, mend=True)
     except ValueError:
         return None
+    text = json.dumps(value, ensure_ascii=False)
+    return value if mask_keys(text) == text else json.loads(mask_keys(text))

@@ -24,6 +24,7 @@ FINISH: Mapping[str, Finish] = {
     "tool_calls": "tool",
     "function_call": "tool",
 }
+MOST_TOKENS = 10**12  # of one reply: what is more is no count, and its sums are no numbers of a machine
 BROKEN = {"error", "abort", "cancelled"}
 """Finish reasons with which servers say that they gave up in the middle."""
 
@@ -191,11 +192,17 @@ def _call(number: int, call: Mapping[str, Any]) -> ToolCall:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed counts."""
+    """Some servers leave reasoning out of completion_tokens, but not out of the total: what is billed counts.
+
+    Raises ValueError for numbers that cannot be counts of tokens.
+    """
     asked, said, total = (int(usage.get(f"{name}_tokens") or 0) for name in ("prompt", "completion", "total"))
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
-    return Usage(asked, max(said, total - asked), int(reasoning), int(cached))
+    counted = Usage(asked, max(said, total - asked), int(reasoning), int(cached))
+    if any(abs(number) > MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))):
+        raise ValueError(f"more than {MOST_TOKENS:,} tokens")
+    return counted
 
 
 def _candidates(tokens: Any) -> Iterator[dict[str, float]]:

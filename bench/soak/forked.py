@@ -1,0 +1,85 @@
+"""Many commands in one child process: everything is imported once, and each command runs in a fork of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.soak.scene import Ended, bound, environment
+from tests.paths import ROOT
+
+IMPORTED = (
+    *("looktwice.eval.cli", "looktwice.eval.report", "looktwice.eval.runs.study", "looktwice.eval.runs.show"),
+    *("looktwice.eval.runs.check", "looktwice.eval.runs.replay", "looktwice.eval.runs.trajectories", "numpy", "cv2"),
+)
+
+
+def looktwice_each(
+    commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20, more: Mapping[str, str] | None = None
+) -> list[Ended]:
+    """What a user types, one after the other; one that takes more than `seconds` is ended."""
+    asked = json.dumps({"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]})
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.soak.forked"],
+        input=asked,
+        env=environment(url, **(more or {})),
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        preexec_fn=bound(),
+    )
+    return [Ended(*each) for each in json.loads(done.stdout)]
+
+
+def in_fork(words: list[str], seconds: int) -> Ended:
+    """One command, its output in a file, with an alarm that ends it."""
+    begun = time.perf_counter()
+    with tempfile.TemporaryFile() as said:
+        child = os.fork()
+        if child == 0:
+            signal.alarm(seconds)
+            os.dup2(said.fileno(), 1)
+            os.dup2(said.fileno(), 2)
+            os._exit(_main(words))
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        said.seek(0)
+        text = said.read().decode("utf-8", "replace")
+    return Ended(None if code == -signal.SIGALRM else code, text, time.perf_counter() - begun)
+
+
+def _main(words: list[str]) -> int:
+    sys.argv = ["looktwice", *words]
+    code = 0
+    try:
+        importlib.import_module("looktwice.eval.cli").main()
+    except SystemExit as exc:
+        code = exc.code if isinstance(exc.code, int) else int(exc.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return code
+
+
+def main() -> None:
+    """Read the commands from stdin, write what became of them to stdout."""
+    asked = json.load(sys.stdin)
+    for name in IMPORTED:
+        importlib.import_module(name)
+    os.chdir(Path(tempfile.gettempdir()))
+    json.dump([in_fork(words, asked["seconds"]) for words in asked["commands"]], sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
