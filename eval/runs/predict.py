@@ -308,7 +308,7 @@ class Run:
             "name": self.plan.name,
             "left_out": dict(self.plan.left_out),
             "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
-            "plugins": [{"name": name, "path": _plugin_path(name)} for name in self.plan.plugins],
+            "plugins": [describe_plugin(name) for name in self.plan.plugins],
             "samples": {arm.task_id: len(arm.task) for arm in self.plan.points},
             "planned": dict(self.planned),
             "limit": self.options.limit,
@@ -329,10 +329,23 @@ def _acquire_slot(slots: threading.Semaphore) -> None:
         pass
 
 
-def _plugin_path(name: str) -> str:
-    """What `--plugin` takes to load it again: the file, or the name of a package."""
+def describe_plugin(name: str) -> dict[str, str]:
+    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a single file."""
     file = getattr(sys.modules.get(name), "__file__", None) or name
-    return name if Path(file).name == "__init__.py" else str(file)
+    if Path(file).name == "__init__.py" or not Path(file).is_file():
+        return {"name": name, "path": name, "sha": ""}
+    return {"name": name, "path": str(file), "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+
+
+def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
+    """A sentence for every plugin whose file is not the one with which the run was made that `facts` describe."""
+    before = {each["name"]: each.get("sha") for each in facts.get("plugins") or ()}
+    for now in map(describe_plugin, plugins):
+        if before.get(now["name"]) and before[now["name"]] != now["sha"]:
+            yield (
+                f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
+                "something else needs a higher `version`, or start over with --fresh"
+            )
 
 
 def _installed_version(name: str) -> str:

@@ -19,7 +19,7 @@ from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import announce_requests
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
+from looktwice.eval.runs.predict import Run, RunOptions, RunSummary, changed_plugins
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
@@ -62,6 +62,8 @@ class Study:
         run = Run(self.plan, self.folder, self.options)
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         run.wrap = models.wrap
+        for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
+            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
         if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
             self.console.print(cell(announced), highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)

@@ -18,7 +18,14 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
-from looktwice.pipelines.models.keys import MissingKeyError, key_for, key_variables, mask_keys, refuse_keys
+from looktwice.pipelines.models.keys import (
+    MissingKeyError,
+    how_to_send_a_key,
+    key_for,
+    key_variables,
+    mask_keys,
+    refuse_keys,
+)
 from looktwice.pipelines.models.wire import (
     ChoicesAs,
     Detail,
@@ -191,7 +198,7 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
         if data is None:
             shown = shorten(response.body.decode("utf-8", "replace"))
             text = f"{endpoint} answered no JSON; check that `url` is right: {shown}"
-            raise ModelError(text, status=response.status, retryable=True)
+            raise ModelError(text, retryable=True)  # without a status it counts as the endpoint's, not the sample's
         reply = reply_of(data, seconds, engine)
         return replace(reply, text=mask_keys(reply.text), reasoning=mask_keys(reply.reasoning))  # joined of parts
     raise refusal(response, endpoint, error or {})
@@ -216,6 +223,8 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
 def _advice(status: int, endpoint: str, used_up: bool) -> str:
     if used_up:
         return "the account's quota is used up"
+    if status in (401, 403) and not key_for(endpoint):
+        return f"no key was sent: {how_to_send_a_key(endpoint)}"
     variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
     return ADVICE.get(status, "check the settings that the message names, or leave them out").format(key=variable)
 

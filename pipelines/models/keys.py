@@ -48,6 +48,16 @@ def key_for(url: str) -> str | None:
     return keys[0]
 
 
+def how_to_send_a_key(url: str) -> str:
+    """What to type so that a host that is not in the table gets a key; OPENAI_API_KEY alone goes to OpenAI."""
+    at = _parsed(url)
+    place = f"{at.host}:{at.port}" if at.explicit_port else at.host
+    return (
+        f"keys go only to the host that they belong to; name the variable that holds this one, as in "
+        f"LOOKTWICE_KEYS={place}=MY_KEY, or set OPENAI_BASE_URL={url} and OPENAI_API_KEY"
+    )
+
+
 def _parsed(url: str) -> URL:
     try:
         at = URL(url)

@@ -10,7 +10,10 @@ import pytest
 from looktwice.eval import Photos, evaluate
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.pipelines import ChatAPI, Pipeline
+from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models import chat_api, endpoint
+from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.http_client import HttpResponse
 from looktwice.prompting import Ask, MultipleChoice
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, when, write_study
@@ -53,7 +56,7 @@ def test_a_server_that_goes_away_is_left_within_15_seconds(tmp_path: Path, monke
     assert "the report says why" not in result.output
 
 
-REFUSALS = {"401": "check the key in OPENAI_API_KEY", "402": "credit", "403": "what it may use", "404": "model's name"}
+REFUSALS = {"401": "no key was sent", "402": "credit", "403": "no key was sent", "404": "model's name"}
 
 
 @pytest.mark.parametrize(("status", "limit"), [*((status, 40) for status in REFUSALS), ("404", 2)])
@@ -72,7 +75,14 @@ def test_a_refused_key_is_noticed_before_any_question(tmp_path: Path) -> None:
     with chat_server(None, "--models", "401") as server:
         result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path)
         assert (server.stats["requests"], server.stats["probes"], result.exit_code) == (0, 1, 1)
-    assert "check the key in OPENAI_API_KEY" in result.output
+    assert "no key was sent: keys go only to the host" in result.output
+
+
+def test_a_web_page_in_place_of_an_api_is_the_endpoint_s_failure() -> None:
+    """Samples were asked six times each and FAILED; for a wrong `url` none of them is to blame."""
+    with pytest.raises(ModelError, match="check that `url` is right") as raised:
+        read_response(HttpResponse(200, {}, b"<html>welcome</html>"), CLOSED, 0.1)
+    assert endpoint.is_of_endpoint(raised.value)
 
 
 @pytest.mark.parametrize(("status", "delay"), [(403, 0.0), (404, 0.0), (500, 0.0), (200, 0.3)])

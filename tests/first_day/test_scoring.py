@@ -406,3 +406,14 @@ def test_a_specialist_is_known_by_what_it_did(folder: Path) -> None:
     looktwice("run", "own.yaml", "--plugin", "mine.py")
     told = (folder / "runs/own/report.md").read_text()
     assert "| task | parity | plain | 4 | 2 | 2 | 0 | 0 |" in told.split("## Specialists and MLLMs")[1]
+
+
+def test_a_run_that_goes_on_says_that_its_plugin_changed(folder: Path) -> None:
+    """A stage was changed, its `version` was not, and the old results came back without a word."""
+    command = ("run", "own.yaml", "--plugin", "mine.py")
+    assert "changed since" not in words(looktwice(*command))
+    assert "changed since" not in words(looktwice(*command))
+    with (folder / "mine.py").open("a") as file:
+        file.write("\n# another line\n")
+    assert "mine.py changed since this run was begun; what is recorded stays" in words(looktwice(*command))
+    assert "changed since" not in words(looktwice(*command))

@@ -258,7 +258,7 @@ ERRORS = {  # word: (status, retryable, what the message holds)
     "fail:408": (408, True, "busy"),
     "fail:reset": (None, True, "broke off"),
     "fail:drop": (None, True, "broke off"),
-    "fail:garbage": (200, True, "no JSON"),
+    "fail:garbage": (None, True, "no JSON"),
 }
 
 
@@ -481,3 +481,19 @@ def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(monkeypatch: pytes
     with pytest.raises(ModelError, match=r"LOOKTWICE_KEYS: behind 127\.0\.0\.1= stands no name") as raised:
         ChatAPI("m", url="http://127.0.0.1:1/v1").check()
     assert SECRET not in str(raised.value)
+
+
+def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key in OPENAI_API_KEY does not go to a server of one's own; to check that key was no advice."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    refused = b"HTTP/1.1 401 X\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}"
+    url = serve_once(refused)
+    with pytest.raises(ModelError, match="no key was sent: keys go only to the host") as raised:
+        ChatAPI("m", url=url)(user("hello"))
+    advised = str(raised.value).partition("LOOKTWICE_KEYS=")[2].partition(",")[0]
+    monkeypatch.setenv("MY_KEY", "another")
+    monkeypatch.setenv("LOOKTWICE_KEYS", advised)
+    assert key_for(url) == "another"
+    monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
+    with pytest.raises(ModelError, match="check the key in MY_KEY"):
+        ChatAPI("m", url=serve_once(refused))(user("hello"))
