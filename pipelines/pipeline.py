@@ -5,20 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks
 
 __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
-
-
-@runtime_checkable
-class BySample(Protocol):
-    """A model with other replies for each sample, such as recorded ones; `of` is the model for one sample."""
-
-    def of(self, sample: str) -> Model: ...
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,9 @@ class RecordingModel:
         return SecondModel(self, self._of_sample(self.wrap_second(model)))
 
     def _of_sample(self, model: Model) -> Model:
-        return model.of(self.sample) if isinstance(model, BySample) else model
+        """A model with other replies for each sample, such as recorded ones, has a method `of` that gives the one's."""
+        of: Callable[[str], Model] | None = getattr(model, "of", None)
+        return of(self.sample) if of is not None else model
 
 
 @dataclass(frozen=True)

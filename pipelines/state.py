@@ -145,8 +145,7 @@ class State:
     @property
     def reply(self) -> str:
         """The text of the model's last turn; empty where it has not spoken."""
-        said = [message.text for message in self.messages if message.role == "assistant"]
-        return said[-1] if said else ""
+        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
 
     def rng(self, slot: str) -> np.random.Generator:
         """The randomness of one slot, the same at every run of this seed, sample and draw."""

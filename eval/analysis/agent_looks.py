@@ -93,26 +93,26 @@ class LookSummary:
 
 def summarize_looks(run: RunScores) -> list[LookSummary]:
     """The looks of every arm of a run that has an agent."""
-    by_point: dict[str, list[Record]] = defaultdict(list)
-    for record in run.folder.records().values():
-        by_point[record.point].append(record)
     points = {scores.point.id: scores for scores in run.points}
+    found = defaultdict[str, list[AgentRecord]](list)
+    for record in run.folder.last_records(holding='"ended {'):  # as an agent's last note begins
+        scores = points.get(record.point)
+        if scores is not None and (one := agent_record(scores, record)) is not None:
+            found[record.point].append(one)
     summaries = []
-    for name, scores in points.items():
-        records = list(agent_records(scores, by_point[name]))
-        if records:
-            baseline = baseline_of(scores.point, [other.point for other in points.values()])
-            summaries.append(_summarize(scores, records, points[baseline.id] if baseline else None))
+    for name in (name for name in points if name in found):
+        baseline = baseline_of(points[name].point, [other.point for other in points.values()])
+        summaries.append(_summarize(points[name], found[name], points[baseline.id] if baseline else None))
     return summaries
 
 
-def agent_records(scores: PointScores, records: Sequence[Record]) -> Iterator[AgentRecord]:
-    """The records of an arm in which an agent finished its episode."""
-    for record in records:
-        end = read_end(record.notes)
-        final = scores.scored.get(record.sample, {}).get(record.draw)
-        if end is not None and final is not None and record.sample in scores.samples:
-            yield _agent_record(scores, record, scores.samples[record.sample], end, final)
+def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
+    """A record of an arm in which an agent finished its episode; None for another one."""
+    end = read_end(record.notes)
+    final = scores.scored.get(record.sample, {}).get(record.draw)
+    if end is None or final is None or record.sample not in scores.samples:
+        return None
+    return _agent_record(scores, record, scores.samples[record.sample], end, final)
 
 
 def look_table(summaries: Sequence[LookSummary]) -> TextTable:

@@ -16,8 +16,8 @@ def guess_table(runs: Sequence[RunScores]) -> TextTable:
     lines = []
     for run in runs:
         guessed = {
-            (r.point, r.sample, r.draw)
-            for r in run.folder.records().values()
+            r.key
+            for r in run.folder.last_records(holding=f'"{Guess.NOTE}')
             if any(note.startswith(Guess.NOTE) for note in r.notes)
         }
         lines += [line for scores in run.points if (line := _guess_cells(scores, guessed))]

@@ -10,7 +10,6 @@ from statistics import NormalDist, fmean, stdev
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.benchmark import Scorer
-from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.stats import paired_difference, paired_test
 from looktwice.eval.scoring.verdict import PointScores, RunScores
@@ -134,7 +133,7 @@ def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Values]]:
 
 def _metrics(scores: PointScores) -> dict[str, Values]:
     """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
-    found: dict[str, Values] = {"accuracy": comparable_values(scores)}
+    found: dict[str, Values] = {"accuracy": scores.comparable}
     scorer: Scorer | None = scores.scorer
     for metric in scorer.metrics(scores) if scorer is not None else ():
         if metric.value is None and metric.p is None and not metric.slice:

@@ -10,7 +10,6 @@ from typing import Any
 
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
-from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.stats import MeanDifference, mean_difference
 from looktwice.eval.scoring.verdict import RunScores
 
@@ -50,7 +49,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     for scores in run.points:
         cell = _cell(scores.point.changes, factors)
         if cell is not None:
-            grids[scores.point.contestant][scores.point.task].setdefault(cell, comparable_values(scores))
+            grids[scores.point.contestant][scores.point.task].setdefault(cell, scores.comparable)
     return [line for who, tasks in grids.items() for line in _effects(who, tasks, factors)] if len(factors) > 1 else []
 
 

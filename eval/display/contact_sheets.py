@@ -97,11 +97,14 @@ def _sheets(run: RunScores, images: Images | None, budget: _Budget) -> Iterator[
         tasks.setdefault(scores.point.task_id, []).append(scores)
     variants = Counter(arms[0].point.task for arms in tasks.values())
     order = {name: number for number, name in enumerate(variants)}
-    records = {(r.point, r.sample): r for r in run.folder.records().values() if r.draw == 0}
+    chosen = {}
     for task_id, arms in sorted(tasks.items(), key=lambda pair: order[pair[1][0].point.task]):
-        rows = arms[0].samples
         count = max(SAMPLES_PER_VARIANT, SAMPLES_PER_TASK // variants[arms[0].point.task])
-        names = _choose_samples(arms, rows, count)
+        chosen[task_id] = _choose_samples(arms, arms[0].samples, count)
+    shown = {name for names in chosen.values() for name in names}
+    records = {(r.point, r.sample): r for r in run.folder.last_records(shown) if r.draw == 0}
+    for task_id, names in chosen.items():
+        arms, rows = tasks[task_id], tasks[task_id][0].samples
         make_card = _CardMaker(run, task_id, arms, records, images, budget)
         yield Sheet(run.name, arms[0].task, len(rows), tuple(make_card(rows[name]) for name in names))
 

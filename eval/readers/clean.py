@@ -7,6 +7,7 @@ import unicodedata
 from functools import lru_cache
 from string import ascii_uppercase
 
+from looktwice.eval.readers.vocabulary import longest_word, may_hold
 from looktwice.pipelines.model import strip_thoughts
 
 _TOKENS = re.compile(
@@ -80,16 +81,14 @@ def strip_echo(text: str, choices: tuple[str, ...]) -> str:
     """A cleaned reply without what it repeats of the question: its words, the choices, "Between A and B, "."""
     if question := _QUESTION.match(text):
         text = text[question.end() :]
-    if (listed := _choices_pattern(choices)) and (found := listed.match(text)):
-        text = text[found.end() :]
+    if len(choices) > 1 and all(choices) and all(may_hold(text, longest_word(choice)) for choice in choices):
+        text = text[found.end() :] if (found := _choices_pattern(choices).match(text)) else text
     return _BETWEEN_CHOICES.sub("", text)
 
 
 @lru_cache(maxsize=4096)
-def _choices_pattern(choices: tuple[str, ...]) -> re.Pattern[str] | None:
-    """All choices in turn with their letters, as a question lists them; None where a choice has no text."""
-    if len(choices) < 2 or not all(choices):
-        return None
+def _choices_pattern(choices: tuple[str, ...]) -> re.Pattern[str]:
+    """All choices in turn with their letters, as a question lists them."""
     items = [
         rf"(?:\({letter}\)|\b{letter}[.):])\s*" + r"\s+".join(map(re.escape, text.split()))
         for letter, text in zip(ascii_uppercase, choices, strict=False)

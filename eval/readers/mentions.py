@@ -7,9 +7,9 @@ its letter goes into `_BY_LETTER`, one to name it by its text into `_patterns_of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
@@ -23,11 +23,14 @@ from looktwice.eval.readers.vocabulary import (
     RIGHT,
     YES,
     any_word,
+    longest_word,
+    may_hold,
 )
 
 TAG = "\u27e6([A-Z])\u27e7"
 """The pattern of a tag, with the letter of the choice as its group."""
 _ORDINAL = "|".join(ORDINALS)
+_STARTS_ORDINAL = re.compile(rf"(?:the\s+)?(?:{_ORDINAL})\b", re.I)
 _CHINESE = "\u96f6\u4e00\u4e8c\u4e09\u56db\u4e94\u516d"  # digits from 0
 _BEYOND = 3  # letters that many beyond the choices are tagged too, as choices that do not exist; others are words
 _IMAGE = r"(?:images?|pictures?|photos?|photographs?|paintings?|artworks?|illustrations?|drawings?|shots?|ones?)"
@@ -105,6 +108,26 @@ def tagged_letters(text: str) -> list[str]:
 
 
 @dataclass(frozen=True)
+class TextPattern:
+    """A pattern by which a choice's text is named, compiled when a reply holds the `word` that is part of it.
+
+    Most replies name no choice by its text, and compiling takes longer than all the rest of reading one.
+    """
+
+    source: str
+    flags: re.RegexFlag = re.I
+    word: str = ""
+
+    def replace(self, text: str, by: str) -> str:
+        """The text with every match replaced."""
+        return self._compiled.sub(by, text) if may_hold(text, self.word) else text
+
+    @cached_property
+    def _compiled(self) -> re.Pattern[str]:
+        return re.compile(self.source, self.flags)
+
+
+@dataclass(frozen=True)
 class MentionTagger:
     """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the choices', such as "ABCD".
 
@@ -113,7 +136,7 @@ class MentionTagger:
     """
 
     letters: str
-    texts: tuple[tuple[str, re.Pattern[str]], ...]
+    texts: tuple[tuple[str, TextPattern], ...]
     ordinal: bool = False
 
     def __call__(self, text: str) -> str:
@@ -126,8 +149,8 @@ class MentionTagger:
             text = _NUMBERS_JOINED.sub(
                 lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
             )
-        for letter, pattern in self.texts:
-            text = pattern.sub(tag(letter.lower()), text)
+        for letter, named in self.texts:
+            text = named.replace(text, tag(letter.lower()))
         for pattern in _BY_LETTER:
             text = pattern.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
@@ -156,19 +179,33 @@ def _drop_repeated(match: re.Match[str]) -> str:
     return match[0] if parted else lead or ""
 
 
+def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
+    """The choices' texts, empty where a cleaned reply does not name one by its text: it is read alike without them."""
+    if any(map(_STARTS_ORDINAL.match, choices)):  # the tagger adds words of its own
+        return tuple(choices)
+    return tuple(choice if may_hold(text, _word_of(choice)) else "" for choice in choices)
+
+
+@lru_cache(maxsize=65536)
+def _word_of(choice: str) -> str:
+    """A word without which no reply names this choice by its text; empty where there is none, as for numbers."""
+    patterns = list(_patterns_of_text(choice))
+    return patterns[0].word if len(patterns) == 1 else ""
+
+
 @lru_cache(maxsize=4096)
 def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
     """The tagger for these choices' texts, empty where a choice has none."""
     pairs = zip(ascii_uppercase, choices, strict=False)
     found = [(letter, pattern) for letter, text in pairs for pattern in _patterns_of_text(text)]
-    found.sort(key=lambda pair: -len(pair[1].pattern))
-    ordinal = any(re.match(rf"(?:the\s+)?(?:{_ORDINAL})\b", text, re.I) for text in choices)
+    found.sort(key=lambda pair: -len(pair[1].source))
+    ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:
-        found.append((ascii_uppercase[len(choices) - 1], re.compile(rf"\bthe last {_IMAGE}\b", re.I)))
+        found.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
     return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal)
 
 
-def _patterns_of_text(text: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     """The patterns by which a reply names a choice of this text, beside its letter."""
     folded = " ".join(text.casefold().split()).strip(" .")
     ordinal = re.fullmatch(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}", folded)
@@ -176,43 +213,44 @@ def _patterns_of_text(text: str) -> Iterator[re.Pattern[str]]:
         yield from _patterns_of_ordinal(ordinal[1])
     elif folded in ("yes", "no"):
         word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
-        yield re.compile(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))", re.I)
-        yield re.compile(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))", re.I)
+        yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
+        yield TextPattern(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))")
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
-        yield re.compile(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}", re.I)
+        yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
     elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
     elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
-        yield re.compile(
+        yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
         )
     elif folded in ("about the same", "the same", "same", "equal"):
-        yield _SAME
+        yield TextPattern(_SAME.pattern, _SAME.flags)
     elif folded and not re.fullmatch(rf"{_NOUN}\s+[a-z]|[a-z]", folded):
         bare = re.sub(r"^(?:the|an?)\s+(?=\w\w)", "", folded)
-        yield re.compile(rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+"), re.I)
+        source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
+        yield TextPattern(source, word=longest_word(bare))
 
 
-def _patterns_of_number(digits: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_number(digits: str) -> Iterator[TextPattern]:
     words = "|".join((re.escape(digits), *(word for word, number in NUMBERS.items() if number == digits)))
-    yield re.compile(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?", re.I)
+    yield TextPattern(rf"(?<![{_LATIN}.])(?:{words})(?![{_LATIN}]|\.\d)(?:\s*\((?:{words})\))?")
     if digits == "0":
-        yield re.compile(
+        yield TextPattern(
             r"(?<=\bthere are )none\b(?! of)|(?<=\bthere is )no\b|(?<=\bthere are )no\b|"
-            r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z",
-            re.I,
+            r"\b(?:aren't|isn't|are not|is not) any\b|\A\W*none\W*\Z"
         )
 
 
-def _patterns_of_ordinal(word: str) -> Iterator[re.Pattern[str]]:
+def _patterns_of_ordinal(word: str) -> Iterator[TextPattern]:
     number = ORDINALS[word]
-    yield re.compile(
-        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?"
+    yield TextPattern(
+        rf"\u7b2c\s*[{number}{_CHINESE[number]}]\s*(?:[\u5f20\u5f35\u5e45\u4e2a\u500b])?(?:\u56fe[\u50cf\u7247]?)?",
+        re.NOFLAG,
     )
     short = f"{number}(?:st|nd|rd|th)"
-    yield re.compile(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z", re.I)
-    yield re.compile(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", re.I)
+    yield TextPattern(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z")
+    yield TextPattern(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)")
     if number in FOREIGN_ORDINALS:
-        yield re.compile(rf"\b(?:(?:la|a|das) )?(?:{FOREIGN_ORDINALS[number]})\b", re.I)
+        yield TextPattern(rf"\b(?:(?:la|a|das) )?(?:{FOREIGN_ORDINALS[number]})\b")

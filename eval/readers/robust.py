@@ -21,7 +21,7 @@ from typing import ClassVar, Literal
 
 from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, strip_echo
-from looktwice.eval.readers.mentions import TAG, tagged_letters, tagger_of
+from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.readers.phrases import NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
@@ -102,16 +102,19 @@ _IDLE_WORDS = {
 
 def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question: str = "") -> Reading:
     """The letter of the choice that a reply gives, as `Robust` says; a text in `choices` is empty where it is none."""
-    yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
-    return _read_choice(reply, tuple(choices), subtask, question if yes_no else None)
-
-
-@lru_cache(maxsize=8192)  # models say the same of many questions
-def _read_choice(reply: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
-    """As `read_choice`; the question is there only where it has a say, so that equal replies are read once."""
-    text = clean_text(reply)
+    text = _clean_text(reply)
     if not text:
         return Reading.without_words(reply)
+    yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
+    return _read_choice(text, nameable(choices, text), subtask, question if yes_no else None)
+
+
+_clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
+
+
+@lru_cache(maxsize=8192)
+def _read_choice(text: str, choices: tuple[str, ...], subtask: str, question: str | None) -> Reading:
+    """As `read_choice` of a cleaned reply; choices and question only where they have a say, to read equal ones once."""
     tagger = tagger_of(choices)
     text = strip_echo(text, choices)
     if not text:

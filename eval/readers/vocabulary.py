@@ -84,3 +84,16 @@ def any_word(words: Sequence[str]) -> str:
     spaced = [word for word in words if word not in joined]
     anywhere = "|".join(sorted(joined, key=len, reverse=True))
     return rf"(?:(?<!\w)(?:{'|'.join(sorted(spaced, key=len, reverse=True))})(?!\w)|{anywhere})"
+
+
+def longest_word(text: str) -> str:
+    """The longest word of a text, for `may_hold`: one in ASCII where there is one."""
+    return max(text.split(), key=lambda word: (word.isascii(), len(word)), default="")
+
+
+def may_hold(text: str, word: str) -> bool:
+    """Whether a text may hold a word in whatever case: True also where a pattern alone can tell."""
+    return not word.isascii() or word.lower() in text.lower() or _ALSO_ASCII.search(text) is not None
+
+
+_ALSO_ASCII = re.compile("[\u0130\u0131\u017f\u212a]")  # i, s and k for a pattern that takes no heed of case

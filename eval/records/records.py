@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 import yaml
 
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Message, Reply, ToolCall
+from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
 from looktwice.pipelines.sample import Sample
@@ -23,6 +24,8 @@ VERSION = 1
 
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
+_HEAD = re.compile(rb'{"point":"([^"\\]*)","sample":"([^"\\]*)","sample_sha":"[^"\\]*","draw":(\d{1,9}),')
+"""How a line that this code wrote begins; another one is parsed as a whole to know its key."""
 
 
 class RunError(ValueError):
@@ -157,7 +160,7 @@ class RunFolder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))  # a notebook gives a text
 
-    @property
+    @cached_property
     def blobs(self) -> Blobs:
         """Every picture sent and every message, by sha256."""
         return Blobs(self.path / "blobs")
@@ -212,34 +215,82 @@ class RunFolder:
         return present, [point for name, point in self.points.items() if name not in listed]
 
     def records(self, sample: str | None = None) -> dict[Key, Record]:
-        """The last record of every key, or of those of one sample, read afresh.
+        """The last record of every key, or of those of one sample, read afresh; `last_records` holds one at a time.
 
         Raises RunError with the line number of a damaged line.
         """
-        found: dict[Key, Record] = {}
-        wanted = json.dumps(sample or "", ensure_ascii=False).encode()[1:-1]
+        return {record.key: record for record in self.last_records(None if sample is None else {sample})}
+
+    def last_records(self, samples: Collection[str] | None = None, holding: str = "") -> Iterator[Record]:
+        """The last record of every key, in the order of their lines, one after the other.
+
+        With `samples` only theirs, with `holding` only those whose JSON holds this piece: the others are not parsed.
+        Raises RunError with the line number of a damaged line.
+        """
+        last = {number for key, number in self._last_lines().items() if samples is None or key[1] in samples}
         for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
-            if wanted not in line:  # the other lines need not be parsed
-                continue
-            try:
-                record = Record.from_line(line)
-            except (ValueError, TypeError, KeyError) as exc:
-                raise RunError(
-                    f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
-                    "configuration again"
-                ) from exc
-            if sample in (None, record.sample):
-                found.pop(record.key, None)
-                found[record.key] = record
+            if number in last and holding.encode() in line:
+                yield self._record(number, line)
+
+    def _last_lines(self) -> dict[Key, int]:
+        """The number of the last line of every key."""
+        found: dict[Key, int] = {}
+        for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
+            head = _HEAD.match(line)
+            key = (head[1].decode(), head[2].decode(), int(head[3])) if head else self._record(number, line).key
+            found[key] = number
         return found
 
+    def _record(self, number: int, line: bytes) -> Record:
+        try:
+            return Record.from_line(line)
+        except (ValueError, TypeError, KeyError) as exc:
+            raise RunError(
+                f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
+                "configuration again"
+            ) from exc
+
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
-        """The conversation of one call, its reply included; pictures come from the kept bytes."""
+        """The conversation of one call with its reply; a message is read from the blobs when it is looked at."""
         if not record.calls:
             return ()
-        entry = record.calls[call]
-        sent = tuple(_message(json.loads(self.blobs.get(sha)), self.blobs) for sha in entry["messages"])
+        entry, blobs = record.calls[call], self.blobs
+        sent = tuple(StoredMessage(blobs, sha) for sha in entry["messages"])
         return (*sent, Reply.from_dict(entry["reply"]).as_message()) if entry.get("reply") else sent
+
+
+class StoredMessage(Message):
+    """A message of a run's blobs, read when something of it is looked at; pictures come from the kept bytes.
+
+    Most readers look at the reply alone, which stands in the record. Raises OSError where the blob is gone.
+    """
+
+    def __init__(self, blobs: Blobs, sha: str) -> None:
+        object.__setattr__(self, "_stored", (blobs, sha))
+
+    @cached_property
+    def _read(self) -> Message:
+        blobs, sha = self._stored
+        data: Mapping[str, Any] = json.loads(blobs.get(sha))
+        parts = tuple(p if isinstance(p, str) else View(_stored_picture(blobs, p["picture"])) for p in data["parts"])
+        calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
+        return Message(data["role"], parts, calls, data.get("call_id", ""))
+
+    @property
+    def role(self) -> Role:
+        return self._read.role
+
+    @property
+    def parts(self) -> tuple[str | View, ...]:
+        return self._read.parts
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        return self._read.tool_calls
+
+    @property
+    def call_id(self) -> str:
+        return self._read.call_id
 
 
 def _lines(path: Path) -> Iterator[bytes]:
@@ -260,12 +311,6 @@ def _stored_picture(blobs: Blobs, sha: str) -> Picture:
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")
-
-
-def _message(data: Mapping[str, Any], blobs: Blobs) -> Message:
-    parts = tuple(p if isinstance(p, str) else View(_stored_picture(blobs, p["picture"])) for p in data["parts"])
-    calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
-    return Message(data["role"], parts, calls, data.get("call_id", ""))
 
 
 def _finite_or_null(value: Any) -> Any:

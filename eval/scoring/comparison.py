@@ -4,27 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.stats import holm, paired_test
-from looktwice.eval.scoring.verdict import PointScores, Verdict
-
-
-def comparable_values(scores: PointScores) -> dict[str, float]:
-    """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
-    values: dict[str, float] = {}
-    for name, row in scores.samples.items():
-        draw_values = [s.score.value for s in scores.asked(name) if s.verdict is not Verdict.FAILED]
-        if draw_values and row.answer is not None:
-            values[name] = fmean(draw_values)
-    return values
+from looktwice.eval.scoring.verdict import PointScores
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
     """Accuracy for a paired test: failed or missing samples are excluded and not counted as wrong."""
-    values = comparable_values(scores)
+    values = scores.comparable
     units = {name: values.get(name, 0.0) for name, row in scores.samples.items() if row.answer is not None}
     return Metric("accuracy", units, failed=frozenset(units.keys() - values.keys()))
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from looktwice.eval.records.records import PointRow, SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.row import Row, empty_row, fill
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.config.spec import public_path
@@ -49,7 +48,7 @@ def group_metric(
     A group without samples never does. A group with a failed sample counts, but not in a paired test; one of which a
     sample was not asked falls out.
     """
-    usable = comparable_values(scores)
+    usable = scores.comparable
     units: dict[str, float] = {}
     for name, members in groups.items():
         draws = right_by_draw(scores.draws(sample) for sample in members)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +21,7 @@ from looktwice.eval.records.judgements import (
     judgements,
     words_of,
 )
-from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels
@@ -60,9 +61,6 @@ def score_run(
     "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder, and where a class
     of a plugin is missing. A reader that raises makes only that record FAILED.
     """
-    by_point: dict[str, dict[Key, Record]] = {}
-    for key, record in folder.records().items():
-        by_point.setdefault(record.point, {})[key] = record
     tasks: dict[str, dict[str, SampleRow]] = {}
     for (task_id, name), row in folder.samples.items():
         tasks.setdefault(task_id, {})[name] = row
@@ -70,38 +68,35 @@ def score_run(
     present, older = folder.present_and_older
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
-    points = []
+    points: list[PointScores] = []
+    wanted = defaultdict[str, list[tuple[RecordScorer, Mapping[str, SampleRow], _Scored]]](list)
     for point in (*present, *older) if all_arms else present:
-        scores = _score_point(
-            point, by_point.get(point.recorded_as, {}), tasks.get(point.task_id, {}), tools.record_scorer(point)
-        )
-        contestant, task = names[point.id]
+        score, rows = tools.record_scorer(point), tasks.get(point.task_id, {})
+        scored: _Scored = {name: {} for name in rows}
+        wanted[point.recorded_as].append((score, rows, scored))
         number = planned.get(point.task_id) if point in present else 0
-        points.append(replace(scores, contestant=contestant, task=task, planned=number))
+        points.append(PointScores(point, rows, scored, "", *names[point.id], number, score.scorer, score))
+    for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
+        for score, rows, scored in wanted.get(record.point, ()):
+            if record.sample in rows:
+                scored[record.sample][record.draw] = score(record, rows[record.sample])
     hidden = [] if all_arms else [" on ".join(names[point.id]) for point in older]
-    return RunScores(folder, tuple(points), judged, tuple(hidden))
+    return RunScores(folder, tuple(map(_with_readers, points)), judged, tuple(hidden))
 
 
-def _score_point(
-    point: PointRow, records: Mapping[Key, Record], samples: Mapping[str, SampleRow], score: RecordScorer
-) -> PointScores:
-    scored: dict[str, dict[int, ScoredRecord]] = {name: {} for name in samples}
-    for record in records.values():
-        if record.sample in samples:
-            scored[record.sample][record.draw] = score(record, samples[record.sample])
-    return PointScores(
-        point, samples, scored, " + ".join(_readers(scored, score.reader)), scorer=score.scorer, score=score
-    )
+_Scored = dict[str, dict[int, ScoredRecord]]
 
 
-def _readers(scored: Mapping[str, Mapping[int, ScoredRecord]], reader: Stage) -> Iterator[str]:
-    """Names what extracted the answers: the reader if it was needed, and each judge whose judgements were used."""
-    entries = [entry for draws in scored.values() for entry in draws.values()]
-    if any((entry.read or entry.reason == "unread") and not entry.judge for entry in entries):
-        yield reader_name(type(reader).__name__)
-    yield from dict.fromkeys(f"judge {entry.judge}" for entry in entries if entry.judge)
+def _with_readers(scores: PointScores) -> PointScores:
+    """Named is what extracted the answers: the reader if it was needed, and each judge whose judgements were used."""
+    readers = [reader_name(type(scores.score.reader).__name__)] if isinstance(scores.score, RecordScorer) else []
+    if not any((entry.read or entry.reason == "unread") and not entry.judge for entry in scores.all):
+        readers = []
+    judges = dict.fromkeys(f"judge {entry.judge}" for entry in scores.all if entry.judge)
+    return replace(scores, reader=" + ".join((*readers, *judges)))
 
 
+_NO_SCORES: Mapping[str, float] = {}
 JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
 """The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by pass."""
 
@@ -128,17 +123,28 @@ class RecordScorer:
         description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
         if description_judgement and result.verdict is not Verdict.FAILED:
             result = _judge_result(description_judgement)
-        scored = self._compare_and_score(record, row, result)
-        if reply_judgement and scored.verdict is Verdict.UNREADABLE:
+        result, score = self._compare(record, row, result)
+        if reply_judgement and score.verdict is Verdict.UNREADABLE:
             if reply_judgement.none:
                 judge = reply_judgement.judge
-                scored = replace(scored, judge=judge, detail=scored.detail or f"{judge} finds no answer either")
+                result = replace(result, judge=judge, detail=result.detail or f"{judge} finds no answer either")
             else:
-                scored = self._compare_and_score(record, row, _judge_result(reply_judgement))
-        criterion_scores = judged[REASONING_PASS].scores if REASONING_PASS in judged else {}
-        tokens = sum(r.usage.tokens_in for r in replies), sum(r.usage.tokens_out for r in replies)
-        cost = cost_of(record, self.prices)
-        return replace(scored, judged=criterion_scores, tokens_in=tokens[0], tokens_out=tokens[1], cost=cost)
+                result, score = self._compare(record, row, _judge_result(reply_judgement))
+        return ScoredRecord(
+            record.sample,
+            record.draw,
+            result.answer,
+            score,
+            result.reason,
+            result.detail,
+            result.read,
+            sum(reply.usage.tokens_in for reply in replies),
+            sum(reply.usage.tokens_out for reply in replies),
+            cost_of(record, self.prices),
+            len(record.calls),
+            result.judge,
+            judged[REASONING_PASS].scores if REASONING_PASS in judged else _NO_SCORES,
+        )
 
     def _judgements_of(self, record: Record) -> Mapping[str, Judgement]:
         """The judgements of exactly this reply, by pass."""
@@ -146,16 +152,13 @@ class RecordScorer:
             return {}
         return self.judgements.get((record.point, record.sample, record.draw, words_of(record)), {})
 
-    def _compare_and_score(self, record: Record, row: SampleRow, result: ReadResult) -> ScoredRecord:
+    def _compare(self, record: Record, row: SampleRow, result: ReadResult) -> tuple[ReadResult, Score]:
         if record.letters and result.answer is not None:
             result = replace(result, answer=record.letters.get(result.answer.strip(), result.answer))
         score = _compare_with_key(result, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
-        return ScoredRecord(
-            record.sample, record.draw, result.answer, score, result.reason, result.detail, result.read,
-            calls=len(record.calls), judge=result.judge,
-        )  # fmt: skip
+        return result, score
 
     def _extract_answer(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
         if record.error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.judgements import Judgements
@@ -28,7 +30,7 @@ class Verdict(StrEnum):
     HIDDEN = "hidden"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ReadResult:
     """The result of extracting an answer, before the comparison with the key; `judge` names the judge that found it."""
 
@@ -40,7 +42,7 @@ class ReadResult:
     judge: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """A verdict and a value in 0..1, strictly between on graded tasks; samples of one `group` count as one unit."""
 
@@ -53,7 +55,7 @@ class Score:
             raise ValueError(f"a score lies in 0..1, found {self.value}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ScoredRecord:
     """The answer extracted from one record, and its score.
 
@@ -112,15 +114,27 @@ class PointScores:
         return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
     def asked(self, sample: str) -> list[ScoredRecord]:
-        """The draws of a sample that have a record."""
-        return [scored for scored in self.draws(sample) if scored is not None]
+        """The draws of a sample that have a record, in their order."""
+        by_draw = self.scored.get(sample, {})
+        return [by_draw[draw] for draw in sorted(by_draw)] if len(by_draw) > 1 else list(by_draw.values())
+
+    @cached_property
+    def comparable(self) -> Mapping[str, float]:
+        """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
+        values: dict[str, float] = {}
+        for name, row in self.samples.items():
+            draws = [s.score.value for s in self.asked(name) if s.verdict is not Verdict.FAILED]
+            if draws and row.answer is not None:
+                values[name] = fmean(draws)
+        return values
 
     @property
     def missing(self) -> int:
         """How many draws of the planned samples have no record."""
-        begun = [self.draws(name) for name in self.samples if self.scored.get(name)]
-        planned = len(self.samples) if self.planned is None else self.planned
-        return sum(draws.count(None) for draws in begun) + max(0, planned - len(begun)) * max(1, self.point.draws)
+        begun = [draws for name in self.samples if (draws := self.scored.get(name))]
+        planned, whole = len(self.samples) if self.planned is None else self.planned, max(1, self.point.draws)
+        lacking = sum(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
+        return lacking + max(0, planned - len(begun)) * whole
 
     def only(self, samples: set[str]) -> PointScores:
         """The same scores restricted to some of the samples: a slice."""

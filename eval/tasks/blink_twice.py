@@ -13,7 +13,6 @@ from typing import Any
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.groups import group_by, group_metric, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Subset, TaskError
@@ -67,7 +66,7 @@ class TwiceScorer(Scorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""
         samples = samples_with_key(scores)
-        failed = frozenset(name for name in samples if name not in comparable_values(scores))
+        failed = frozenset(name for name in samples if name not in scores.comparable)
         each = {name: [name] for name in samples}
         plain = group_metric("q_acc", "question", scores, each).units
         found = [

@@ -11,7 +11,6 @@ from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.comparison import comparable_values
 from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
@@ -100,7 +99,7 @@ class CountScorer(Scorer):
         """The two means; of several draws the mean over those that count."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
-        samples, usable = samples_with_key(scores), comparable_values(scores)
+        samples, usable = samples_with_key(scores), scores.comparable
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             draws = [_number(found.answer) for found in scores.asked(name)]

@@ -117,12 +117,19 @@ def test_a_reader_that_raises_or_asks_fails_one_record(made: MadeRun) -> None:
     assert "may not call a model" in got["s1"].detail
 
 
-def test_a_conversation_that_is_gone_is_a_failure(made: MadeRun) -> None:
+@dataclass(frozen=True)
+class LooksAtTheQuestion:
+    def __call__(self, state: State, model: Model) -> State:
+        return state.replace(answer="B" if "?" in state.messages[0].text else "A")
+
+
+def test_a_conversation_that_is_gone_fails_for_a_reader_that_looks_at_it(made: MadeRun) -> None:
     made.task("t", ["B"])
     made.record(made.point("plain", "t"), "s0", calls=({"messages": ["00" * 32], "reply": {"text": "(B)"}},))
-    got = scored(made)["s0"]
+    assert scored(made)["s0"].verdict is Verdict.RIGHT  # the reply itself stands in the record
+    got = scored(made, reader=LooksAtTheQuestion())["s0"]
     assert got.verdict is Verdict.FAILED
-    assert "cannot be rebuilt" in got.detail
+    assert "holds nothing under" in got.detail
 
 
 def test_the_configuration_names_the_reader_and_another_one_changes_the_result(made: MadeRun) -> None:

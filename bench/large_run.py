@@ -1,0 +1,85 @@
+"""Makes a large run folder through the real writer, for measuring: `python -m bench.large_run FOLDER [SAMPLES]`."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from looktwice.eval.records import Record, RunWriter
+from looktwice.eval.records.from_state import make_record
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.runs.predict import Run
+from looktwice.pipelines.config import Arm, load_plan
+from looktwice.pipelines.model import CallOptions, Message, Reply, Usage
+from looktwice.pipelines.runtime import Blobs
+from looktwice.pipelines.sample import Item
+from looktwice.pipelines.state import Call, State, Step
+
+ARMS, LETTERS = 10, "ABCD"
+WORDING = '{use: prompting.wording.Template, text: "Way %d: {{ question }}"}'
+CONFIG = """
+name: large
+tasks:
+  colours: {use: eval.tasks.Folder, path: questions}
+models:
+  chat: {use: pipelines.models.Scripted, answer: "(A)"}
+model: chat
+stages:
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+read: {use: eval.readers.Robust}
+baseline: say0
+contestants:
+"""
+REPLIES = (
+    "Looking at the picture, the object on the left side is closer to the camera. The answer is ({}) I believe.",
+    "({}) The second marker lies on the wall behind the chair, which is farther away from the camera than the",
+    "The best choice among the four options that are given in the question above is option {}, since it fits.",
+    "Both of the markers are hard to tell apart here, as the picture is blurred, so that no choice can be made.",
+)
+
+
+def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
+    """A configuration, and the finished run of it in `root`: one record for each of 10 arms and every sample."""
+    questions = root / "questions"
+    questions.mkdir(parents=True, exist_ok=True)
+    draw = random.Random(0)
+    with (questions / "samples.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(samples):
+            choices = [f"{colour} thing {number}" for colour in ("red", "green", "blue", "grey")]
+            row = {"id": f"q{number:05}", "question": f"Which thing of scene {number} is nearest?", "choices": choices}
+            meta = {"scene": number % 20, "subtask": f"part {number % 7}"}
+            file.write(json.dumps(row | {"answer": draw.choice(LETTERS), "meta": meta}) + "\n")
+    config = root / "large.yaml"
+    config.write_text(
+        CONFIG + "".join(f"  say{n}: {{stages: {{choose: {WORDING % n}}}}}\n" for n in range(ARMS)), encoding="utf-8"
+    )
+    plan, folder = load_plan(config), root / "runs" / "large"
+    with RunWriter(folder) as writer:
+        for item in plan.points[0].task:
+            writer.sample(SampleRow(plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()))
+        for arm in plan.points:
+            for record in _records(arm, writer.blobs, draw):
+                writer.record(record)
+    Run(plan, folder)()
+    return config, folder
+
+
+def _records(arm: Arm, blobs: Blobs, draw: random.Random) -> Iterator[Record]:
+    for item in arm.task:
+        yield make_record(arm, item.sample, item.sample.sha, _answered(arm, item, draw), blobs)
+
+
+def _answered(arm: Arm, item: Item, draw: random.Random) -> State:
+    prompt = f"{arm.contestant}: {item.sample.question}"
+    text = draw.choice(REPLIES).format(draw.choice(LETTERS + (item.answer or "A") * 4))
+    reply = Reply(text, usage=Usage(120, 25), seconds=0.4, served_by={"model": "large", "engine": "none"})
+    call = Call((Message("user", (prompt,)),), 0, CallOptions(), reply)
+    return State(item.sample, prompt=prompt, trace=(Step("ask", 0.4, (call,), (), prompt),))
+
+
+if __name__ == "__main__":
+    make_run(Path(sys.argv[1]), *map(int, sys.argv[2:]))
