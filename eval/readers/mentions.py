@@ -115,7 +115,7 @@ class TextPattern:
     """
 
     source: str
-    flags: re.RegexFlag = re.I
+    flags: int = re.I
     word: str = ""
 
     def replace(self, text: str, by: str) -> str:

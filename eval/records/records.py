@@ -265,6 +265,8 @@ class StoredMessage(Message):
     Most readers look at the reply alone, which stands in the record. Raises OSError where the blob is gone.
     """
 
+    _stored: tuple[Blobs, str]
+
     def __init__(self, blobs: Blobs, sha: str) -> None:
         object.__setattr__(self, "_stored", (blobs, sha))
 

@@ -94,15 +94,16 @@ class Run:
             self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
         with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
-            known, records = existing_run.samples, existing_run.records()
+            known = existing_run.samples
+            failed = {record.key: bool(record.error) for record in existing_run.last_records()}
             rows = [make_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}
-            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], records), unchanged)
+            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], failed), unchanged)
             writer.points(rows)
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
-            done = {key for key, record in records.items() if not record.error or self.options.keep_failed}
+            done = {key for key in failed if not failed[key] or self.options.keep_failed}
             self._predict(writer, known, done, unchanged)
             self._settle()
             stopped = self.stop.is_set() or self.drain.is_set()
@@ -318,10 +319,12 @@ class Run:
         }
 
 
-def _answered_samples(rows: Sequence[PointRow], records: Mapping[Key, Record]) -> set[tuple[str, str]]:
+def _answered_samples(rows: Sequence[PointRow], failed: Mapping[Key, bool]) -> set[tuple[str, str]]:
     """(task id, sample id) of every sample with at least one record that did not fail."""
     tasks = {row.id: row.task_id for row in rows}
-    return {(tasks[r.point], r.sample) for r in records.values() if not r.error and r.point in tasks}
+    return {
+        (tasks[point], sample) for point, sample, draw in failed if point in tasks and not failed[point, sample, draw]
+    }
 
 
 def _acquire_slot(slots: threading.Semaphore) -> None:

@@ -69,17 +69,17 @@ def score_run(
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     points: list[PointScores] = []
-    wanted = defaultdict[str, list[tuple[RecordScorer, Mapping[str, SampleRow], _Scored]]](list)
+    wanted = defaultdict[str, list[tuple[RecordScorer, dict[str, SampleRow], _Scored]]](list)
     for point in (*present, *older) if all_arms else present:
-        score, rows = tools.record_scorer(point), tasks.get(point.task_id, {})
-        scored: _Scored = {name: {} for name in rows}
-        wanted[point.recorded_as].append((score, rows, scored))
+        score, samples = tools.record_scorer(point), tasks.get(point.task_id, {})
+        scored: _Scored = {name: {} for name in samples}
+        wanted[point.recorded_as].append((score, samples, scored))
         number = planned.get(point.task_id) if point in present else 0
-        points.append(PointScores(point, rows, scored, "", *names[point.id], number, score.scorer, score))
+        points.append(PointScores(point, samples, scored, "", *names[point.id], number, score.scorer, score))
     for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
-        for score, rows, scored in wanted.get(record.point, ()):
-            if record.sample in rows:
-                scored[record.sample][record.draw] = score(record, rows[record.sample])
+        for score, samples, scored in wanted.get(record.point, ()):
+            if record.sample in samples:
+                scored[record.sample][record.draw] = score(record, samples[record.sample])
     hidden = [] if all_arms else [" on ".join(names[point.id]) for point in older]
     return RunScores(folder, tuple(map(_with_readers, points)), judged, tuple(hidden))
 
