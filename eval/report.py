@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
 from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
@@ -200,9 +198,7 @@ def _many(value: Any) -> list[str]:
 
 def _left_out(run: RunScores) -> list[tuple[str, str]]:
     """Contestants that the configuration left out, and those that were planned and not run yet."""
-    path = run.folder.path / "run.yaml"
-    run_facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else None
-    left_out = [(str(name), str(why)) for name, why in ((run_facts or {}).get("left_out") or {}).items()]
+    left_out = [(str(name), str(why)) for name, why in (run.folder.facts.get("left_out") or {}).items()]
     for name in dict.fromkeys(scores.point.contestant for scores in run.points):
         if not any(scores.all for scores in run.points if scores.point.contestant == name):
             left_out.append((name, "planned, and no sample of it was asked yet"))

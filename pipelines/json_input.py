@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
 MOST_DEPTH = 100
 __all__: list[str] = []
-
-_HALF = re.compile(r"\\u[dD]|[\ud800-\udfff]")  # a whole pair matches too, and is then looked at
 
 
 def read_json(data: bytes | str, mend: bool = False, **settings: Any) -> Any:
@@ -24,9 +21,20 @@ def read_json(data: bytes | str, mend: bool = False, **settings: Any) -> Any:
         value = json.loads(text, **settings)
     except RecursionError:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
-    if _HALF.search(text) or text.count("[") + text.count("{") > MOST_DEPTH:
+    if _may_hold_halves(text) or text.count("[") + text.count("{") > MOST_DEPTH:
         return _with_texts(value, mend_text if mend else _require_whole)
     return value
+
+
+def _may_hold_halves(text: str) -> bool:
+    """Whether it is worth a closer look; a whole pair that is written with escapes is, too."""
+    if "\\ud" in text or "\\uD" in text:
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def mend_text(text: str) -> str:

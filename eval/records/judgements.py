@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from looktwice.eval.records.checked import JUDGEMENT, parse_line
 from looktwice.eval.records.records import Record, RunError
 
 VERSION = 1
@@ -106,14 +107,15 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
     found: dict[JudgementKey, Judgement] = {}
-    for number, line in enumerate(_whole(run / "judged.jsonl").splitlines(), 1):
+    for number, line in enumerate(_whole(run / "judged.jsonl").split(b"\n")[:-1], 1):
         try:
-            data = json.loads(line)
-            if data.get("v") != VERSION:
-                raise ValueError(f"version {data.get('v')!r}; this looktwice reads version {VERSION}")
+            data = parse_line(line, JUDGEMENT)
+            if data["v"] != VERSION:
+                raise ValueError(f"version {data['v']}; this looktwice reads version {VERSION}")
             one = Judgement(**data)
-        except (ValueError, TypeError, AttributeError) as exc:
-            raise RunError(f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc})") from exc
+        except ValueError as exc:
+            advice = "delete the line and judge the run again"
+            raise RunError(f"{run / 'judged.jsonl'} line {number}: not a judgement ({exc}); {advice}") from exc
         found[one.key] = one
     kept = Judgements(tuple(found.values()))
     if judge not in ("", NOBODY, *kept.judges):
@@ -122,17 +124,20 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     return Judgements(kept.lines, "" if judge == NOBODY else judge or next(iter(kept.judges), ""))
 
 
-def append(run: Path, line: Judgement) -> None:
-    """Write one line behind the others; a torn last line, which a killed process leaves, is cut off first."""
+def append(run: Path, *lines: Judgement) -> None:
+    """Write lines behind the others; a torn last line, which a killed process leaves, is cut off first."""
     path = run / "judged.jsonl"
-    data = (
-        json.dumps(_to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode() + b"\n"
+    data = "".join(
+        json.dumps(_to_plain(asdict(line)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+        for line in lines
     )
+    if not lines:
+        return
     with path.open("ab") as file:
         whole = len(_whole(path))
         if file.tell() != whole:
             os.truncate(path, whole)
-        file.write(data)
+        file.write(data.encode())
 
 
 def _whole(path: Path) -> bytes:

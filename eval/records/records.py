@@ -8,11 +8,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
@@ -21,6 +23,8 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
 VERSION = 1
+MOST_LINE = 1 << 28
+"""Bytes; a longer line is no record but damage, and is not read into memory."""
 
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
@@ -77,9 +81,9 @@ class Record:
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
         """The way back. Raises RunError for a version that this code does not know."""
-        data = json.loads(line)
-        if data.get("v") != VERSION:
-            raise RunError(f"a record of version {data.get('v')!r}; this looktwice reads version {VERSION}")
+        data = parse_line(line, RECORD)
+        if data["v"] != VERSION:
+            raise RunError(f"a record of version {data['v']}; this looktwice reads version {VERSION}")
         listed = ("calls", "pictures", "marks", "notes", "sent", "choices")
         return cls(**data | {name: tuple(data[name]) for name in listed if data.get(name) is not None})
 
@@ -117,7 +121,10 @@ class SampleRow:
         data = self.sample
         said = data["choices"] if asked is None else asked
         choices = tuple(c if isinstance(c, str) else _stored_picture(blobs, c["picture"]) for c in said)
-        marks = tuple(mark_from_dict(mark) for mark in data["marks"])
+        try:
+            marks = tuple(mark_from_dict(mark) for mark in data["marks"])
+        except (ValueError, TypeError, OverflowError) as exc:
+            raise RunError(f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again") from exc
         images = tuple(_stored_picture(blobs, sha) for sha in data["images"])
         return Sample(self.id, data["question"], images, choices, marks, data["meta"])
 
@@ -172,11 +179,8 @@ class RunFolder:
         if not path.exists():
             raise RunError(f"{self.path} is no run folder: it has no points.yaml; give the folder that `run` named")
         try:
-            rows = (
-                yaml.load(path.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or []
-            )
-            return {row["id"]: PointRow(**row) for row in rows}
-        except (yaml.YAMLError, TypeError, KeyError, ValueError) as exc:
+            return {row["id"]: PointRow(**row) for row in parse_yaml(path, POINTS) or ()}
+        except (yaml.YAMLError, ValueError) as exc:
             raise RunError(
                 f"{path} is damaged ({exc}); remove it and run the configuration again: it is written anew, and what "
                 "was answered stays"
@@ -188,10 +192,10 @@ class RunFolder:
         found: dict[tuple[str, str], SampleRow] = {}
         for number, line in enumerate(_lines(self.path / "samples.jsonl"), 1):
             try:
-                row = SampleRow(**json.loads(line))
+                row = SampleRow(**parse_line(line, SAMPLE))
                 found[row.task, row.id] = row
-            except (ValueError, TypeError, KeyError) as exc:
-                raise RunError(f"{self.path / 'samples.jsonl'} line {number}: not a sample ({exc})") from exc
+            except ValueError as exc:
+                raise _damaged(self.path / "samples.jsonl", number, "a sample", exc) from exc
         return found
 
     @cached_property
@@ -202,10 +206,9 @@ class RunFolder:
         """
         path = self.path / "run.yaml"
         try:
-            facts = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
-        except yaml.YAMLError as exc:
+            return (parse_yaml(path, FACTS) if path.exists() else None) or {}
+        except (yaml.YAMLError, ValueError) as exc:
             raise RunError(f"{path} is damaged ({exc}); remove it and run the configuration again") from exc
-        return facts if isinstance(facts, dict) else {}
 
     @property
     def present_and_older(self) -> tuple[list[PointRow], list[PointRow]]:
@@ -237,18 +240,15 @@ class RunFolder:
         found: dict[Key, int] = {}
         for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
             head = _HEAD.match(line)
-            key = (head[1].decode(), head[2].decode(), int(head[3])) if head else self._record(number, line).key
-            found[key] = number
+            names = [name.decode(errors="replace") for name in head.groups()] if head else []  # damage is named later
+            found[(names[0], names[1], int(names[2])) if names else self._record(number, line).key] = number
         return found
 
     def _record(self, number: int, line: bytes) -> Record:
         try:
             return Record.from_line(line)
-        except (ValueError, TypeError, KeyError) as exc:
-            raise RunError(
-                f"{self.path / 'records.jsonl'} line {number}: not a record ({exc}); delete the line and run the "
-                "configuration again"
-            ) from exc
+        except ValueError as exc:
+            raise _damaged(self.path / "records.jsonl", number, "a record", exc) from exc
 
     def messages(self, record: Record, call: int = -1) -> tuple[Message, ...]:
         """The conversation of one call with its reply; a message is read from the blobs when it is looked at."""
@@ -262,7 +262,7 @@ class RunFolder:
 class StoredMessage(Message):
     """A message of a run's blobs, read when something of it is looked at; pictures come from the kept bytes.
 
-    Most readers look at the reply alone, which stands in the record. Raises OSError where the blob is gone.
+    Most readers look at the reply alone, which stands in the record. Raises RunError where the blob is gone or damaged.
     """
 
     _stored: tuple[Blobs, str]
@@ -273,7 +273,7 @@ class StoredMessage(Message):
     @cached_property
     def _read(self) -> Message:
         blobs, sha = self._stored
-        data: Mapping[str, Any] = json.loads(blobs.get(sha))
+        data = read_message(blobs, sha)
         parts = tuple(p if isinstance(p, str) else View(_stored_picture(blobs, p["picture"])) for p in data["parts"])
         calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
         return Message(data["role"], parts, calls, data.get("call_id", ""))
@@ -295,14 +295,36 @@ class StoredMessage(Message):
         return self._read.call_id
 
 
+def read_message(blobs: Blobs, sha: str) -> dict[str, Any]:
+    """A message that was sent, as `message_json` wrote it. Raises RunError where it is gone or damaged."""
+    data = b"?"
+    try:
+        data = blobs.get(sha)
+        return parse_line(data, MESSAGE)
+    except (OSError, ValueError) as exc:
+        raise RunError(
+            f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc if data else 'it is empty'}); run the "
+            "configuration again: what was answered comes from the cache"
+        ) from exc
+
+
 def _lines(path: Path) -> Iterator[bytes]:
     """The whole lines of a JSONL file; a torn last line, which a killed writer leaves, is passed over."""
     if not path.exists():
         return
     with path.open("rb") as file:
-        for line in file:
-            if line.endswith(b"\n"):
-                yield line
+        for number in count(1):
+            line = file.readline(MOST_LINE)
+            if len(line) == MOST_LINE:
+                raise _damaged(path, number, "a line", ValueError(f"longer than {MOST_LINE >> 20} MiB"))
+            if not line.endswith(b"\n"):
+                return
+            yield line
+
+
+def _damaged(path: Path, number: int, what: str, exc: Exception) -> RunError:
+    advice = "delete the line and run the configuration again"
+    return RunError(f"{path} line {number}: not {what} ({exc}); {advice}: what was answered comes from the cache")
 
 
 def _stored_picture(blobs: Blobs, sha: str) -> Picture:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
+import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.judgements import append, judgements
-from looktwice.eval.records.records import Key, RunError, RunFolder
+from looktwice.eval.records.records import Key, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
 DESCRIPTIONS = ("changes", "facts")  # of a point: may differ between shards, because no answer depends on them
 ADVICE = "merge shards of one configuration and one data set"
@@ -21,32 +22,93 @@ COUNTS = ("records", "failed", "tokens_in", "tokens_out")
 def merge(shards: Sequence[Path], out: Path) -> str:
     """Copy points, samples, records, judgements and blobs of every shard into `out`; return a sentence with the count.
 
-    The results of an earlier merge in `out` are kept. Raises RunError, before anything is written, if the shards differ
-    in configuration or data set.
+    The results of an earlier merge in `out` are kept, and what is there already is not written again. Of two answers to
+    one question the later shard's counts, which the sentence says. Raises RunError, before anything is written, if the
+    shards differ in configuration or data set, or one is damaged.
     """
-    if out.resolve() in [path.resolve() for path in shards]:
-        raise RunError(f"--out {out} is one of the shards; name another folder")
-    runs = [RunFolder(path) for path in shards]
+    for path in shards:
+        if out.resolve().is_relative_to(path.resolve()):
+            where = "is one of the shards" if out.resolve() == path.resolve() else f"lies in the shard {path}"
+            raise RunError(f"--out {out} {where}; name another folder")
+    runs = [RunFolder(path) for path in {path.resolve(): path for path in reversed(shards)}.values()][::-1]
     earlier = [RunFolder(out)] if (out / "points.yaml").exists() else []
     for run in [*earlier, *runs[1:]]:
         _refuse_other_run(runs[0], run)
     _refuse_other_data([*earlier, *runs])
     facts = combine_facts([*earlier, *runs])
+    answers, twice = _last_answers([*earlier, *runs])
+    records = _new(_last_answers(earlier)[0], answers)
+    samples, judged = (_new(_joined(earlier, of), _joined([*earlier, *runs], of)) for of in (_samples, _judgements))
     with RunWriter(out) as writer:
-        known = {key for run in earlier for key in run.samples}
-        answered = {key for run in earlier for key, record in run.records().items() if not record.error}
         for run in runs:
-            _copy(run, known, answered, writer)
+            _copy_blobs(run.blobs, writer.blobs)
+        for row in samples:
+            writer.sample(row)
+        for record in records:
+            writer.record(record)
+        append(out, *judged)
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
-    return f"{len(RunFolder(out).records())} records of {len(shards)} shards in {out}"
+    said = f"{len(answers)} records of {len(runs)} shards in {out}"
+    return (
+        f"{said}; {twice} of them were answered twice and otherwise: the later shard's answer counts" if twice else said
+    )
+
+
+def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:
+    """The record of every key that counts, and how many keys have several answers that differ.
+
+    The last one counts, but a failure in one shard does not take the place of an answer of another.
+    """
+    found: dict[Key, Record] = {}
+    twice: set[Key] = set()
+    for run in runs:
+        for key, record in run.records().items():
+            old = found.get(key)
+            answered = old is not None and not old.error
+            if old is not None and answered and record.error:
+                continue
+            if old is not None and answered and _said(old) != _said(record):
+                twice.add(key)
+            found[key] = record
+    return found, len(twice)
+
+
+def _said(record: Record) -> tuple[str | None, list[str]]:
+    return record.answer, [reply.text for reply in record.replies]
+
+
+def _joined(runs: Sequence[RunFolder], of: Callable[[RunFolder], Mapping[Any, Any]]) -> dict[Any, Any]:
+    return {key: value for run in runs for key, value in of(run).items()}
+
+
+def _samples(run: RunFolder) -> Mapping[Any, Any]:
+    return run.samples
+
+
+def _judgements(run: RunFolder) -> Mapping[Any, Any]:
+    return {line.key: line for line in judgements(run.path).lines}
+
+
+def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
+    """The values that have to be written so that `earlier` becomes `whole`."""
+    return [value for key, value in whole.items() if earlier.get(key) != value]
+
+
+def _copy_blobs(source: Blobs, target: Blobs) -> None:
+    """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back from the cache."""
+    for path in source.folder.glob("??/*"):
+        if SHA256.fullmatch(path.name) and path.name not in target:
+            data = path.read_bytes()
+            if hashlib.sha256(data).hexdigest() == path.name:
+                target.put(data, path.name)
 
 
 def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
     """The facts of run.yaml for several shards: `shards` lists them, `started` is the earliest, versions are joined."""
     facts = [run.facts for run in runs]
     described = (shard for run in runs for shard in run.facts.get("shards") or [_describe_shard(run)])
-    shards = list({shard["folder"]: shard for shard in described}.values())  # one that is merged again counts once
+    shards = list({str(Path(shard["folder"]).resolve()): shard for shard in described}.values())  # once, merged again
     limits = [limit for each in facts if (limit := each.get("limit")) is not None]
     versions: dict[str, set[str]] = {}
     for each in facts:
@@ -60,12 +122,22 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "versions": {name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()},
         "config": facts[0].get("config"),
         "started": min((each["started"] for each in facts if each.get("started")), default=None),
-        "finished": all(each.get("finished") for each in facts),
+        "finished": _all_finished(shards),
     }
     plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
     if all("planned" in shard for shard in shards):
         plan["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
     return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
+
+
+def _all_finished(shards: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether every shard is there and has finished; a shard without a number is the whole run."""
+    numbers: dict[Any, set[Any]] = {}
+    for shard in shards:
+        number, of = shard.get("shard") or (1, 1)
+        numbers.setdefault(of, set()).add(number)
+    whole = any(len(found) == of for of, found in numbers.items())
+    return whole and all(bool(shard.get("finished")) for shard in shards)
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:
@@ -108,20 +180,3 @@ def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
         for key, row in run.samples.items():
             if shas.setdefault(key, row.sha) != row.sha:
                 raise RunError(f"{run.path}: sample {row.id} differs from the earlier shards'; {ADVICE}")
-
-
-def _copy(shard: RunFolder, known: set[tuple[str, str]], answered: set[Key], writer: RunWriter) -> None:
-    if (shard.path / "blobs").exists():
-        shutil.copytree(shard.path / "blobs", writer.path / "blobs", dirs_exist_ok=True)
-    for key, row in shard.samples.items():
-        if key not in known:
-            writer.sample(row)
-            known.add(key)
-    for record in shard.records().values():
-        if record.error and record.key in answered:
-            continue  # a failure in one shard must not replace an answer of another
-        writer.record(record)
-        if not record.error:
-            answered.add(record.key)
-    for line in judgements(shard.path).lines:
-        append(writer.path, line)

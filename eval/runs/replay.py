@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.records.from_state import describe_failure, make_record
-from looktwice.eval.records.records import PointRow, Record, RunFolder
+from looktwice.eval.records.records import PointRow, Record, RunFolder, read_message
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
@@ -191,8 +191,8 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
     answers: dict[str, dict[str, list[Reply | str]]] = {"": defaultdict(list)}
     timings: Sequence[Mapping[str, Any]] = record.timings.get("calls") or ()
     for number, call in enumerate(record.calls):
-        sent = [json.loads(folder.blobs.get(sha)) for sha in call["messages"]]
-        digest = request_digest(sent, call["draw"], call.get("options", {}))
+        sent = [read_message(folder.blobs, sha) for sha in call["messages"]]
+        digest = request_digest(sent, call.get("draw", 0), call.get("options", {}))
         answer: Reply | str = call.get("error", "")
         if call.get("reply"):
             seconds = timings[number].get("seconds", 0.0) if number < len(timings) else 0.0

@@ -1,0 +1,195 @@
+"""What the files of a run folder must hold: types are checked once, where a line or a file is read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from looktwice.pipelines.json_input import MOST_DEPTH, read_json
+from looktwice.pipelines.model import REPLY, TOOL_CALL, first_non_finite
+from looktwice.pipelines.shapes import (
+    Shape,
+    anything,
+    fields as shape_of,
+    flag,
+    is_not,
+    list_of,
+    mapping_of,
+    maybe,
+    number,
+    text,
+    whole,
+)
+
+MOST_DRAWS = 10_000
+"""Scoring holds a place for every draw of a sample."""
+
+MOST_OPEN = 10_000
+"""So many brackets are read by the parser in C, whose stack a file of nothing else would break."""
+
+
+def draw(value: Any) -> str:
+    """The number of a draw."""
+    return "" if type(value) is int and 0 <= value < MOST_DRAWS else is_not(value, f"a number from 0 to {MOST_DRAWS}")
+
+
+def choice(value: Any) -> str:
+    """A text, or a picture by its sha256."""
+    return "" if type(value) is str else PICTURE(value)
+
+
+def draws(value: Any) -> str:
+    """How often each sample is answered."""
+    return "" if value != 0 and not draw(value) else is_not(value, f"a number from 1 to {MOST_DRAWS}")
+
+
+def finite(value: Any) -> str:
+    """A mapping without numbers that JSON does not know."""
+    found = first_non_finite(value) if type(value) is dict else None
+    return f".{found[0]} is {found[1]}, not a number" if found else mapping_of(anything)(value)
+
+
+def version(value: Any) -> str:
+    """A version, or those of several shards."""
+    return "" if type(value) is str else list_of(text)(value)
+
+
+def pair(value: Any) -> str:
+    """A shard: its number, and of how many."""
+    return list_of(whole)(value) or ("" if len(value) == 2 else is_not(value, "two whole numbers"))
+
+
+MEASURED = maybe(number)
+"""A number that JSON does not know is written as null."""
+PICTURE = shape_of({"picture": text})
+MARK = shape_of(
+    {},
+    {
+        "label": text,
+        "image": whole,
+        **dict.fromkeys(("x", "y", "x0", "y0", "x1", "y1"), MEASURED),
+        **dict.fromkeys(("size", "counts"), list_of(whole)),
+    },
+)
+CALL = shape_of(
+    {"messages": list_of(text)},
+    {"draw": whole, "options": mapping_of(anything), "reply": maybe(REPLY), "error": text, "model": text},
+)
+MESSAGE = shape_of({"role": text, "parts": list_of(choice)}, {"tool_calls": list_of(TOOL_CALL), "call_id": text})
+TIMED = shape_of({}, {"seconds": MEASURED, "cached": flag}, more=True)
+TIMINGS = shape_of({}, {"total": MEASURED, "stages": mapping_of(MEASURED), "calls": list_of(TIMED)}, more=True)
+SIZES = dict.fromkeys(("bytes", "width", "height"), whole)
+RECORD = shape_of(
+    {"point": text, "sample": text, "sample_sha": text, "v": whole},
+    {
+        "draw": draw,
+        "answer": maybe(text),
+        "reason": text,
+        "confidence": MEASURED,
+        "error": text,
+        "calls": list_of(CALL),
+        "pictures": list_of(text),
+        "marks": maybe(list_of(MARK)),
+        "notes": list_of(text),
+        "timings": TIMINGS,
+        "sent": list_of(shape_of({"sha": text}, {**SIZES, "type": text, "note": text}, more=True)),
+        "choices": maybe(list_of(choice)),
+        "letters": maybe(mapping_of(text)),
+    },
+)
+QUESTION = {"id": text, "question": text, "images": list_of(text), "choices": list_of(choice), "marks": list_of(MARK)}
+SAMPLE = shape_of(
+    {"task": text, "sha": text, "answer": maybe(text), "sample": shape_of({**QUESTION, "meta": finite})},
+    {"truth": finite},
+)
+JUDGEMENT = shape_of(
+    {name: text for name in ("kind", "point", "sample", "judge", "identity", "words")} | {"draw": draw, "v": whole},
+    {
+        "asked": whole,
+        "answer": maybe(text),
+        "scores": mapping_of(number),
+        **dict.fromkeys(("none", "cached"), flag),
+        **dict.fromkeys(("reason", "error", "said"), text),
+        **dict.fromkeys(("tokens_in", "tokens_out"), whole),
+    },
+)
+NODE = shape_of({}, {"use": text}, more=True)
+SPEC = shape_of({}, {"stages": mapping_of(anything), "task": anything}, more=True)
+FACTS_OF_TASK = shape_of({}, {"scorer": maybe(NODE)}, more=True)
+POINTS = list_of(
+    shape_of(
+        {"id": text, "contestant": text, "task": text, "task_id": text},
+        {
+            "changes": mapping_of(anything),
+            "baseline": flag,
+            "facts": FACTS_OF_TASK,
+            "spec": SPEC,
+            "read": NODE,
+            "draws": draws,
+            "seed": whole,
+            "replies_of": text,
+        },
+    )
+)
+COUNTS = ("records", "failed", "tokens_in", "tokens_out")
+SHARD = shape_of(
+    {"folder": text, **dict.fromkeys(COUNTS, whole)},
+    {"planned": mapping_of(whole), "started": maybe(text), "shard": maybe(pair)},
+    more=True,
+)
+FACTS = shape_of(
+    {},
+    {
+        **dict.fromkeys(("name", "started"), maybe(text)),
+        **dict.fromkeys(("left_out", "config"), maybe(mapping_of(anything))),
+        "versions": maybe(mapping_of(version)),
+        **dict.fromkeys(("samples", "planned"), maybe(mapping_of(whole))),
+        "arms": maybe(list_of(text)),
+        "plugins": maybe(list_of(shape_of({"name": text, "path": text}))),
+        "limit": maybe(whole),
+        "finished": flag,
+        "shard": maybe(pair),
+        "shards": maybe(list_of(SHARD)),
+    },
+    more=True,
+)
+
+
+def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
+    """The mapping in a line of JSON. Raises ValueError with the first thing that is wrong."""
+    value: dict[str, Any] = require(read_json(line if isinstance(line, str) else line.decode()), shape)
+    return value
+
+
+def parse_yaml(path: Path, shape: Shape) -> Any:
+    """What a YAML file holds; None where it is empty. Raises ValueError and YAMLError with what is wrong."""
+    said = path.read_text(encoding="utf-8")
+    deep = len(re.findall(r"[\[{](?![\]}])", said)) > MOST_OPEN or "- " * MOST_DEPTH in said
+    loader = yaml.SafeLoader if deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        value = yaml.load(said, Loader=loader)
+    except RecursionError:
+        raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
+    _refuse_unprintable(value)
+    return None if value is None else require(value, shape)
+
+
+def require(value: Any, shape: Shape) -> Any:
+    """The value. Raises ValueError where it has another shape."""
+    if fault := shape(value):
+        raise ValueError(f"it{fault}" if fault[0] == " " else fault.removeprefix("."))
+    return value
+
+
+def _refuse_unprintable(value: Any, depth: int = 0) -> None:
+    """Raises ValueError for half a surrogate pair in a text, and for what is nested too deep."""
+    if isinstance(value, str):
+        value.encode()
+    if isinstance(value, list | dict):
+        if depth == MOST_DEPTH:
+            raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
+        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
+            _refuse_unprintable(inner, depth + 1)

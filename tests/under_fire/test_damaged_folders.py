@@ -1,0 +1,176 @@
+"""Run folders with damage: named by file and line with what to do, in every command, or healed; never a traceback."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from looktwice.eval.records import RunError, RunFolder, records as records_module
+from tests.chat_server import ChatServer, chat_server
+from tests.first_day.studies import looktwice, write_study
+
+ADVICE = ("delete the line", "remove it and run")
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A run of three questions, which each test gets anew, and the server that answered it."""
+
+    run: Path
+    study: Path
+    server: ChatServer
+
+    @property
+    def sample(self) -> str:
+        """The id of its first sample."""
+        return str(self.lines("samples.jsonl")[0]["sample"]["id"])
+
+    def lines(self, name: str) -> list[Any]:
+        """The lines of a file."""
+        return [json.loads(line) for line in (self.run / name).read_text().splitlines()]
+
+    def commands(self) -> Iterator[list[object]]:
+        """Every command that reads a run folder."""
+        yield ["score", self.run]
+        yield ["report", self.run]
+        yield ["show", self.run, self.sample]
+        yield ["replay", self.run]
+        yield ["trajectories", self.run, "--out", self.run / "out.jsonl"]
+        yield ["merge", self.run, "--out", self.run.parent / "merged"]
+        judge = f"models.judge={{use: pipelines.models.ChatAPI, model: j, url: '{self.server.url}'}}"
+        yield ["judge", self.run, judge, "--model", "judge"]
+        yield self.again
+
+    @property
+    def again(self) -> list[object]:
+        """The command that made it."""
+        return ["run", self.study, "--out", self.run.parent]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+    root = tmp_path_factory.mktemp("made")
+    with chat_server(None) as server:
+        folder = Folder(root / "runs" / "study", write_study(root, server.url, n=3), server)
+        assert looktwice(*folder.again).exit_code == 0
+        record = folder.lines("records.jsonl")[0]
+        names = {"kind": "unreadable", "judge": "j", "identity": "i", "words": "w", "answer": "A", "v": 1}
+        judged = names | {name: record[name] for name in ("point", "sample", "draw")}
+        (folder.run / "judged.jsonl").write_text(json.dumps(judged) + "\n")
+        yield folder
+
+
+@pytest.fixture
+def folder(made: Folder, tmp_path: Path) -> Folder:
+    shutil.copytree(made.run.parent, tmp_path / "runs")
+    return Folder(tmp_path / "runs" / "study", made.study, made.server)
+
+
+def says(folder: Folder, words: list[object], code: int = 2) -> str:
+    """What a command prints, which ends with this code and never in a traceback."""
+    result = looktwice(*words)
+    assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
+    assert result.exit_code == code, (words, result.output)
+    return result.output
+
+
+def changed(line: Any, place: str, value: Any) -> str:
+    """The line with another value at a dotted place."""
+    *above, last = place.split(".")
+    inner = line
+    for name in above:
+        inner = inner[int(name) if isinstance(inner, list) else name]
+    inner[int(last) if isinstance(inner, list) else last] = value
+    return json.dumps(line)
+
+
+NO_LINES: dict[str, bytes] = {
+    "a number": b"5", "null": b"null", "nothing": b"", "a list": b"[]", "no JSON": b"{", "no UTF-8": b'{"v": "\xff"}',
+    "NULs": b"\0" * 64, "nested": b"[" * 100_000, "half": rb'{"v": "\ud83d"}', "nothing in it": b"{}",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl", "judged.jsonl"])
+@pytest.mark.parametrize("damage", NO_LINES)
+def test_a_line_that_is_none_is_named_by_its_number(folder: Folder, name: str, damage: str) -> None:
+    """`5` or `null` in a file ended score, report, show, replay and every resume in a traceback."""
+    path = folder.run / name
+    path.write_bytes(path.read_bytes() + NO_LINES[damage] + b"\n")
+    number = path.read_bytes().count(b"\n")
+    for words in [["score", folder.run], ["merge", folder.run, "--out", folder.run.parent / "merged"]]:
+        said = says(folder, words)
+        assert f"{name} line {number}: not a" in said.replace("\n", "") and ADVICE[0] in said
+    assert not (folder.run.parent / "merged").exists()
+
+
+def test_every_command_says_it(folder: Folder) -> None:
+    path = folder.run / "records.jsonl"
+    path.write_bytes(b"5\n" + path.read_bytes())
+    for words in folder.commands():
+        if words[0] != "show":  # it parses the lines of its sample alone
+            assert "records.jsonl line 1: not a record (it is 5, not a mapping)" in says(folder, words)
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    (folder.run / "points.yaml").write_text("- 5\n")
+    for words in folder.commands():
+        assert "points.yaml is damaged ([0] is 5, not a mapping); remove it" in says(folder, words)
+
+
+WRONG: list[tuple[str, str, Any]] = [
+    ("records.jsonl", "draw", 100_000_000), ("records.jsonl", "draw", True), ("records.jsonl", "point", 5),
+    ("records.jsonl", "sample", ["a"]), ("records.jsonl", "answer", 5), ("records.jsonl", "notes", "a"),
+    ("records.jsonl", "calls", {}), ("records.jsonl", "calls.0", 5), ("records.jsonl", "calls.0.messages", [5]),
+    ("records.jsonl", "calls.0.reply", "yes"), ("records.jsonl", "calls.0.reply.usage.tokens_in", 10**400),
+    ("records.jsonl", "timings.stages", [1]), ("records.jsonl", "sent.0", None), ("records.jsonl", "unheard", 1),
+    ("records.jsonl", "calls.0.reply.text", "\ud83d"), ("records.jsonl", "v", "1"), ("records.jsonl", "v", 2),
+    ("samples.jsonl", "sample.id", 5), ("samples.jsonl", "sample.choices", [5]), ("samples.jsonl", "sample.meta", []),
+    ("samples.jsonl", "sample.marks", [{"x": "left"}]), ("samples.jsonl", "task", None), ("samples.jsonl", "truth", 5),
+    ("samples.jsonl", "sample.meta", {"a": float("inf")}), ("judged.jsonl", "draw", "0"),
+    ("judged.jsonl", "scores", {"a": "b"}), ("judged.jsonl", "tokens_in", 1.5),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "place", "value"), WRONG, ids=lambda each: str(each)[:20])
+def test_a_field_of_the_wrong_type_is_named(folder: Folder, name: str, place: str, value: Any) -> None:
+    """`draw: 100000000` hung, and other types ended in tracebacks somewhere."""
+    first, *others = folder.lines(name)
+    (folder.run / name).write_text("\n".join([changed(first, place, value), *map(json.dumps, others), ""]))
+    said = says(folder, ["score", folder.run])
+    assert f"{name} line 1: not a" in said.replace("\n", "") and ADVICE[0] in said
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["5", "- null", "- {}", "[" * 200_000, "- " * 200_000, "- id: [", '- "\\ud83d"', "\0", "- {id: 5, draws: many}"],
+    ids=lambda text: text[:8],
+)
+def test_a_damaged_yaml_of_a_run_is_named(folder: Folder, damage: str) -> None:
+    """Deep nesting broke the stack of the parser, and with it the process."""
+    for name in ("points.yaml", "run.yaml") if len(damage) < 100 else ("points.yaml",):
+        kept = (folder.run / name).read_bytes()
+        (folder.run / name).write_text(damage)
+        said = says(folder, ["score", folder.run])
+        assert f"{name} is damaged" in said.replace("\n", "") and ADVICE[1] in said
+        (folder.run / name).write_bytes(kept)
+
+
+@pytest.mark.parametrize("value", [0, 10**8, "5", True])
+def test_a_number_of_draws_that_cannot_be_is_named(folder: Folder, value: object) -> None:
+    rows = yaml.safe_load((folder.run / "points.yaml").read_text())
+    rows[0]["draws"] = value
+    (folder.run / "points.yaml").write_text(yaml.safe_dump(rows))
+    assert "[0].draws is" in says(folder, ["score", folder.run])
+
+
+def test_an_endless_line_is_not_read_into_memory(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_module, "MOST_LINE", 1 << 16)
+    with (folder.run / "records.jsonl").open("ab") as file:
+        file.truncate(1 << 30)
+    with pytest.raises(RunError, match=r"line 4: .*longer than"):
+        RunFolder(folder.run).records()
