@@ -13,9 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from bench.soak.chaos import chaos
+from bench.soak.configurations import configurations
 from bench.soak.damaged import damaged
 from bench.soak.full_disk import full_cache, full_run_folder
 from bench.soak.malformed import malformed
+from bench.soak.pictures import pictures
+from bench.soak.replies import readers, svg, terminal, tools
 from bench.soak.scene import Finding
 from looktwice.eval.display.printable import printable
 
@@ -26,6 +29,12 @@ SCENES: dict[str, Scene] = {
     "full-cache": full_cache,
     "full-run": full_run_folder,
     "damaged": damaged,
+    "pictures": pictures,
+    "configurations": configurations,
+    "svg": svg,
+    "tools": tools,
+    "readers": readers,
+    "terminal": terminal,
 }
 
 

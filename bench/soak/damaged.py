@@ -64,7 +64,10 @@ def _append(name: str, line: bytes) -> Damage:
 
 
 def _write(name: str, data: bytes) -> Damage:
-    return lambda runs: (runs / name).write_bytes(data) and None
+    def damage(runs: Path) -> None:
+        (runs / name).write_bytes(data)
+
+    return damage
 
 
 def _change(field: str, value: object) -> Damage:

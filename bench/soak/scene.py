@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from looktwice.eval.display.printable import printable
 from tests.paths import ROOT
 
 SECRET = "sk-soak-7Hq2mVx9Zt41Wb8Q"
@@ -98,7 +99,7 @@ def faults(ended: Ended, codes: Iterable[int], says: Iterable[str] = ()) -> list
     found = [] if ended.code in codes else [f"exit code {ended.code}"]
     found += ["a traceback"] if "Traceback" in ended.said else []
     found += ["the key"] if SECRET[:12] in ended.said else []
-    found += ["control characters"] if any(c < " " and c not in "\n\t\r" for c in ended.said) else []
+    found += ["control characters"] if printable(ended.said.replace("\r", "")) != ended.said.replace("\r", "") else []
     flat = " ".join(ended.said.split())
     return found + [f"does not say {text!r}" for text in says if text not in flat]
 

@@ -30,7 +30,7 @@ from looktwice.pipelines.model import canonical, first_non_finite
 FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 REPLIES = "_replies"
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
-ARBITRARY = ConfigDict(arbitrary_types_allowed=True)
+ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)  # a text "nan" would become a number
 
 
 class ConfigError(ValueError):

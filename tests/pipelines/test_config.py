@@ -239,6 +239,7 @@ def test_plugins_that_are_refused(name: str) -> None:
         ("", ["stages=none"], "stages: "),
         ("", ["stages.mark.radius=true"], "stages.mark.radius: expected float"),
         ("", ["stages.mark.radius=.nan"], "stages.mark.radius: a number must be finite, found nan"),
+        ("", ["stages.mark.radius=nan"], "stages.mark.radius: expected float, found 'nan'"),
         ("", ["stages.mark.label.font_size=.inf"], "stages.mark.label.font_size: a number must be finite, found inf"),
         ("", ["task={use: prompting.markers.Circles}"], "a task belongs here, and Circles makes a stage"),
         ("", ["stages.mark={use: eval.tasks.Photos, kind: depth}"], "a stage belongs here, and Photos makes a task"),
