@@ -48,15 +48,7 @@ ADDED |= {
             "pipelines.models.cache.Store",
             ".",
         ),
-        *(
-            "eval.readers.Robust.__init__",
-            "eval.readers.reader.build_reader",
-            "eval.readers.os",
-            "",
-            " ",
-            "\u202e",
-            "a" * 9999,
-        ),
+        *("eval.readers.Robust.__init__", "eval.readers.reader.build_reader", "eval.readers.os", "", " ", "a" * 9999),
         *("prompting.markers.Circles", "pipelines.runtime.Blobs", "eval.records.RunFolder", "../x", "/etc/passwd"),
     )
 } | {"use 5": "read: {use: 5}", "use a list": "read: {use: [a]}"}
@@ -92,7 +84,7 @@ SETTINGS: tuple[str, ...] = (
 
 TEMPLATES: tuple[str, ...] = (
     *("{{ ''.__class__.__mro__[1].__subclasses__() }}", "{{ self._TemplateReference__context }}", "{{ cycler.x }}"),
-    *("{% for i in range(10**9) %}x{% endfor %}", "{{ 'x' * 10**9 }}", "{{ 9 ** 9 ** 9 }}", "{% include '/etc/passwd' %}"),
+    *("{% for i in range(10**9) %}x{% endfor %}", "{{ 'x' * 10**9 }}", "{{ 9 ** 9 ** 9 }}", "{% include 'a' %}"),
     *("{% macro f() %}{{ f() }}{{ f() }}{% endmacro %}{{ f() }}", "{{ '%999999999d' % 1 }}", "{{ 'x'|center(10**9) }}"),
     *("{{ '{:>999999999}'.format(1) }}", "{{ [1] * 10**9 }}", "{{ question|replace('', 'x' * 9999) }}", "{{ (((( }}"),
     *("(" * 9999, "{{" + "(" * 5000 + "1" + ")" * 5000 + "}}", "{% set a = 'x' * 999 %}" * 999, "{{ lipsum(n=9999) }}"),
@@ -113,7 +105,8 @@ def configurations(folder: Path, only: str = "") -> Iterator[Finding]:
         plain = folder / "study.yaml"
         commands |= {text: ["run", plain, text, "--out", folder / "runs"] for text in SETTINGS}
         yield from refused(folder, {name: words for name, words in commands.items() if only in name}, server.url)
-        yield from templates(folder, base, server.url, len(server.exchanges))
+        if not only:
+            yield from templates(folder, base, server.url)
 
 
 def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterator[Finding]:
@@ -128,7 +121,7 @@ def refused(folder: Path, commands: dict[str, list[object]], url: str) -> Iterat
     yield finding("configurations", f"{len(ends)} hostile configurations", figure, keys_in(folder))
 
 
-def templates(folder: Path, base: str, url: str, asked: int) -> Iterator[Finding]:
+def templates(folder: Path, base: str, url: str) -> Iterator[Finding]:
     """Each template words the question of a run."""
     commands = []
     for number, text in enumerate(TEMPLATES):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from bench.soak.forked import looktwice_each
 from bench.soak.hostile_server import Answer, Json, completion, good, hostile_server, http, question_of
 from bench.soak.scene import SECRET, Finding, faults, finding, keys_in, looktwice, write_study
 from looktwice.eval.records import RunFolder
@@ -201,11 +202,11 @@ def malformed(folder: Path, cases: dict[str, bytes] | None = None) -> Iterator[F
         figure = ", ".join(f"{count} {what}" for what, count in become.most_common())
         wrong = faults(ended, {0, 1}) + (["lost"] if become["lost"] else [])
         yield finding("malformed", f"{len(names)} malformed responses", figure, wrong, ended)
-        for line in ("score", "report", "replay"):
-            ended = looktwice(line, folder / "runs/study", url=server.url)
-            yield finding(
-                "malformed", f"{line} of what was recorded", f"exit {ended.code}", faults(ended, {0, 1}), ended
-            )
+        lines = ("score", "report", "replay")
+        ends = looktwice_each([[line, folder / "runs/study"] for line in lines], server.url)
+        for line, ended in zip(lines, ends, strict=True):
+            wrong = faults(ended, {0, 1})
+            yield finding("malformed", f"{line} of what was recorded", f"exit {ended.code}", wrong, ended)
         again = len(server.exchanges)
         ended = looktwice(*words, url=server.url, seconds=120)
         figure = f"{len(server.exchanges) - again} requests, exit {ended.code}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -123,19 +124,24 @@ def tool_calls() -> list[Json]:
 def run_replies(folder: Path, first: Sequence[Json], stages: str, name: str, picture: bool = True) -> Iterator[Finding]:
     """A run whose n-th sample gets the n-th reply first; then every command on it."""
 
+    order = itertools.count()  # of requests that do not repeat the question; every picture is another one
+
     def answer(body: Json, before: int) -> Answer:
         text = canonical(body["messages"])
         number = re.search(r"number (\d+)\?", text)
         fresh = number and not any(message["role"] == "assistant" for message in body["messages"])
         said = first[int(number[1])] if number and fresh else completion("(A)")
+        said = said if number else first[next(order) % len(first)]
         return Answer(http(200, json.dumps(said).encode()))
 
     with hostile_server(answer) as server:
         config = write_study(folder, server.url, (f"Is it number {n}?" for n in range(len(first))))
         if picture:
-            rows = (folder / "questions/samples.jsonl").read_text()
-            (folder / "questions/samples.jsonl").write_text(rows.replace('"choices"', '"image": "i.png", "choices"'))
-            Image.new("RGB", (80, 60), (200, 30, 30)).save(folder / "questions/i.png")
+            data = folder / "questions/samples.jsonl"
+            rows = [json.loads(line) for line in data.read_text().splitlines()]
+            data.write_text("".join(json.dumps(row | {"image": f"{row['id']}.png"}) + "\n" for row in rows))
+            for number, row in enumerate(rows):
+                Image.new("RGB", (80, 60), (200, 30, number)).save(folder / f"questions/{row['id']}.png")
         config.write_text(config.read_text().partition("stages:")[0] + stages)
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url, seconds=200)
         there = (folder / "runs/study/records.jsonl").exists()
