@@ -20,6 +20,7 @@ from typing import Any
 import cv2
 
 from looktwice.eval.records.from_state import make_point_row
+from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
@@ -95,7 +96,11 @@ class Run:
         with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
             known = existing_run.samples
-            failed = {record.key: bool(record.error) for record in existing_run.last_records()}
+            blobs, lost, failed = LostBlobs(writer.blobs), set[Key](), dict[Key, bool]()
+            for record in existing_run.last_records():
+                failed[record.key] = bool(record.error)
+                if not record.error and blobs.of(record):  # its replies are in the cache, which gives it back
+                    lost.add(record.key)
             rows = [make_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}
@@ -103,7 +108,7 @@ class Run:
             writer.points(rows)
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
-            done = {key for key in failed if not failed[key] or self.options.keep_failed}
+            done = {key for key in failed if not failed[key] or self.options.keep_failed} - lost
             self._predict(writer, known, done, unchanged)
             self._settle()
             stopped = self.stop.is_set() or self.drain.is_set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -174,3 +174,47 @@ def test_an_endless_line_is_not_read_into_memory(folder: Folder, monkeypatch: py
         file.truncate(1 << 30)
     with pytest.raises(RunError, match=r"line 4: .*longer than"):
         RunFolder(folder.run).records()
+
+
+BLOBS: dict[str, Callable[[bytes], bytes | None]] = {
+    "gone": lambda data: None, "empty": lambda data: b"", "torn": lambda data: data[:20],
+    "other": lambda data: b"5" * len(data), "NULs": lambda data: b"\0" * len(data),
+}  # fmt: skip
+
+
+def messages(folder: Folder) -> list[Path]:
+    """The blobs that are messages."""
+    shas = {sha for record in folder.lines("records.jsonl") for call in record["calls"] for sha in call["messages"]}
+    return [folder.run / "blobs" / sha[:2] / sha for sha in shas]
+
+
+def damage_blobs(paths: list[Path], damage: str) -> None:
+    for path in paths:
+        data = BLOBS[damage](path.read_bytes())
+        path.unlink() if data is None else path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", BLOBS)
+def test_messages_that_are_gone_or_torn_come_back_from_the_cache(folder: Folder, damage: str) -> None:
+    """Records kept counting as done, and a torn blob was never written again."""
+    asked, blobs = folder.server.stats["requests"], messages(folder)
+    whole = {path: path.read_bytes() for path in blobs}
+    damage_blobs(blobs, damage)
+    assert "is gone or damaged" in says(folder, ["replay", folder.run])
+    says(folder, ["show", folder.run, folder.sample], 2)
+    assert "3 new, 0 were there" in says(folder, folder.again, 0)
+    assert {path: path.read_bytes() for path in blobs} == whole
+    assert folder.server.stats["requests"] == asked, "the cache has every reply"
+    says(folder, ["replay", folder.run], 0)
+    assert "0 new, 3 were there" in says(folder, folder.again, 0)
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "torn"])
+def test_pictures_that_are_gone_or_torn_come_back(folder: Folder, damage: str) -> None:
+    blobs = [path for path in (folder.run / "blobs").glob("*/*") if path not in messages(folder)]
+    whole = {path: path.read_bytes() for path in blobs}
+    damage_blobs(blobs, damage)
+    for words in (["score", folder.run], ["report", folder.run], ["show", folder.run, folder.sample]):
+        says(folder, words, 0)
+    assert "3 new, 0 were there" in says(folder, folder.again, 0)
+    assert whole and {path: path.read_bytes() for path in blobs} == whole
