@@ -10,7 +10,6 @@ from functools import cached_property
 from looktwice.eval.records.records import Record
 from looktwice.pipelines.runtime.stores import Blobs
 
-
 BINARY = getattr(os, "O_BINARY", 0)  # Windows changes line ends without it
 
 
