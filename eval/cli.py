@@ -29,6 +29,7 @@ from looktwice.eval.cli_options import (
     say,
     say_left_out,
 )
+from looktwice.pipelines.counted import counted
 
 __all__ = ["app", "main"]
 
@@ -99,7 +100,7 @@ def run(
             print_results([outcome.folder], found)
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
         if outcome.failed:
-            say(f"{outcome.failed} samples FAILED; the report says why, and the same command repeats them")
+            say(f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same command asks again")
         if outcome.why:
             say(f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later")
         if outcome.why or outcome.failed or outcome.stopped:
@@ -158,7 +159,7 @@ def judge(
             say("stopped; the judgements so far are kept, and the same command continues")
             raise typer.Exit(130) from None
         if failed:
-            say(f"{failed} replies could not be judged; the same command repeats them")
+            say(f"{counted(failed, 'reply', 'replies')} could not be judged; the same command asks again")
             raise typer.Exit(1)
 
 

@@ -53,17 +53,17 @@ def print_results(runs: list[Path], plan: Any) -> None:
 
 
 def print_table(scored: Any) -> None:
-    """Print the table, and the effect of each factor of a sweep or of a gap."""
+    """Print the table, and the effect of each factor of a sweep, of each single change, or of a gap."""
     from rich.console import Console
 
     from looktwice.eval.analysis.factors import factor_table
-    from looktwice.eval.analysis.sweeps import SWEEP_NOTE, sweep_table
+    from looktwice.eval.analysis.sweeps import effect_note, sweep_table
     from looktwice.eval.display.table import console_table
 
     console, gap, swept = Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))
     if swept.rows:
-        console.print(swept.console("effect of each factor", blocks=2, caption=SWEEP_NOTE))
+        console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))
     if gap.rows:
         console.print(gap.console("why the numbers differ", blocks=2))
 

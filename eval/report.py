@@ -1,4 +1,4 @@
-"""Writes report.html, report.md and report.csv of one or several runs."""
+"""Writes report.html, report.md, report.csv and effects.csv of one or several runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from looktwice.eval.analysis.complementarity import complementarity_table, disag
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.shared_errors import shared_error_table
 from looktwice.eval.analysis.spread import spread_table
-from looktwice.eval.analysis.sweeps import SWEEP_NOTE, sweep_table
+from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
 from looktwice.eval.display.contact_sheets import Images, sheets
 from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table, score_table
@@ -31,6 +31,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
 
@@ -47,11 +48,12 @@ METHOD = (
     "samples are independent of one another.",
     "macro is the unweighted mean over tasks, where a task swept over several variants counts as one task; micro pools "
     "all samples. Both are over the tasks that a contestant was given; `2 of 3 tasks` marks those that lack some.",
-    "delta and p compare with the baseline on the same samples (exact McNemar test, two-sided; the sign test where "
-    "values are graded or means over draws). Samples that failed or are missing on either side are excluded; `differ` "
-    "is the number on which the two differ. p (Holm) is corrected over all comparisons of the run on single tasks, and "
-    "that of micro over those of micro.",
-    "Effect of each factor: of a sweep over several settings, on the samples that no combination failed or lacks. The "
+    "delta and p compare with the baseline, which the line `delta: against ...` names, on the same samples (exact "
+    "McNemar test, two-sided; the sign test where values are graded or means over draws). Samples that failed or are "
+    "missing on either side are excluded; `differ` is the number on which the two differ. p (Holm) is corrected over "
+    "all comparisons of the run on single tasks, and that of micro over those of micro.",
+    "Effect of each factor: of a sweep's levels and of the changes of `each`, on the samples that none of the arms in "
+    "question failed or lacks; effects.csv holds the same. The "
     "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
     "to 13 samples that differ, then 10000 drawn flips); not corrected. Where every sample differs alike there "
     "is no spread and so no interval.",
@@ -108,17 +110,24 @@ class ReportTable:
     note: str = ""
 
 
-def write_report(runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None) -> Path:
-    """Write the three files of a table, or of runs, into the folder `out` and return the path of report.html.
+def write_report(
+    runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None, *, reader: Stage | None = None
+) -> Path:
+    """Write report.html, report.md and report.csv of a table, or of runs, into `out`; return the path of the page.
 
+    Where the runs have a sweep of several factors or `each`, effects.csv beside them holds what each change does.
     `images` returns a sample's own images if the task's data is available; without it the sheets show what was sent.
-    Raises RunError.
+    `reader` reads the replies of runs, in place of their own reader; a table is read already. Raises RunError.
     """
-    scored = runs if isinstance(runs, Table) else score_table(runs)
+    scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder = Path(out)
     folder.mkdir(parents=True, exist_ok=True)
     facts = _context(scored)
     (folder / "report.csv").write_text(scored.csv, encoding="utf-8")
+    if sweep_table(scored).rows:
+        (folder / "effects.csv").write_text(effects_csv(scored), encoding="utf-8")
+    else:  # one of an earlier plan would be taken for this one's
+        (folder / "effects.csv").unlink(missing_ok=True)
     (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
     page = folder / "report.html"
     cards = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
@@ -150,7 +159,7 @@ def _tables(scored: Table) -> list[ReportTable]:
     rows, runs = scored.rows, scored.scores
     looks = [point for run in runs for point in summarize_looks(run)]
     return [
-        ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=SWEEP_NOTE),
+        ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),

@@ -112,6 +112,17 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
     assert reader.asked["looktwice run study.yaml"] == 45
     assert reader.asked["looktwice run paid.yaml"] == 0
     assert {name: len(RunFolder(Path("runs", name)).points) for name in ("sweep", "each")} == {"sweep": 12, "each": 5}
+    check_frames(reader.names)
+
+
+def check_frames(names: dict[str, Any]) -> None:
+    """One line for each contestant in LaTeX, which prints no NaN, and a cell for each setting."""
+    printed = [line.split("&")[0].strip() for line in names["latex"].splitlines() if "&" in line]
+    assert len(printed) == len(set(printed)) and {"contestant", "plain", "unmarked", "chance"} <= set(printed)
+    assert "NaN" not in names["latex"] and r"p\_holm" in names["latex"] and r"\toprule" in names["latex"]
+    assert names["by_radius"].shape == (3, 2) and names["by_radius"].notna().all(axis=None)
+    assert len(names["accuracy"]) == 12
+    assert names["effects"].factor.tolist() == ["mark.radius", "mark.radius", "mark.color", "think"]
 
 
 def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:

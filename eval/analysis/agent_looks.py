@@ -15,7 +15,7 @@ from typing import Any
 
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.records.records import Record, SampleRow
-from looktwice.eval.scoring.labels import baseline_of
+from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.pipelines.geometry import Rect, iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
@@ -99,11 +99,8 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
         scores = points.get(record.point)
         if scores is not None and (one := agent_record(scores, record)) is not None:
             found[record.point].append(one)
-    summaries = []
-    for name in (name for name in points if name in found):
-        baseline = baseline_of(points[name].point, [other.point for other in points.values()])
-        summaries.append(_summarize(points[name], found[name], points[baseline.id] if baseline else None))
-    return summaries
+    compared = baselines(run)
+    return [_summarize(points[name], found[name], compared[name]) for name in points if name in found]
 
 
 def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:

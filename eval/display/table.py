@@ -24,16 +24,19 @@ from looktwice.eval.display.text_tables import (
     percent,
     sort_rows,
 )
-from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.records.records import PointRow, RunError, RunFolder
+from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.state import Stage
 
 if TYPE_CHECKING:
+    import pandas
     from rich.table import Table as RichTable
 
 
@@ -59,18 +62,40 @@ class Table:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the figures leave out: samples that were not asked, parts of tasks, arms of earlier plans."""
+        """What delta compares with, and what the figures leave out: samples that were not asked, older arms."""
         many = len(self.scores) > 1
         return tuple(f"{run.name}: {line}" if many else line for run in self.scores for line in notes(run))
 
     @property
     def csv(self) -> str:
         """The columns of report.csv, a header and a line per row; empty where a value does not apply."""
+        return self._csv()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The columns of report.csv, and one for each setting that the study changes; NaN where nothing applies.
+
+        `stages.mark.radius` holds the number that an arm has, changed or as the file says; `stages.think` the class of
+        the stage, or "none". A mean over tasks has the settings that all its arms share.
+        """
+        import pandas
+
+        places = dict.fromkeys(name for run in self.scores for arm in run.points for name in arm.point.changes)
+        return pandas.read_csv(io.StringIO(self._csv(tuple(places))), keep_default_na=False, na_values="")
+
+    def _csv(self, places: Sequence[str] = ()) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(COLUMNS)
+        writer.writerow((*COLUMNS, *places))
+        arms: dict[tuple[str, str], list[PointRow]] = defaultdict(list)
+        for run in self.scores if places else ():
+            for scores in run.points:
+                for name in (scores.point.id, scores.contestant):
+                    arms[run.name, name].append(scores.point)
         for row in self.rows:
-            writer.writerow([_cell(getattr(row, name)) for name in COLUMNS])
+            mine = arms.get((row.run, row.point or row.contestant), [])
+            settings = ({setting_of(point, place) for point in mine} for place in places)
+            same = (found.pop() if len(found) == 1 else None for found in settings)
+            writer.writerow([*(_cell(getattr(row, name)) for name in COLUMNS), *map(_cell, same)])
         return out.getvalue()
 
     def __repr__(self) -> str:
@@ -172,8 +197,8 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
     none = sum(entry.answer is None for entry in entries)
     if entries:
         yield (
-            f"judge {run.judged.counts}: read {len(entries) - none} replies, and found no answer in {none} more; its "
-            "tokens are counted separately"
+            f"judge {run.judged.counts}: read {counted(len(entries) - none, 'reply', 'replies')}, and found no answer "
+            f"in {none} more; its tokens are counted separately"
         )
 
 

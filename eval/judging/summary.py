@@ -10,6 +10,7 @@ from statistics import fmean
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.pipelines.counted import counted
 
 
 def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
@@ -19,7 +20,10 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         judged = [line for line in mine if line.kind == kind]
         given = sum(line.given for line in judged)
         none = sum(line.none for line in judged)
-        parts = [f"{given} of {len(judged)} replies judged" + (f", {none} of them to choose nothing" if none else "")]
+        parts = [
+            f"{given} of {counted(len(judged), 'reply', 'replies')} judged"
+            + (f", {none} of them to choose nothing" if none else "")
+        ]
         why = Counter(line.reason for line in judged if line.reason)
         parts += [f"{count} without a verdict ({reason})" for reason, count in why.most_common(3)]
         failed = sum(bool(line.error) for line in judged)
@@ -27,7 +31,7 @@ def summary(lines: Sequence[Judgement], judge: str) -> Iterator[str]:
         calls = [line for line in judged if not line.error]
         paid = [line for line in calls if not line.cached]
         tokens = f"{sum(line.tokens_in for line in paid)} tokens in, {sum(line.tokens_out for line in paid)} out"
-        parts.append(f"{len(paid)} calls and {len(calls) - len(paid)} from the cache, {tokens}")
+        parts.append(f"{counted(len(paid), 'call')} and {len(calls) - len(paid)} from the cache, {tokens}")
         yield f"judge {judge}, {kind}: {'; '.join(parts)}"
 
 

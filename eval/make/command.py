@@ -10,6 +10,7 @@ from looktwice.eval.make.save import SavedQuestions, save
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError
 from looktwice.pipelines.config.load import Node, read_config, resolve
+from looktwice.pipelines.counted import counted
 
 
 def make_questions(
@@ -55,7 +56,8 @@ def _task_nodes(node: Node, config: Path) -> dict[str, tuple[str, Any]]:
 
 
 def _describe(name: str, saved: SavedQuestions) -> Iterator[str]:
+    asked = counted(saved.questions, "question")
     files = "samples.jsonl" if saved.no_parquet else f"samples.jsonl, {saved.parquet.name}"
-    yield f"{name}: {saved.questions} questions, {len(saved.images)} images in {saved.folder} ({files})"
+    yield f"{name}: {asked}, {counted(len(saved.images), 'image')} in {saved.folder} ({files})"
     if saved.no_parquet:
         yield f"  no parquet: {saved.no_parquet}"

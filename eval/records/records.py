@@ -145,9 +145,9 @@ class PointRow:
     task_id: str
     changes: Mapping[str, Any] = field(default_factory=dict)
     baseline: bool = False
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
-    read: Mapping[str, Any] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    spec: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    read: Mapping[str, Any] = field(default_factory=dict, repr=False)
     draws: int = 1
     seed: int = 0
     replies_of: str = ""

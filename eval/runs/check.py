@@ -17,6 +17,7 @@ from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings, spec
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import State
@@ -36,7 +37,7 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     tasks = {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
     readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
-    yield f"{len(plan.points)} arm{'s' * (len(plan.points) != 1)} (contestant x task x setting), no faults{readings}"
+    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), no faults{readings}"
     names = labels([make_point_row(arm) for arm in plan.points])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     for trial in trials:
@@ -101,8 +102,8 @@ def _open_images(plan: Plan, limit: int | None) -> Iterator[str]:
                     opened, faults = opened + number, faults + len(found)
                     yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in found)
     if faults:
-        raise PictureError(f"{faults} of {opened:,} images cannot be opened")
-    yield f"{opened:,} images opened, no faults"
+        raise PictureError(f"{faults} of {counted(opened, 'image')} cannot be opened")
+    yield f"{counted(opened, 'image')} opened, no faults"
 
 
 def _open(item: Item) -> tuple[int, list[str]]:

@@ -13,6 +13,7 @@ from looktwice.eval.records.from_state import describe_failure
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
@@ -136,7 +137,8 @@ class Amount:
         price = "" if self.price is None else f"; cost {bound}{self.price:,.2f}"
         price += " and the replies" if price and self.out is None else ""
         looks = ", all without looks" if self.looks else ""
-        return f"{self.requests:,} requests, {self.pictures:,} pictures, {sent}, out {out}{price}{looks}"
+        asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
+        return f"{asked}, {sent}, out {out}{price}{looks}"
 
 
 def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amount:
@@ -181,7 +183,7 @@ def announce_requests(plan: Plan, samples: Mapping[str, int], facts: Mapping[str
             items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left = len(asking) - len(trials)
-    more = f", and what {left} arm{'s' * (left != 1)} with slow stages ask{'s' * (left == 1)}" if left else ""
+    more = f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}" if left else ""
     return f"about to ask {count_requests(trials, samples)}{more}; what was answered before is not asked again"
 
 

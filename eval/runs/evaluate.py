@@ -26,7 +26,7 @@ def evaluate(
     model: Model | None = None,
     *,
     out: str | Path = "runs/evaluate",
-    read: Stage | None = None,
+    reader: Stage | None = None,
     draws: int = 1,
     seed: int = 0,
     workers: int = 16,
@@ -34,12 +34,12 @@ def evaluate(
 ) -> Table:
     """Run every contestant on every task in the run folder `out`, resuming an earlier run; return the table.
 
-    A contestant is a Pipeline or a single stage; the first is the baseline. `read` reads replies (default
+    A contestant is a Pipeline or a single stage; the first is the baseline. `reader` reads replies (default
     `Robust`). Raises TaskError and RunError, and TypeError if the settings of a contestant cannot be serialized.
     """
     tasks = task if isinstance(task, Mapping) else {_task_name(task): task}
     arms = tuple(
-        _make_arm(name, contestant, number == 0, task_name, one, model, read or Robust(), draws, seed)
+        _make_arm(name, contestant, number == 0, task_name, one, model, reader or Robust(), draws, seed)
         for task_name, one in tasks.items()
         for number, (name, contestant) in enumerate(contestants.items())
     )
@@ -64,9 +64,9 @@ def _task_name(task: Task) -> str:
 
 def _make_arm(
     name: str, contestant: Pipeline | Stage, baseline: bool, task_name: str, task: Task,
-    model: Model | None, read: Stage, draws: int, seed: int,
+    model: Model | None, reader: Stage, draws: int, seed: int,
 ) -> Arm:  # fmt: skip
     given: Mapping[str, Any] = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
     used = model if any(asks_model(stage) for stage in stages.values()) else None
-    return with_id(Arm(name, {}, task_name, task, used, stages, read, draws, seed, baseline, "", ""))
+    return with_id(Arm(name, {}, task_name, task, used, stages, reader, draws, seed, baseline, "", ""))

@@ -12,6 +12,7 @@ from typing import Any
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
 DESCRIPTIONS = ("changes", "facts")  # of a point: may differ between shards, because no answer depends on them
@@ -49,7 +50,7 @@ def merge(shards: Sequence[Path], out: Path) -> str:
         append(out, *judged)
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
-    said = f"{len(answers)} records of {len(runs)} shards in {out}"
+    said = f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"
     return (
         f"{said}; {twice} of them were answered twice and otherwise: the later shard's answer counts" if twice else said
     )

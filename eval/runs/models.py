@@ -12,6 +12,7 @@ from looktwice.eval.display.progress import Spent
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.cost import price_of
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch
@@ -64,7 +65,7 @@ class RunModels:
             if getattr(model, "prices", None) and summary.paid.calls and not summary.paid.tokens_in:
                 yield f"the server at {meter.place} counts no tokens, so there is no cost of what it answered"
         for (here, there), number in found.items():
-            came = "1 reply" if number == 1 else f"{number} replies"
+            came = counted(number, "reply", "replies")
             yield f"{came} came from the cache as {there} gave them; the model at {here} has the same `name`"
 
     def close(self) -> None:

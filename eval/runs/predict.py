@@ -27,6 +27,7 @@ from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
@@ -194,11 +195,11 @@ class Run:
             changed = [name for name, sha in now.items() if answered_shas.get(name, sha) != sha]
             whole = self.options.limit is None and self.options.shard == (1, 1)
             gone = [name for name in old if name not in now] if whole else []
-            for names, problem in ((changed, "changed under their ids"), (gone, "are no longer in the task")):
+            for names, problem in ((changed, "changed under the same id"), (gone, "no longer in the task")):
                 if names:
                     raise RunError(
-                        f"{self.folder}: {len(names)} samples {problem} since the first run, such as "
-                        f"{', '.join(names[:3])}; choose another --out, or start over with --fresh"
+                        f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first "
+                        f"run, such as {', '.join(names[:3])}; choose another --out, or start over with --fresh"
                     )
 
     def _predict(

@@ -21,6 +21,7 @@ from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import PointRow, Record, RunFolder, read_message
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
@@ -148,9 +149,9 @@ def describe_replay(result: ReplayResult) -> Iterator[str]:
         yield f"and {len(result.different) - SHOWN} more"
     yield from result.faults
     for reason, count in result.left_out.items():
-        yield f"not replayed: {count} records ({reason})"
+        yield f"not replayed: {counted(count, 'record')} ({reason})"
     verdict = "the same bit for bit" if not result.different else f"the same, {len(result.different)} different"
-    yield f"replayed without a model: {result.same} records {verdict}"
+    yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"
 
 
 def build_stages(folder: RunFolder, point: PointRow, binder: Binder) -> dict[str, Stage]:

@@ -19,6 +19,7 @@ from typing import Any
 from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
@@ -55,7 +56,7 @@ def write_trajectories(
         written, images = _write_parquet(chain([first], lines), out), "images inside"
     else:
         written, images = _write_jsonl(chain([first], lines), out), f"images beside it in {_image_folder(out).name}"
-    yield f"{written} conversations: {out} ({images})"
+    yield f"{counted(written, 'conversation')}: {out} ({images})"
 
 
 def trajectories(

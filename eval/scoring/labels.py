@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from looktwice.eval.records.records import PointRow
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.pipelines.model import canonical
 
 MOST = 3  # differing settings that a label shows
@@ -86,17 +87,30 @@ def task_label(point: PointRow, without: str = "") -> str:
     return label_with_changes(point.task, task_changes(point), without)
 
 
-def baseline_of(point: PointRow, points: Sequence[PointRow]) -> PointRow | None:
-    """The baseline's point on the same samples: the one with the same changes, else the baseline's first.
+def baselines(run: RunScores) -> dict[str, PointScores | None]:
+    """Point id -> the arm that it is compared with: of the present plan, where that has one on the same samples."""
+    by_id = {scores.point.id: scores for scores in run.points}
+    present, older = ([s.point for s in run.points if s.older is old] for old in (False, True))
+    found = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
+    return {name: by_id[point.id] if point else None for name, point in found.items()}
 
-    A changed point of the baseline itself is compared with its unchanged, else its first point. Of several that
-    fit (the configuration was edited between two runs) it is the latest. None where there is nothing to compare.
+
+def baseline_of(point: PointRow, points: Sequence[PointRow], older: Sequence[PointRow] = ()) -> PointRow | None:
+    """The baseline's point on the same samples at the same setting, else the baseline's first.
+
+    The same setting is the one with all of the point's changes that the baseline has: a sweep of a stage that it has
+    dropped leaves it as it is. A changed point of the baseline itself is compared with its unchanged, else its first
+    point. Of several that fit (the configuration was edited between two runs) it is the latest. None where there is
+    nothing to compare. `older` are looked at where none of `points` is the baseline's.
     """
-    rivals = [other for other in points if other.baseline and other.task_id == point.task_id]
+    mine, others = (
+        [other for other in each if other.baseline and other.task_id == point.task_id] for each in (points, older)
+    )
+    rivals = mine or others
     wanted = {} if point.baseline else contestant_changes(point)
-    alike = [other for other in rivals if contestant_changes(other) == wanted]
-    unchanged = [other for other in rivals if not contestant_changes(other)]
-    chosen = next(iter(alike[-1:] or unchanged[-1:] or rivals), None)
+    alike = [other for other in rivals if contestant_changes(other).items() <= wanted.items()]
+    closest = max(reversed(alike), key=lambda other: len(contestant_changes(other)), default=None)
+    chosen = closest or next(iter(rivals), None)
     return None if chosen is None or chosen.id == point.id else chosen
 
 
@@ -104,6 +118,17 @@ def factor_value(point: PointRow, place: str) -> float | None:
     """The number that a point has at a dotted place: from its changes, or else from what was built."""
     value = point.changes[place] if place in point.changes else _setting(point.spec, _spec_path(place))
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def setting_of(point: PointRow, place: str) -> str | float | None:
+    """What a point has at a dotted place, changed or not: a number or a word, of a stage its class or "none"."""
+    whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
+    value = point.changes[place] if place in point.changes else _setting(whole, _spec_path(place))
+    if isinstance(value, Mapping):
+        value = str(value.get("use", "")).rpartition(".")[2]
+    if value is None:
+        return "none" if place in point.changes or (place.startswith("stages.") and place.count(".") == 1) else None
+    return value if isinstance(value, str | float | int) else str(value)
 
 
 def label_with_changes(name: str, changes: Mapping[str, Any], without: str = "") -> str:

@@ -1,17 +1,47 @@
-"""What a table of a run says beside its figures: what was not asked, and which arms of earlier plans it leaves out."""
+"""What a table of a run says beside its figures: what they compare with, what was not asked, what it leaves out."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
-from looktwice.eval.scoring.verdict import RunScores, Verdict
+from looktwice.eval.scoring.labels import baselines, contestant_changes
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.pipelines.counted import counted
 
-SHOWN = 3  # older arms that are named
+SHOWN = 3  # labels that are named
 
 
 def notes(run: RunScores) -> list[str]:
-    """A sentence each for planned samples without a record, failures, tasks asked in part by plan, and older arms."""
-    return [*_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+    """A sentence each: the baseline; planned samples without a record, failures, tasks in part; what is older."""
+    return [*_compared(run), *_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+
+
+def _compared(run: RunScores) -> list[str]:
+    """What delta compares with: one arm, or each arm with that of the same setting."""
+    rivals = baselines(run)
+    pairs = [(scores, rival) for scores in run.points if (rival := rivals[scores.point.id]) is not None]
+    if len({rival.contestant for _, rival in pairs}) < 2:
+        first = " (first contestant)" if pairs and pairs[0][1].contestant == run.points[0].point.contestant else ""
+        return [f"delta: against {rival.contestant}{first}" for _, rival in pairs[:1]]
+    others = [(scores, rival) for scores, rival in pairs if scores.point.contestant != rival.point.contestant]
+    own = [rival for scores, rival in pairs if scores.point.contestant == rival.point.contestant]
+    alike = [rival for scores, rival in others if _is_same_setting(scores, rival)]
+    rest = [rival for scores, rival in others if not _is_same_setting(scores, rival)]
+    said = [f"against {alike[0].point.contestant} at the same setting"] if alike else []
+    said += [f"{'where it has none, ' if alike else ''}against {_names(rest)}"] if rest else []
+    said += [f"its own arms against {_names(own)}"] if own else []
+    return [f"delta: {'; '.join(said)}"]
+
+
+def _is_same_setting(scores: PointScores, rival: PointScores) -> bool:
+    return contestant_changes(scores.point) == contestant_changes(rival.point)
+
+
+def _names(arms: Iterable[PointScores]) -> str:
+    names = list(dict.fromkeys(arm.contestant for arm in arms))
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return names[0] if len(names) == 1 else f"the nearest of {', '.join(names[:SHOWN])}{more}"
 
 
 def _unfinished(run: RunScores) -> list[str]:
@@ -20,7 +50,11 @@ def _unfinished(run: RunScores) -> list[str]:
     planned = missing + sum(len(scores.all) for scores in asked)
     if not missing:
         return []
-    return [f"unfinished: {missing} of {planned} planned answers are missing, and in no mean; the same command goes on"]
+    are = "is" if missing == 1 else "are"
+    return [
+        f"unfinished: {missing} of {counted(planned, 'planned answer')} {are} missing, and in no mean; the same "
+        "command goes on"
+    ]
 
 
 def _failures(run: RunScores) -> list[str]:
@@ -29,23 +63,33 @@ def _failures(run: RunScores) -> list[str]:
     if not failed:
         return []
     ((most, _),) = Counter((entry.detail.strip().splitlines() or ["no message"])[0] for entry in failed).most_common(1)
-    return [f"failed: {len(failed)} answers, most often with {most[:160]}"]
+    often = "with" if len(failed) == 1 else "most often with"
+    return [f"failed: {counted(len(failed), 'answer')}, {often} {most[:160]}"]
 
 
 def _parts(run: RunScores) -> list[str]:
-    """For every task of which a limit or a shard leaves samples out."""
-    facts = run.folder.facts
-    whole = facts.get("samples") or {}
-    tasks = {scores.point.task_id: scores for scores in run.points}
-    parts = {task: scores.planned or len(scores.samples) for task, scores in tasks.items()}
-    found = [f"{tasks[task].task}: {n} of {whole[task]} samples" for task, n in parts.items() if n < whole.get(task, n)]
-    limit = f" (limit {facts['limit']})" if facts.get("limit") else ""
-    return [f"asked in part{limit}: {', '.join(found)}"] if found else []
+    """For every task of which a limit or a shard leaves samples out, and no earlier run has asked them."""
+    whole, limit, found, limited = run.folder.facts.get("samples") or {}, run.folder.facts.get("limit"), [], False
+    tasks: dict[str, list[PointScores]] = {}
+    for scores in run.points:
+        if not scores.older:
+            tasks.setdefault(scores.point.task_id, []).append(scores)
+    for task, arms in tasks.items():
+        planned = [len(arm.samples) if arm.planned is None else arm.planned for arm in arms]
+        asked = [max(n, sum(map(bool, arm.scored.values()))) for n, arm in zip(planned, arms, strict=True)]
+        few, most = min(asked), max(asked)
+        if few < whole.get(task, few):
+            limited = limited or few == limit
+            numbers = str(few) if few == most else f"{few} to {most}"
+            found.append(f"{arms[0].task}: {numbers} of {counted(whole[task], 'sample')}")
+    return [f"asked in part{f' (limit {limit})' if limited else ''}: {', '.join(found)}"] if found else []
 
 
 def _older(run: RunScores) -> list[str]:
-    if not run.older:
-        return []
     named = ", ".join(run.older[:SHOWN]) + (f" and {len(run.older) - SHOWN} more" if len(run.older) > SHOWN else "")
     arms = "1 arm of an earlier plan" if len(run.older) == 1 else f"{len(run.older)} arms of earlier plans"
-    return [f"not shown: {arms}, {named}; `--all` (in Python `all_arms=True`) shows what is left out"]
+    left_out = [f"{arms}, {named}"] if run.older else []
+    left_out += [f"{counted(run.older_draws, 'answer')} of an earlier plan with more draws"] if run.older_draws else []
+    if not left_out:
+        return []
+    return [f"not shown: {'; '.join(left_out)}; `--all` (in Python `all_arms=True`) shows what is left out"]

@@ -10,7 +10,7 @@ from looktwice.eval.scoring.benchmark_rows import benchmark_rows, total_rows
 from looktwice.eval.scoring.chance import majority_and_chance, mean_levels
 from looktwice.eval.scoring.comparison import accuracy_to_compare, compare, correct_p_values
 from looktwice.eval.scoring.groups import circular_rows
-from looktwice.eval.scoring.labels import baseline_of
+from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.metrics import METRICS, macro_row, measure, micro_row
 from looktwice.eval.scoring.row import Row, empty_row
 from looktwice.eval.scoring.verdict import PointScores, RunScores
@@ -22,15 +22,15 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     Circular evaluation, majority and chance follow at the end.
     """
     points = {scores.point.id: scores for scores in run.points}
-    baselines = {name: _baseline(scores, points) for name, scores in points.items()}
-    rows = {name: _point_rows(run, scores, baselines[name]) for name, scores in points.items()}
+    rivals = baselines(run)
+    rows = {name: _point_rows(run, scores, rivals[name]) for name, scores in points.items()}
     by_contestant: dict[str, list[PointScores]] = defaultdict(list)
     for scores in run.points:
         by_contestant[scores.contestant].append(scores)
     out: list[Row] = []
     for arms in by_contestant.values():
         mine = [row for scores in arms for row in rows[scores.point.id]]
-        out += [*mine, *_means(mine, arms, baselines), *total_rows(arms, mine)]
+        out += [*mine, *_means(mine, arms, rivals), *total_rows(arms, mine)]
         out += [row for scores in arms for row in _slice_rows(run, scores, by)]
     tasks = list({scores.point.task_id: scores for scores in run.points}.values())
     levels = [row for scores in tasks for row in majority_and_chance(scores, empty_row(run, scores))]
@@ -45,11 +45,6 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     return [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
 
 
-def _baseline(scores: PointScores, points: Mapping[str, PointScores]) -> PointScores | None:
-    point = baseline_of(scores.point, [other.point for other in points.values()])
-    return None if point is None else points[point.id]
-
-
 def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | None) -> list[Row]:
     rows = measure(scores, empty_row(run, scores))
     if baseline is not None:
@@ -58,13 +53,13 @@ def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | Non
     return rows + benchmark_rows(scores, empty_row(run, scores), baseline)
 
 
-def _means(rows: Sequence[Row], arms: Sequence[PointScores], baselines: Mapping[str, PointScores | None]) -> list[Row]:
+def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[str, PointScores | None]) -> list[Row]:
     """The macro and micro rows of a contestant; micro accuracy has the paired test over all its tasks."""
     out: list[Row] = []
     for metric in METRICS:
         metric_rows = [row for row in rows if row.metric == metric]
         out += [macro_row(metric_rows), micro_row(metric_rows)]
-    rivals = [rival for scores in arms if (rival := baselines[scores.point.id]) is not None]
+    rivals = [rival for scores in arms if (rival := compared[scores.point.id]) is not None]
     if len(rivals) == len(arms):
         pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(arms, rivals, strict=True)]
         out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)

@@ -66,22 +66,28 @@ def score_run(
         tasks.setdefault(task_id, {})[name] = row
     judged = judgements(folder.path, judge)
     present, older = folder.present_and_older
+    shown = [*present, *older] if all_arms else present
+    whole, hidden_draws = all_arms or not folder.facts.get("arms"), 0  # without a plan, all that there is
     names, planned = labels([*present, *older]), folder.facts.get("planned") or {}
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     points: list[PointScores] = []
-    wanted = defaultdict[str, list[tuple[RecordScorer, dict[str, SampleRow], _Scored]]](list)
-    for point in (*present, *older) if all_arms else present:
+    wanted = defaultdict[str, list[tuple[RecordScorer, PointScores, _Scored]]](list)
+    for number, point in enumerate(shown):
         score, samples = tools.record_scorer(point), tasks.get(point.task_id, {})
         scored: _Scored = {name: {} for name in samples}
-        wanted[point.recorded_as].append((score, samples, scored))
-        number = planned.get(point.task_id) if point in present else 0
-        points.append(PointScores(point, samples, scored, "", *names[point.id], number, score.scorer, score))
+        old = number >= len(present)
+        asked = 0 if old else planned.get(point.task_id)
+        scores = PointScores(point, samples, scored, "", *names[point.id], asked, score.scorer, score, old)
+        points.append(scores)
+        wanted[point.recorded_as].append((score, scores, scored))
     for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
-        for score, samples, scored in wanted.get(record.point, ()):
-            if record.sample in samples:
-                scored[record.sample][record.draw] = score(record, samples[record.sample])
+        for score, scores, scored in wanted.get(record.point, ()):
+            if not whole and record.draw >= scores.point.draws:
+                hidden_draws += not scores.point.replies_of
+            elif record.sample in scores.samples:
+                scored[record.sample][record.draw] = score(record, scores.samples[record.sample])
     hidden = [] if all_arms else [" on ".join(names[point.id]) for point in older]
-    return RunScores(folder, tuple(map(_with_readers, points)), judged, tuple(hidden))
+    return RunScores(folder, tuple(map(_with_readers, points)), judged, tuple(hidden), hidden_draws)
 
 
 _Scored = dict[str, dict[int, ScoredRecord]]
@@ -236,10 +242,11 @@ class ScoringTools:
             return f"{self.folder.path}: {point.contestant} on {point.task} cannot be scored: {exc}"
         what, use = next(iter(lacking.items()))
         module, _, rest = use.partition(".")
+        in_python = f"give score_table(..., reader={use.rpartition('.')[2]}()), " if what == "reader" else ""
         if module == "__main__":
             return (
                 f"{self.folder.path}: its {what} {use} is a class of the script or notebook that made the run. Call "
-                "evaluate() there again, which asks nothing twice, or keep the class in a file of its own"
+                f"evaluate() there again, which asks nothing twice, {in_python}or keep the class in a file of its own"
             )
         recorded = {str(each["name"]): str(each["path"]) for each in self.folder.facts.get("plugins") or ()}
         files = {module: module if "." in rest else f"{module}.py"} | recorded
@@ -247,7 +254,7 @@ class ScoringTools:
         return (
             f"{self.folder.path}: its {what} {use} is a class of the plugin {files[module]}, and code is loaded only "
             f"where you name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} "
-            f"{options}`"
+            f"{options}`; in Python {in_python and in_python + 'or '}import {module} and give `plugins=[{module!r}]`"
         )
 
 

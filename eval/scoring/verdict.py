@@ -90,7 +90,8 @@ class PointScores:
 
     `contestant` and `task` are the labels of the point in tables. `planned` is the number of samples that the run
     means to ask, None where it is that of `samples`. `scorer` is the task's own `eval.scoring.Scorer`, or None;
-    `score` reads and scores a record of this point, as it is or cut short.
+    `score` reads and scores a record of this point, as it is or cut short. `older` says that the run's present plan
+    no longer has the point.
     """
 
     point: PointRow
@@ -102,6 +103,10 @@ class PointScores:
     planned: int | None = None
     scorer: Any = None  # its methods take scores, so its type lies above this file
     score: Callable[[Record, SampleRow], ScoredRecord] | None = None
+    older: bool = False
+
+    def __repr__(self) -> str:
+        return f"PointScores({self.contestant!r} on {self.task!r}, {len(self.all)} answers)"
 
     @property
     def all(self) -> list[ScoredRecord]:
@@ -130,11 +135,14 @@ class PointScores:
 
     @property
     def missing(self) -> int:
-        """How many draws of the planned samples have no record."""
+        """How many draws of the planned samples have no record.
+
+        Where more samples were asked than are planned now, the planned ones are those with the fewest gaps.
+        """
         begun = [draws for name in self.samples if (draws := self.scored.get(name))]
         planned, whole = len(self.samples) if self.planned is None else self.planned, max(1, self.point.draws)
-        lacking = sum(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
-        return lacking + max(0, planned - len(begun)) * whole
+        lacking = sorted(max(whole, 1 + max(draws)) - len(draws) for draws in begun)
+        return sum(lacking[:planned]) + max(0, planned - len(begun)) * whole
 
     def only(self, samples: set[str]) -> PointScores:
         """The same scores restricted to some of the samples: a slice."""
@@ -147,13 +155,18 @@ class PointScores:
 class RunScores:
     """The scores of a run folder: its points in the order of the plan, and the judgements used.
 
-    `older` are the labels of points that the run's present plan no longer has, and that were not scored.
+    `older` are the labels of points that the run's present plan no longer has, and that were not scored;
+    `older_draws` counts the records of draws that it no longer has.
     """
 
     folder: RunFolder
     points: tuple[PointScores, ...]
     judged: Judgements = field(default_factory=Judgements)
     older: tuple[str, ...] = ()
+    older_draws: int = 0
+
+    def __repr__(self) -> str:
+        return f"RunScores({self.name!r}, {len(self.points)} arms)"
 
     @property
     def name(self) -> str:

@@ -34,6 +34,9 @@ class Arm:
     task_id: str
     replies_of: str = ""
 
+    def __repr__(self) -> str:
+        return f"Arm({self.contestant!r} {dict(self.changes)} on {self.task_name!r}, id {self.id[:12]})"
+
     @property
     def spec(self) -> dict[str, Any]:
         """What was built, defaults included, as a configuration can hold it."""

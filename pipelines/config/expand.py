@@ -123,7 +123,7 @@ class Expansion:
             model, model_place = self._model(node.get("model"), models)
             own_model = isinstance(overlay.get("model"), Mapping)
             yield ArmNode(
-                name, _flat(mine), task, tasks[task], model, stages,
+                name, flat_changes(mine), task, tasks[task], model, stages,
                 node.get("read"), node.get("draws", 1), node.get("seed", 0), baseline, place,
                 frozenset(overlay.get("stages") or ()), models,
                 f"tasks.{task}" if node.get("task") is None else "task",
@@ -194,12 +194,13 @@ def _touches(key: str, task: str) -> bool:
     return parts[0] != "tasks" or len(parts) < 2 or parts[1] == task
 
 
-def _flat(changes: Mapping[str, Any]) -> dict[str, Any]:
+def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
     """Changes as single settings: a merged mapping is spread, a new node is shown by its class."""
     flat: dict[str, Any] = {}
     for key, value in changes.items():
         if isinstance(value, Mapping) and "use" not in value:
-            flat |= _flat({f"{key}.{inner}": v for inner, v in value.items() if inner not in ("before", "after")})
+            inner = {f"{key}.{name}": v for name, v in value.items() if name not in ("before", "after")}
+            flat |= flat_changes(inner)
         elif isinstance(value, Mapping):
             shown = ", ".join(f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after"))
             flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")

@@ -140,4 +140,4 @@ def test_data_elsewhere_are_read_once_they_are_allowed(lab: Path, monkeypatch: p
         code, said = looktwice(*command, "--allow", "../own")
         assert code == 0 and "outside" not in said, said
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
-    assert looktwice("replay", run) == (0, "replayed without a model: 1 records the same bit for bit\n")
+    assert looktwice("replay", run) == (0, "replayed without a model: 1 record the same bit for bit\n")

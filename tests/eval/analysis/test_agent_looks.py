@@ -270,7 +270,7 @@ def test_a_replay_finds_what_is_not_as_recorded(run: Path, tmp_path: Path) -> No
     assert not found.done
     assert len(lines) == 4 and "notes differ" in lines[0] and "0 answers to this request" in lines[1]
     assert lines[2:] == [
-        "not replayed: 1 records (failed when it was made)",
+        "not replayed: 1 record (failed when it was made)",
         "replayed without a model: 0 records the same, 2 different",
     ]
 

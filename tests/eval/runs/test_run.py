@@ -214,7 +214,7 @@ def test_changed_samples_under_old_ids_are_refused_with_a_count(tmp_path: Path) 
     run([one], tmp_path)()
     before = plain(tmp_path)
     changed = replace(one, task=replace(Greys(3), seed=5))
-    with pytest.raises(RunError, match="3 samples changed under their ids"):
+    with pytest.raises(RunError, match="3 samples changed under the same id"):
         run([changed], tmp_path)()
     assert plain(tmp_path) == before
 
@@ -449,7 +449,7 @@ def test_a_repaired_image_is_asked_and_lost_samples_are_refused(tmp_path: Path) 
     run([one], tmp_path)()
     outcome = run([replace(one, task=Greys(3))], tmp_path)()
     assert (outcome.written, outcome.failed) == (1, 0)
-    with pytest.raises(RunError, match=r"1 samples are no longer in the task.*such as grey_2"):
+    with pytest.raises(RunError, match=r"1 sample no longer in the task.*such as grey_2"):
         run([replace(one, task=Greys(2))], tmp_path)()
 
 

@@ -173,7 +173,7 @@ def test_the_lines_under_a_table(made: MadeRun) -> None:
     facts = {"arms": ["p0", "p6"], "planned": {"id-t": 3}, "samples": {"id-t": 9, "id-u": 1}, "limit": 3}
     rows(made, **facts)
     assert notes(score_run(made.write())) == [
-        "unfinished: 1 of 3 planned answers are missing, and in no mean; the same command goes on",
+        "unfinished: 1 of 3 planned answers is missing, and in no mean; the same command goes on",
         "asked in part (limit 3): t: 3 of 9 samples",
         "not shown: 5 arms of earlier plans, one on t, two on t, three on t and 2 more; `--all` (in Python "
         "`all_arms=True`) shows what is left out",
@@ -191,7 +191,7 @@ def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
     made.record(point, "s3", answer="B")
     assert notes(score_run(made.write())) == [f"failed: 3 answers, most often with ValueError: {'x' * 148}"]
     made.records = [Record(point, "s0", "sha-t-0", error="\n")]
-    assert "failed: 1 answers, most often with no message" in notes(score_run(made.write()))
+    assert "failed: 1 answer, with no message" in notes(score_run(made.write()))
 
 
 def test_a_record_of_an_older_task_is_not_looked_for(made: MadeRun) -> None:
