@@ -34,12 +34,28 @@ from looktwice.pipelines.counted import counted
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look again.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # boxes would take longer to import than all the rest
 )
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        say(f"looktwice {version('looktwice')}")
+        raise typer.Exit
+
+
+@app.callback()
+def looktwice(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Visual prompting and specialist vision models around multimodal LLMs: ablate, compare, look again."""
 
 
 @app.command()

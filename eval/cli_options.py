@@ -109,7 +109,7 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
 def input_errors(allow: list[str] | None = None) -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their traceback.
 
-    `allow` are folders that may be read inside.
+    An error of the user's own code is one too: its place is told. `allow` are folders that may be read inside.
     """
     from looktwice.pipelines.config.paths import use_roots
 
@@ -118,21 +118,27 @@ def input_errors(allow: list[str] | None = None) -> Iterator[None]:
             yield
     except BrokenPipeError:  # whoever reads has enough, as `head` has
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (ValueError, OSError) as exc:
-        if not isinstance(exc, _input_error_types()):
+    except Exception as exc:
+        said = _say_error(exc)
+        if not said:
             raise
         from looktwice.eval.display.printable import printable
 
-        typer.echo(printable(exc), err=True)
+        typer.echo(printable(said), err=True)
         raise typer.Exit(2) from None
 
 
-def _input_error_types() -> tuple[type[Exception], ...]:
-    """The exceptions whose message is all that a user needs; imported late, to keep `--help` fast."""
+def _say_error(exc: Exception) -> str:
+    """What a user needs to know of an error in the input or in a plugin; empty for any other."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
-    from looktwice.pipelines.config.build import ConfigError
+    from looktwice.pipelines.config.build import ConfigError, place_in_plugins
     from looktwice.pipelines.models.cache import CacheError
     from looktwice.pipelines.picture import PictureError
+    from looktwice.pipelines.pipeline import describe
 
-    return ConfigError, RunError, TaskError, CacheError, PictureError, OSError
+    if isinstance(exc, ConfigError | RunError | TaskError | CacheError | PictureError):
+        return str(exc)
+    if place := place_in_plugins(exc):
+        return f"{place} raised {describe(exc)}"
+    return str(exc) if isinstance(exc, OSError) else ""

@@ -70,6 +70,14 @@ class Item:
     truth: Mapping[str, Any] = field(default_factory=dict)
 
 
+def say_key_fault(answer: object, choices: int) -> str:
+    """What is wrong with the key of a question with so many choices, 0 where it is open; empty where nothing is."""
+    letters = [chr(ord("A") + number) for number in range(choices)]
+    if answer is None or (isinstance(answer, str) and (answer in letters or not letters)):
+        return ""
+    return f"the key {answer!r} is none of {', '.join(letters)}" if letters else f"the key {answer!r} is no text"
+
+
 def _sha(picture: Picture) -> str:
     try:
         return picture.sha

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 
 from looktwice.eval.display.sample_figures import (
     Shown,
@@ -16,7 +17,7 @@ from looktwice.eval.display.sample_figures import (
 )
 from looktwice.eval.display.templates import template
 from looktwice.pipelines.config.spec import digest
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Call, State
 
 UNSAFE = re.compile(r'[<>:"/\\|?*\x00-\x1f\x7f]|[. ]+$')
 DEVICE = re.compile(r"^((?:con|prn|aux|nul|com\d|lpt\d)(?:\.|$))", re.I)
@@ -39,6 +40,7 @@ def words(shown: Shown) -> list[str]:
         )
         lines += [f"    {caption(n, view)}" for n, view in enumerate(changed_views(shown.state, number) or (), 1)]
         for call in step.calls:
+            lines += [f"    told: {text[:300]!r}" for text in (_told(call) if calls - 1 in looks else ())]
             lines += [f"    reply: {call.reply.text[:300]!r}"] if call.reply else [f"    no reply: {call.error[:300]}"]
             lines += [f"    {describe_look(look)}" for look in looks.get(calls, ())]
             calls += 1
@@ -48,6 +50,12 @@ def words(shown: Shown) -> list[str]:
     told = shown.outcome.startswith("FAILED")
     lines += [f"  FAILED: {shown.error.splitlines()[0]}"] if shown.error and not told else []
     return [*lines, f"  {shown.outcome}"] if shown.outcome else lines
+
+
+def _told(call: Call) -> list[str]:
+    """The words that the model was told since its last turn: after a look, what the tool gave back."""
+    since = list(takewhile(lambda message: message.role != "assistant", reversed(call.messages)))
+    return [message.text for message in reversed(since) if message.text]
 
 
 def file_names(names: Iterable[str]) -> dict[str, str]:
@@ -73,5 +81,5 @@ def _answer(shown: Shown) -> str:
     """The answer of the stages in the sample's own letters, or why there is none; empty where a reader gives it."""
     state = shown.state
     if state.answer is None:
-        return state.reason or ("" if shown.outcome else "none")
+        return state.reason or ("read at scoring" if state.reply and not shown.outcome and not shown.error else "")
     return state.letters.get(state.answer, state.answer)

@@ -148,7 +148,7 @@ FACTS = shape_of(
         "versions": maybe(mapping_of(version)),
         **dict.fromkeys(("samples", "planned"), maybe(mapping_of(whole))),
         "arms": maybe(list_of(text)),
-        "plugins": maybe(list_of(shape_of({"name": text, "path": text}))),
+        "plugins": maybe(list_of(shape_of({"name": text, "path": text}, {"sha": text}))),
         "limit": maybe(whole),
         "finished": flag,
         "shard": maybe(pair),

@@ -13,13 +13,14 @@ from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.records.from_state import make_point_row
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
 from looktwice.eval.scoring.labels import labels
+from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import Item
+from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 
@@ -31,15 +32,17 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     run of `limit` samples of each task would ask.
 
     With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
-    of all samples. Raises ConfigError where a pipeline can give no answer, and PictureError where images cannot be
-    opened.
+    of all samples, and looks at their ids and keys. Raises ConfigError where a pipeline can give no answer, or fails
+    before it asks anything, and TaskError where samples have faults.
     """
     tasks = {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
     readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
-    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), no faults{readings}"
     names = labels([make_point_row(arm) for arm in plan.points])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
+    faults = _stage_faults(trials)
+    found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
+    yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {found}{readings}"
     for trial in trials:
         yield f"{names[trial.arm.id][0]} on {names[trial.arm.id][1]}, sample {trial.item.sample.id}"
         yield from words(_shown(trial, names))
@@ -48,10 +51,23 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
         yield from _write_pages(out, trials, names)
     yield from describe_requests(plan, trials, limit)
     if every_image:
-        yield from _open_images(plan, limit)
-    silent = {t.arm.contestant: t.arm.stages for t in trials if t.state.silent and not t.error}
-    if silent:
-        raise ConfigError([f"contestants.{name}.stages: {say_no_answer(stages)}" for name, stages in silent.items()])
+        yield from _look_at_samples(plan, limit)
+    if faults:
+        raise ConfigError(faults)
+
+
+def _stage_faults(trials: Sequence[Trial]) -> list[str]:
+    """Pipelines of which no answer can come, and stages that fail before the made-up reply can be to blame."""
+    found = []
+    for trial in trials:
+        arm, calls = trial.arm, any(entry.calls for entry in trial.state.trace)
+        place, sample = f"contestants.{arm.contestant}.stages", f"sample {trial.item.sample.id} of {arm.task_name}"
+        if trial.error and not calls:
+            slot = f".{trial.state.trace[-1].slot}" if trial.state.trace else ""
+            found.append(f"{place}{slot}: {sample}: {trial.error.splitlines()[0]}")
+        elif trial.state.silent and not trial.error:
+            found.append(f"{place}: {say_no_answer(arm.stages)}")
+    return list(dict.fromkeys(found))
 
 
 def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = None) -> Iterator[str]:
@@ -91,24 +107,27 @@ def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterato
         yield f"{name}: an agent, counted without looks; with all that its bounds allow up to {calls:,} requests"
 
 
-def _open_images(plan: Plan, limit: int | None) -> Iterator[str]:
-    """Name every image that cannot be opened. Raises PictureError with their number."""
+def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
+    """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with their number."""
     opened, faults = 0, 0
     for name, task in {arm.task_id: (arm.task_name, arm.task) for arm in plan.points}.values():
-        items = islice(task, limit)
+        items, seen = islice(task, limit), set[str]()
         with ThreadPoolExecutor() as pool:
             while some := list(islice(items, SAMPLES_AT_ONCE)):
                 for item, (number, found) in zip(some, pool.map(_open, some), strict=True):
+                    found += ["the id comes twice; ids must be unique"] if item.sample.id in seen else []
+                    seen.add(item.sample.id)
                     opened, faults = opened + number, faults + len(found)
                     yield from (f"{name}, sample {item.sample.id}: {fault}" for fault in found)
     if faults:
-        raise PictureError(f"{faults} of {counted(opened, 'image')} cannot be opened")
+        raise TaskError(f"{counted(faults, 'fault')} in the samples and their {counted(opened, 'image')}")
     yield f"{counted(opened, 'image')} opened, no faults"
 
 
 def _open(item: Item) -> tuple[int, list[str]]:
-    """How many images a sample has, those of its choices included, and why some cannot be decoded."""
-    images, faults = [each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)], []
+    """How many images a sample has, those of its choices included, why some cannot be decoded, and a wrong key."""
+    images = [each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)]
+    faults = [wrong] if (wrong := say_key_fault(item.answer, len(item.sample.choices))) else []
     for image in images:
         try:
             image.pixels  # noqa: B018  decodes it

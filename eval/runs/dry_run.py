@@ -25,6 +25,10 @@ from looktwice.specialists.networks.network import Network
 
 CHARACTERS = 4  # of a token of words, about
 SECONDS = 2.0  # that counting takes before a run, about
+Done = Mapping[str, set[tuple[str, int]]]
+"""The samples and draws of each arm, by its id, that have a record already."""
+
+NOTHING: Done = {}
 
 
 @dataclass(frozen=True)
@@ -134,27 +138,28 @@ class Amount:
         sent = f"about {self.word_tokens + self.picture_tokens:,} tokens in ({self.word_tokens:,} of words{pictures})"
         bound = "" if self.looks or self.out is None else "at most "
         out = "unknown (no `max_tokens`)" if self.out is None else f"{bound}{self.out:,}"
-        price = "" if self.price is None else f"; cost {bound}{self.price:,.2f}"
-        price += " and the replies" if price and self.out is None else ""
+        replies = "" if self.looks else " and the replies" if self.out is None else " with the longest replies"
+        price = "" if self.price is None else f"; cost about {_money(self.price)}{replies}"
         looks = ", all without looks" if self.looks else ""
         asked = f"{counted(self.requests, 'request')}, {counted(self.pictures, 'picture')}"
         return f"{asked}, {sent}, out {out}{price}{looks}"
 
 
-def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amount:
-    """What the arms of these trials ask over all samples (task id -> how many) and draws.
+def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Done = NOTHING) -> Amount:
+    """What the arms of these trials ask over all samples (task id -> how many) and draws, without what is `done`.
 
     A request that several arms make of the same sample is counted once, as it is sent once.
     """
-    asked: dict[tuple[str, str], tuple[int, Request]] = {}
+    asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
         looks = looks or any(find_settings(trial.arm.stages, Agent))
         task = trial.arm.task_id
         for request in trial.requests:
-            before, _ = asked.get((task, request.key), (0, request))
-            asked[task, request.key] = max(before, samples[task] * trial.arm.draws), request
-    counted = list(asked.values())
+            most, known, _ = asked.get((task, request.key), (0, set(), request))
+            most = max(most, samples[task] * trial.arm.draws)
+            asked[task, request.key] = most, known | done.get(trial.arm.id, set()), request
+    counted = [(left, each) for most, known, each in asked.values() if (left := most - len(known)) > 0]
     outs, prices = [(n, each.out) for n, each in counted], [(n, each.price) for n, each in counted]
     return Amount(
         sum(times for times, _ in counted),
@@ -167,24 +172,30 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int]) -> Amoun
     )
 
 
-def announce_requests(plan: Plan, samples: Mapping[str, int], facts: Mapping[str, Any]) -> str:
+def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0) -> str:
     """What is said before a run that asks a server: how much it asks; empty where nothing is asked.
 
-    `facts` are those of the run's folder: nothing is asked where this very plan was finished. Arms with networks are
-    left out, and those that are not tried within `SECONDS`: the run should begin.
+    What is `done` is left out; of the rest some may be among the `cached` replies. Arms with networks are left out,
+    and those that are not tried within `SECONDS`: the run should begin.
     """
-    same = facts.get("planned") == dict(samples) and set(facts.get("arms") or ()) >= {arm.id for arm in plan.points}
     asking = [arm for arm in plan.points if _asks_server(arm)]
-    if not asking or (same and facts.get("finished")):
+    if not any(samples[arm.task_id] * arm.draws > len(done.get(arm.id, ())) for arm in asking):
         return ""
     trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
     for arm in asking:
         if not any(find_settings(arm.stages, Network)) and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
-    left = len(asking) - len(trials)
+    left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
+    if not (left or amount.requests):
+        return ""
     more = f", and what {counted(left, 'arm')} with slow stages ask{'s' * (left == 1)}" if left else ""
-    return f"about to ask {count_requests(trials, samples)}{more}; what was answered before is not asked again"
+    bound, cache = ("up to ", "; what the cache holds is not asked again") if cached else ("", "")
+    return f"about to ask {bound}{amount}{more}{cache}"
+
+
+def _money(amount: float) -> str:
+    return f"{amount:,.2f}" if amount >= 1 else f"{amount:.2g}"
 
 
 def _asks_server(arm: Arm) -> bool:

@@ -21,13 +21,17 @@ from looktwice.pipelines.models.wrappers import Metered, wrap
 
 @dataclass(eq=False)
 class RunModels:
-    """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply store."""
+    """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply store.
+
+    `cached` is how many replies the store held before the run.
+    """
 
     run: Run
     cache: Path
     only_cached: bool = False
     models: list[Any] = field(default_factory=list)
     meters: list[tuple[Any, Metered]] = field(default_factory=list)
+    cached: int = 0
 
     def __post_init__(self) -> None:
         self.watches: defaultdict[str, EndpointWatch] = defaultdict(lambda: EndpointWatch(self.run.give_up))
@@ -42,7 +46,7 @@ class RunModels:
         except ModelError as exc:
             raise RunError(str(exc)) from exc
         store = Store(self.cache, "--cache")
-        len(store)  # fail here, with one sentence, if the store cannot be read
+        self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
         watch = self.watches[getattr(model, "endpoint", model.identity)]
         wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch)
         self.models.append(wrapped)

@@ -68,15 +68,17 @@ class RunSummary:
 class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
-    `wrap` adds cache, retries and limits to a model; `on_record` is called with every record written, `on_skipped` with
-    the number of records that an earlier run wrote. Setting `drain` lets no request and no stage start any more, but
-    what is on its way end; setting `stop` ends the run at the next model call.
+    `wrap` adds cache, retries and limits to a model; `on_begin` is called with the samples and draws of each arm that
+    are done, `on_record` with every record written, `on_skipped` with the number of records that an earlier run wrote.
+    Setting `drain` lets no request and no stage start any more, but what is on its way end; setting `stop` ends the run
+    at the next model call.
     """
 
     plan: Plan
     folder: Path
     options: RunOptions = RunOptions()
     wrap: Callable[[Any], Any] = lambda model: model
+    on_begin: Callable[[Mapping[str, set[tuple[str, int]]]], None] = lambda done: None
     on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
     stop: threading.Event = field(default_factory=threading.Event)
@@ -110,6 +112,7 @@ class Run:
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
             done = {key for key in failed if not failed[key] or self.options.keep_failed} - lost
+            self.on_begin(self._done_by_arm(done))
             self._predict(writer, known, done, unchanged)
             self._settle()
             stopped = self.stop.is_set() or self.drain.is_set()
@@ -118,6 +121,18 @@ class Run:
             raise self.errors[0]
         counts = self.counts
         return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped, self.why)
+
+    def _done_by_arm(self, done: Collection[Key]) -> Mapping[str, set[tuple[str, int]]]:
+        """The planned samples and draws of each arm that need not be asked."""
+        whole = self.options.limit is None and self.options.shard == (1, 1)
+        by_arm: dict[str, set[tuple[str, int]]] = defaultdict(set)
+        for arm, sample, draw in done:
+            by_arm[arm].add((sample, draw))
+        if whole or not by_arm:
+            return by_arm
+        tasks = {arm.task_id: arm.task for arm in self.plan.points}
+        ids = {name: {item.sample.id for item in self.items(task)} for name, task in tasks.items()}
+        return {a.id: {key for key in by_arm[a.id] if key[0] in ids[a.task_id]} for a in self.plan.points}
 
     def give_up(self, why: str) -> None:
         """Stop because an endpoint cannot be asked: no request starts any more; the first reason counts."""

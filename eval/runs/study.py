@@ -17,7 +17,7 @@ from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.dry_run import announce_requests
+from looktwice.eval.runs.dry_run import Done, announce_requests
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary, changed_plugins
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
@@ -64,11 +64,10 @@ class Study:
         run.wrap = models.wrap
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.console.print(cell(sentence), highlight=False, soft_wrap=True)
-        if announced := announce_requests(self.plan, run.planned, RunFolder(self.folder).facts):
-            self.console.print(cell(announced), highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)
         run.on_record = _score_for_display(display, scorers)
         run.on_skipped = display.skip
+        run.on_begin = lambda done: self._announce(run, models, done)
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
             with results, display, _handle_interrupts(run, self.console):
@@ -79,6 +78,10 @@ class Study:
         finally:
             models.close()
             close_networks()
+
+    def _announce(self, run: Run, models: RunModels, done: Done) -> None:
+        if not self.only_cached and (said := announce_requests(self.plan, run.planned, done, models.cached)):
+            self.console.print(cell(said), highlight=False, soft_wrap=True)
 
 
 def _score_for_display(

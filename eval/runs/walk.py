@@ -19,7 +19,7 @@ from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.endpoint import EndpointError, FailureRow
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import Sample, say_key_fault
 from looktwice.pipelines.state import Stage, State
 
 
@@ -125,13 +125,18 @@ class Walk:
     def _run_roots(self, roots: Sequence[TreeNode], seed: int) -> None:
         if self.context.drain.is_set():
             raise Stopped
+        error, state = "", State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
+        if wrong := say_key_fault(self.row.answer, len(self.sample.choices)):
+            error = f"{wrong}, so nothing was asked; mend the task"
         try:
-            state = State.start(self.sample, seed, self.draw)
+            state = state if error else State.start(self.sample, seed, self.draw)
         except PictureError as exc:  # an image that cannot be read fails this sample alone
-            empty = State(self.sample, prompt=self.sample.question, seed=seed, draw=self.draw)
-            self._fail([p for root in roots for p in root.arms()], empty, exc)
+            error = describe_failure(exc)
+        if not error:
+            self._submit_children(roots, state)
             return
-        self._submit_children(roots, state)
+        for arm in (arm for root in roots for arm in root.arms()):
+            self._write(arm, state, error)
 
     def _submit_children(self, nodes: Sequence[TreeNode], state: State) -> None:
         wanted = [node for node in nodes if any(arm.id in self.wanted for arm in node.arms())]

@@ -41,6 +41,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
+from looktwice.pipelines.sample import say_key_fault
 from looktwice.pipelines.state import Stage, State
 
 
@@ -172,8 +173,8 @@ class RecordScorer:
         if record.sample_sha and record.sample_sha != row.sha:
             return ReadResult(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
         letters = _letters(row)
-        if letters and row.answer is not None and row.answer not in letters:
-            return ReadResult(Verdict.FAILED, detail=f"the key {row.answer!r} is none of {', '.join(letters)}")
+        if wrong := say_key_fault(row.answer, len(letters)):
+            return ReadResult(Verdict.FAILED, detail=wrong)
         if record.answer is not None:
             return read_stage_answer(record.answer, letters)
         return explain_missing_reply(record, replies) or self._read(record, row, replies)

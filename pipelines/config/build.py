@@ -23,7 +23,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
 from looktwice.pipelines.config.paths import OutsideError, allowed_roots
-from looktwice.pipelines.config.schema import Kind, check_kind, dataclass_in, holds_path, is_plain, members, misfit
+from looktwice.pipelines.config.schema import (
+    Kind,
+    check_kind,
+    dataclass_in,
+    holds_path,
+    inner_hint,
+    is_plain,
+    members,
+    misfit,
+)
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import canonical, first_non_finite
 
@@ -31,6 +40,7 @@ FOLDERS = ("pipelines", "prompting", "specialists", "eval")
 REPLIES = "_replies"
 WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 ARBITRARY = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)  # a text "nan" would become a number
+_loaded: set[str] = set()  # the first words of the plugins' names
 
 
 class ConfigError(ValueError):
@@ -103,13 +113,28 @@ def locate(use: str, plugins: Sequence[str] = ()) -> type:
     return getattr(module, name)  # type: ignore[no-any-return]
 
 
+def place_in_plugins(exc: BaseException) -> str:
+    """Function, file and line of the innermost code of a loaded plugin in an exception's traceback; empty without."""
+    found, trace = "", exc.__traceback__
+    while trace is not None:
+        name = str(trace.tb_frame.f_globals.get("__name__", "")).partition(".")[0]
+        if name in _loaded:
+            code = trace.tb_frame.f_code
+            found = f"{code.co_qualname} ({code.co_filename}:{trace.tb_lineno})"
+        trace = trace.tb_next
+    return found
+
+
 def is_foreign(use: str) -> bool:
     """Whether a `use` names a class outside looktwice, which only a plugin can bring."""
     return bool(use) and use.removeprefix("looktwice.").partition(".")[0] not in FOLDERS
 
 
 def load_plugin(text: str) -> str:
-    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError."""
+    """Make a package, or one .py file, reachable for `use`; gives its name. Raises ConfigError.
+
+    The file may import those beside it: its folder is put last among the places where Python looks.
+    """
     path = Path(text)
     name = path.stem if path.suffix == ".py" else text
     if name.split(".")[0] in (*FOLDERS, "configs", "looktwice") or not WORD.fullmatch(name):
@@ -119,6 +144,7 @@ def load_plugin(text: str) -> str:
     if path.suffix != ".py":
         if importlib.util.find_spec(name) is None:
             raise ConfigError([f"--plugin {text}: no package of this name is installed"])
+        _loaded.add(name.partition(".")[0])
         return name
     spec = importlib.util.spec_from_file_location(name, path)
     if not path.is_file() or spec is None or spec.loader is None:
@@ -127,6 +153,9 @@ def load_plugin(text: str) -> str:
         raise ConfigError([f"--plugin {text}: a module named {name!r} is already loaded; rename the file"])
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    _loaded.add(name)
+    if (folder := str(path.resolve().parent)) not in sys.path:
+        sys.path.append(folder)
     try:
         spec.loader.exec_module(module)
     except (SyntaxError, ImportError, NameError, AttributeError, TypeError, ValueError) as exc:
@@ -193,7 +222,8 @@ class Binder:
         try:
             return cls(**values) if base is None else dataclasses.replace(base, **values)
         except (ValueError, TypeError) as exc:
-            return self.fault(place, str(exc))
+            setting = re.match(r"\w*", str(exc))[0]  # type: ignore[index]  # it always matches
+            return self.fault(f"{place}.{setting}" if setting in settings else place, str(exc))
 
     def value(self, value: Any, hint: Any, place: str, default: Any = None) -> Any:
         """A setting's value, checked against its type hint; a mapping without `use` changes `default`, an object."""
@@ -213,10 +243,21 @@ class Binder:
         if isinstance(value, Mapping) and (cls := dataclass_in(hint)):
             return self.fields(cls, value, place)
         if _has_node(value):
-            return self._inside(value, place)
-        if isinstance(value, str) and holds_path(hint):
-            return self._path(value, place)
-        return self._checked(value, hint, place)
+            return self._inside(value, hint, place)
+        before, value = self.noticed, self._inner(value, hint, place)
+        return self._checked(value, hint, place) if self.noticed == before else None
+
+    def _inner(self, value: Any, hint: Any, place: str) -> Any:
+        """The value in which every path, and every mapping that stands for a dataclass, is made what it stands for."""
+        if isinstance(value, str):
+            return self._path(value, place) if holds_path(hint) else value
+        if isinstance(value, Mapping):
+            if cls := dataclass_in(hint):
+                return self.fields(cls, value, place)
+            return {key: self._inner(each, inner_hint(hint, key), f"{place}.{key}") for key, each in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._inner(each, inner_hint(hint, i), f"{place}[{i}]") for i, each in enumerate(value)]
+        return value
 
     def _path(self, text: str, place: str) -> Path | None:
         """The path, or None with a fault, which names the first of all paths that one root would allow."""
@@ -238,10 +279,13 @@ class Binder:
             return self._with_refs(named) if named else {str(k): self._with_refs(v) for k, v in value.items()}
         return [self._with_refs(v) for v in value] if isinstance(value, list | tuple) else value
 
-    def _inside(self, value: Any, place: str) -> Any:
+    def _inside(self, value: Any, hint: Any, place: str) -> Any:
+        def inner(each: Any, key: Any, where: str) -> Any:
+            return self.value(each, Any if _has_node(each) else inner_hint(hint, key), where)
+
         if isinstance(value, Mapping):
-            return {k: self.value(v, Any, f"{place}.{k}") for k, v in value.items() if v is not None}
-        return tuple(self.value(v, Any, f"{place}[{i}]") for i, v in enumerate(value))
+            return {k: inner(v, k, f"{place}.{k}") for k, v in value.items() if v is not None}
+        return tuple(inner(v, i, f"{place}[{i}]") for i, v in enumerate(value))
 
     def _model(self, name: Any, place: str) -> Any:
         if name not in self.models:

@@ -59,10 +59,7 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
     expansion = Expansion(config, scope, list(faults))
     nodes = list(expansion.arms())
-    if not NAME.fullmatch(str(config.get("name", name))):
-        expansion.faults.append(
-            f"name: {config.get('name')!r} names a folder; use letters, digits, '.', '_' and '-' only"
-        )
+    expansion.faults += _name_faults(config.get("name"), name)
     binder = Binder(scope, faults=expansion.faults)
     arms = [arm for node in nodes if (arm := _build_arm(node, binder))]
     changed = make_gap_arms(arms, config.get("gap"), binder.faults)
@@ -80,6 +77,19 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         unready = {}
     asked, readings = _separate_readings(arms)
     return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings, scope.plugins)
+
+
+def _name_faults(given: Any, name: str) -> list[str]:
+    """What is wrong with the name of the run, which the file gives, or else has: `name`."""
+    said = str(given or name)
+    if NAME.fullmatch(said):
+        return []
+    what = repr(said) if given else f"without `name:` it is that of the file, {name!r}, which"
+    fitting = re.sub(r"[^\w.-]+", "-", said).strip("-.") or "study"
+    return [
+        f"name: {what} cannot name the run's folder, which takes letters, digits, '.', '_' and '-' only; "
+        f"write `name: {fitting}`"
+    ]
 
 
 def _missing(arm: Arm) -> str:
@@ -137,6 +147,9 @@ def _note_duplicates(arms: Sequence[Arm], faults: list[str]) -> None:
         if twin.contestant != arm.contestant:
             changed = ", ".join(f"{place}={'null' if value is None else value}" for place, value in arm.changes.items())
             what_to_do = f" under {changed}; drop one, or make this change a contestant" if changed else "; drop one"
+            if arm.draws != twin.draws:
+                more = max(arm.draws, twin.draws)
+                what_to_do += f", and give the other `draws: {more}`: draws alone are no difference, they ask again"
             same = f"contestants.{arm.contestant}: the same as {twin.contestant!r} on {arm.task_name}{what_to_do}"
             faults += [same] if same not in faults else []
         name, other = tasks.setdefault(arm.task_id, (arm.task_name, spec(arm.task)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -35,6 +35,18 @@ def is_plain(hint: Any) -> bool:
 def holds_path(hint: Any) -> bool:
     """Whether a text given here is the path of a file or folder."""
     return Path in members(hint) and str not in members(hint)
+
+
+def inner_hint(hint: Any, key: Any) -> Any:
+    """The type of what stands under a key or number of a list, tuple or mapping that is given here."""
+    for member in members(hint):
+        origin, args = get_origin(member), get_args(member)
+        if not (isinstance(origin, type) and issubclass(origin, Collection)):
+            continue
+        if issubclass(origin, Mapping):
+            return args[1]
+        return args[0] if origin is not tuple or args[-1] is Ellipsis else dict(enumerate(args)).get(key, Any)
+    return Any
 
 
 def dataclass_in(hint: Any) -> type | None:
@@ -74,11 +86,26 @@ def _given_by(cls: type) -> type | None:
 
 
 def check_kind(cls: type, wanted: Kind | None) -> None:
-    """Raises ValueError where a class makes another kind of thing than its place asks for."""
+    """Raises ValueError where a class makes another kind of thing than its place asks for, or lacks a part of it."""
     found = kind_of(cls)
-    if wanted is not None and found != wanted:
-        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes {f'a {found}' if found else 'none'}")
+    if wanted is None:
+        return
+    if found not in (wanted, None):
+        raise ValueError(f"a {wanted} belongs here, and {cls.__name__} makes a {found}")
+    has = {*dir(cls), *(f.name for f in dataclasses.fields(cls))} if dataclasses.is_dataclass(cls) else {*dir(cls)}
+    has -= {"__call__"} if not any("__call__" in vars(base) for base in cls.__mro__) else set()
+    lacking = [said for part, said in PARTS[wanted].items() if part not in has]
+    if lacking:
+        whole = ", ".join(PARTS[wanted].values())
+        raise ValueError(f"a {wanted} has {whole}; {cls.__name__} lacks {', '.join(lacking)} (docs/guide.md shows one)")
 
+
+PARTS: Mapping[Kind, Mapping[str, str]] = {
+    "task": {"facts": "`facts`", "__len__": "`__len__`", "__iter__": "`__iter__`"},
+    "stage": {"__call__": "`__call__(self, state, model)`"},
+    "model": {"identity": "`identity`", "__call__": "`__call__(self, messages, draw, options)`"},
+}
+"""What a class must have to be of a kind, and how that is said."""
 
 CHANGEABLE = ("task", "tasks", "model", "models", "stages", "read", "seed", "draws")
 EXTRA = "extra_forbidden"

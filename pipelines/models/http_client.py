@@ -181,7 +181,7 @@ def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
         text = f"{url!r} is no URL ({exc}); set `url` to something like http://127.0.0.1:8000/v1"
         return ModelError(text, unreached=True)
     if isinstance(exc, aiohttp.ClientConnectorError):
-        text = f"{place} cannot be reached ({exc}); is the server running?"
+        text = f"{place} cannot be reached ({str(exc).replace(' ssl:default', '')}); is the server running?"
         return ModelError(text, retryable=True, unreached=True)
     return ModelError(f"{place} broke off ({type(exc).__name__}: {exc})", retryable=True)
 

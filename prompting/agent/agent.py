@@ -48,8 +48,9 @@ class Agent:
     tool `prompting.agent.Answer` is read by `reader`. When one of the `bounds` is reached the model gets the text
     `final` and no tools, and its next reply is the answer; if it still calls a tool, the sample abstains. A call is
     malformed if there is no such tool, if its arguments do not match the tool's, or if it names a place outside the
-    image; after more than `corrections` malformed replies in a row the sample abstains too. An error of a tool is
-    reported to the model and counts as a step.
+    image; after more than `corrections` malformed replies in a row the sample abstains too. A ToolError, ValueError,
+    LookupError or NoEvidence of a tool is reported to the model and counts as a step; any other exception fails the
+    sample.
 
     With a `probe`, such as "What would you answer now?", the model is asked this before each of its turns, outside the
     conversation. It costs one more call per turn, and shows what each look changed.

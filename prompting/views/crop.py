@@ -25,19 +25,19 @@ EPSILON = 1e-6
 class Crop:
     """The style of a zoom, a setting of every stage that zooms; it is no stage itself.
 
-    **Area.** A region grows on each side by `padding`, in the `unit`: a share of its own longer side ("box"), of the
+    Area: a region grows on each side by `padding`, in the `unit`: a share of its own longer side ("box"), of the
     view's longer side ("image"), or pixels of the view ("px"). Its width and height are then at least `min_px` pixels
     and at least `min_share` times the view's shorter side, and it grows to `aspect` (width / height) if given. It stays
     within the part of the view that shows the region: it is shifted into it, and cut only if larger than the part, so a
     crop may miss its aspect but never a part of its region.
 
-    **Number.** `merge` "each" cuts one area per region, "union" one around all regions of the same part of a view.
+    Number: `merge` "each" cuts one area per region, "union" one around all regions of the same part of a view.
     In each view only the first `most` regions are used; equal areas are cut once.
 
-    **Size.** `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with show: beside fits it
+    Size: `upscale` enlarges a crop to this longer side in pixels; None keeps its size, or with show: beside fits it
     to the size of the view. `filter` is the resampling.
 
-    **Show.** `show` "crop": the crops alone, in place of the view. "both": the view with the areas outlined, then the
+    Show: `show` "crop": the crops alone, in place of the view. "both": the view with the areas outlined, then the
     crops, each a picture of its own. "beside": the same as one picture, left to right, `margin` black pixels between.
     "inset": the crops lie in corners of the view, where they hide no mark, each at most the share `inset` of its width
     and height, at any scale, with a rim in the colour of the outline. `outline` is a CSS name, "#rrggbb", "contrast"

@@ -120,7 +120,7 @@ def test_the_calls_of_an_agent_stand_in_place_with_their_box(folder: Path, tmp_p
              Scripted(look_once), out=out)  # fmt: skip
     lines = [line.strip() for line in looktwice("show", str(out), "a/b", "--out", "one.html").splitlines()]
     look = 'look 1: zoom {"box":[0.5,0.0,1.0,0.5],"image":1} -> shown: image 2'
-    assert lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 1
+    assert lines.index("reply: 'Closer.'") + 1 == lines.index(look) == lines.index("reply: '(A)'") - 3
     text = Path("one.html").read_text()
     words = ("Image 1:", "Closer.", "look 1: zoom", "asked for", "the 3 turns above", "Image 2:", "(A)")
     section = text[text.index("<h2>agent</h2>") : text.index("<h2>ask</h2>")]
