@@ -31,6 +31,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
@@ -121,17 +122,16 @@ def write_report(
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
     facts = _context(scored)
-    (folder / "report.csv").write_text(scored.csv, encoding="utf-8")
+    write_file(folder / "report.csv", scored.csv)
     if sweep_table(scored).rows:
-        (folder / "effects.csv").write_text(effects_csv(scored), encoding="utf-8")
+        write_file(folder / "effects.csv", effects_csv(scored))
     else:  # one of an earlier plan would be taken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
-    (folder / "report.md").write_text(_markdown(facts), encoding="utf-8")
+    write_file(folder / "report.md", _markdown(facts))
     page = folder / "report.html"
     cards = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
-    page.write_text(template("report.html.j2").render(**cards, **facts), encoding="utf-8")
+    write_file(page, template("report.html.j2").render(**cards, **facts))
     return page
 
 
@@ -215,17 +215,21 @@ def _left_out(run: RunScores) -> list[tuple[str, str]]:
 
 
 def _markdown(facts: dict[str, Any]) -> str:
-    parts = [f"# Report: {facts['title']}", f"Read with: {facts['readers']}"]
+    parts = [f"# Report: {escaped(facts['title'])}", f"Read with: {escaped(facts['readers'])}"]
     parts += ["\n".join(f"- {escaped(line)}" for line in facts["notes"])] if facts["notes"] else []
     parts += ["## Accuracy", facts["overview"].markdown]
     parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:
-        parts += [f"## {section.title}", "\n".join(f"- {name}: {value}" for name, value in section.facts)]
+        parts += [f"## {escaped(section.title)}", _listed(section.facts)]
         parts.append(section.grid.markdown)
     for table in facts["tables"]:
         parts += [f"## {table.title}", *([table.note] if table.note else []), table.table.markdown]
-    parts += ["\n".join(f"- {line}" for line in facts["agreement"])] if facts["agreement"] else []
+    parts += ["\n".join(f"- {escaped(line)}" for line in facts["agreement"])] if facts["agreement"] else []
     if facts["left_out"]:
-        parts += ["## Left out", "\n".join(f"- {name}: {why}" for name, why in facts["left_out"])]
+        parts += ["## Left out", _listed(facts["left_out"])]
     parts += ["## Method", "\n".join(f"- {line}" for line in facts["method"])]
     return "\n\n".join(parts) + "\n"
+
+
+def _listed(pairs: Sequence[tuple[str, str]]) -> str:
+    return "\n".join(f"- {escaped(name)}: {escaped(value)}" for name, value in pairs)

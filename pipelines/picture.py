@@ -17,6 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
+from looktwice.pipelines.disk import read_file
+
 __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
@@ -327,6 +329,6 @@ def to_png(pixels: Pixels) -> bytes:
 
 def _read(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except OSError as exc:
         raise PictureError(f"{path}: the image file cannot be read ({exc.strerror})") from exc

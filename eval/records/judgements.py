@@ -12,6 +12,7 @@ from typing import Any
 
 from looktwice.eval.records.checked import JUDGEMENT, parse_line
 from looktwice.eval.records.records import Record, RunError
+from looktwice.pipelines.disk import append_file
 
 VERSION = 1
 DESCRIPTION_PASS = "vid"
@@ -133,11 +134,9 @@ def append(run: Path, *lines: Judgement) -> None:
     )
     if not lines:
         return
-    with path.open("ab") as file:
-        whole = len(_whole(path))
-        if file.tell() != whole:
-            os.truncate(path, whole)
-        file.write(data.encode())
+    if path.exists() and path.stat().st_size != (whole := len(_whole(path))):
+        os.truncate(path, whole)
+    append_file(path, data.encode())
 
 
 def _whole(path: Path) -> bytes:

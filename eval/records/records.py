@@ -331,7 +331,7 @@ def _stored_picture(blobs: Blobs, sha: str) -> Picture:
     def fetch() -> bytes:
         try:
             return blobs.get(sha)
-        except FileNotFoundError as exc:
+        except OSError as exc:
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")

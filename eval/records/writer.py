@@ -15,6 +15,7 @@ import yaml
 from filelock import FileLock, Timeout
 
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.pipelines.disk import append_file, write_file
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.stores import Blobs
 
@@ -76,9 +77,7 @@ class RunWriter:
 
     def yaml(self, name: str, value: Any) -> None:
         """Write a small file as a whole, or not at all."""
-        draft = self.path / f"{name}.part"
-        draft.write_text(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), encoding="utf-8")
-        draft.replace(self.path / name)
+        write_file(self.path / name, yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
 
     def _put(self, name: str, line: bytes) -> None:
         if self._failure:
@@ -102,15 +101,7 @@ class RunWriter:
     def _write(self, batch: Sequence[tuple[str, bytes]]) -> None:
         names = sorted({name for name, _ in batch}, reverse=True)  # samples first: none is answered and not there
         for name in names:
-            data = b"".join(line for other, line in batch if other == name)
-            with (self.path / name).open("ab") as file:
-                end = file.tell()
-                try:
-                    file.write(data)
-                    file.flush()
-                except OSError as exc:  # half a line would make the whole file unreadable
-                    os.truncate(self.path / name, end)
-                    raise OSError(exc.errno, exc.strerror, str(self.path / name)) from exc
+            append_file(self.path / name, b"".join(line for other, line in batch if other == name))
 
 
 def _cut_torn_tail(path: Path) -> None:

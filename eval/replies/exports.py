@@ -12,6 +12,7 @@ from typing import Any
 from looktwice.eval.replies.files import HIDDEN
 from looktwice.eval.replies.scored import ScoredReply
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.disk import write_file
 
 FORMATS: Mapping[str, str] = {
     ".json": "the EvalAI submission: an object from idx to '(X)'",
@@ -30,11 +31,11 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
     file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".json":
         chosen = evalai(rows)
-        file.write_text(json.dumps(chosen, indent=1) + "\n", encoding="utf-8")
+        write_file(file, json.dumps(chosen, indent=1) + "\n")
         return len(chosen)
     if file.suffix == ".jsonl":
         lines = (json.dumps(_lmms_eval_sample(number, row), ensure_ascii=False) for number, row in enumerate(rows))
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        write_file(file, "".join(f"{line}\n" for line in lines))
         return len(rows)
     table = _vlmevalkit_table(rows)
     if file.suffix == ".tsv":

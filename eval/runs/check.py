@@ -19,6 +19,7 @@ from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import State
@@ -169,5 +170,5 @@ def _write_pages(out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[s
         name = item.sample.id if ids[item.sample.id] == 1 else f"{item.sample.id} {names[arm.id][1]}"
         path = out / f"{file_names([name])[name]}.html"
         shown = [_shown(trial, names) for trial in some]
-        path.write_text(page(item.sample.id, item.sample.question, item.answer, shown), encoding="utf-8")
+        write_file(path, page(item.sample.id, item.sample.question, item.answer, shown))
         yield f"views: {path}"

@@ -17,6 +17,7 @@ from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.tasks.base import MadeTask, TaskError, find_item
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
@@ -45,8 +46,7 @@ def show_sample(
         points = {names[point.id][0]: point for point in present if point.task_id == row.task}
         with use_recorded_findings(folder, cache):
             shown = list(_arms(tools, points, row, records, binder))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(page(sample, row.sample["question"], row.answer, shown), encoding="utf-8")
+        write_file(path, page(sample, row.sample["question"], row.answer, shown))
         yield f"{sample}: {row.sample['question']}  (key: {row.answer})"
         for one in shown:
             yield one.label

@@ -20,6 +20,7 @@ from looktwice.eval.records.records import Record, RunError, RunFolder
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.model import Message
 from looktwice.pipelines.picture import Payload
 from looktwice.pipelines.state import Stage
@@ -86,9 +87,9 @@ def _write_jsonl(lines: Iterator[Line], out: Path) -> int:
     first = max(
         range(len(told)), key=lambda number: (_calls_tools(told[number]), bool(told[number]["images"]), -number)
     )
-    with out.open("w", encoding="utf-8") as file:
+    with whole_file(out) as file:
         for line in (told[first], *told[:first], *told[first + 1 :]):
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+            file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
     return len(told)
 
 
@@ -202,8 +203,7 @@ def _save_image(image: Payload, out: Path) -> str:
     """The path of the picture's own bytes, written once."""
     path = _image_folder(out) / _file_name(image)
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(image.data)
+        write_file(path, image.data)
     return path.relative_to(out.parent).as_posix()
 
 

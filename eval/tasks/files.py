@@ -14,6 +14,7 @@ from typing import Protocol
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.folder import file_inside
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
 LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
@@ -82,7 +83,7 @@ class FolderFiles:
     def read(self, name: str) -> bytes:
         """Its bytes. Raises TaskError."""
         try:
-            return file_inside(self.root, name).read_bytes()
+            return read_file(file_inside(self.root, name))
         except OSError as exc:
             raise TaskError(f"{self.root / name} cannot be read ({exc.strerror})") from exc
 

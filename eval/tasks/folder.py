@@ -16,6 +16,7 @@ from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
 from looktwice.pipelines.config.paths import ALLOW, allowed_roots
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
 from looktwice.pipelines.picture import Picture, PictureError
@@ -204,7 +205,7 @@ class Folder:
     @cached_property
     def _data(self) -> bytes:
         try:
-            return file_inside(Path(self.path), self.file).read_bytes()
+            return read_file(file_inside(Path(self.path), self.file))
         except OSError as exc:
             raise TaskError(
                 f"{Path(self.path) / self.file} cannot be read ({exc.strerror}); `path` is the folder and `file` the "
@@ -237,7 +238,7 @@ class Folder:
 
     def _check_images(self) -> None:
         files = [file for row in self._chosen for file in row.images]
-        if files and not any(file.is_file() for file in files):
+        if files and not any(file.exists() for file in files):
             raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
         faults = RowErrors(Path(self.path) / self.file, "lines")
         for row in self._chosen:

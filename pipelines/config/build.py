@@ -89,6 +89,8 @@ class Scope:
             raise ValueError(f"{text!r} does not exist (looked for {found})")
         if not any(found.is_relative_to(root) for root in (*roots, *self.allowed)):
             raise OutsideError(text, self.folder, found, self.what)
+        if not (found.is_file() or found.is_dir()):
+            raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
         return found
 
 

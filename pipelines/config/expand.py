@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from math import prod
 from typing import Any
 
 from looktwice.pipelines.config.build import Scope
@@ -13,6 +14,7 @@ from looktwice.pipelines.config.load import Node, Overlay, nest, resolve
 from looktwice.pipelines.config.schema import name_faults, shape_faults
 from looktwice.pipelines.config.suggest import did_you_mean
 
+MOST_ARMS = 100_000
 ALONE = "; where this contestant's stages are the whole pipeline, say `replace: true` beside `stages:`"
 
 
@@ -62,6 +64,8 @@ class Expansion:
         self._note(name_faults(self.config))
         base = {k: v for k, v in self.config.items() if k not in ("sweep", "each", "contestants", "baseline")}
         named = {k: v for k, v in (self.config.get("contestants") or {"plain": {}}).items() if v is not None}
+        if self._are_too_many(len(named)):
+            return
         first = self._baseline(named)
         for name, overlay in named.items():
             place = f"contestants.{name}" if self.config.get("contestants") else ""
@@ -92,6 +96,18 @@ class Expansion:
         merged: Node = layer(node, own)
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
         return merged
+
+    def _are_too_many(self, contestants: int) -> bool:
+        """Whether there are more arms than anybody could run or read, which is a fault; told before they are made."""
+        tasks, each = len(self.config.get("tasks") or "1"), len(self.config.get("each") or ()) + 1
+        axes = [len(values) for values in (self.config.get("sweep") or {}).values()]
+        if (arms := contestants * tasks * each * prod(axes)) > MOST_ARMS:
+            counts = " x ".join(map(str, [*axes, each, contestants, tasks]))
+            self._note([
+                f"sweep: its values x changes of `each` x contestants x tasks, {counts}, make {arms:,} arms, and "
+                f"{MOST_ARMS:,} are the most; sweep fewer values, or in configurations of their own"
+            ])  # fmt: skip
+        return arms > MOST_ARMS
 
     def _changes(self) -> list[dict[str, Any]]:
         """Each combination of the sweep's axes, with nothing and then with each single change."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from looktwice.pipelines.config.build import ConfigError, Scope
 from looktwice.pipelines.config.paths import OutsideError, allowed_roots, find_config, shipped
 from looktwice.pipelines.config.suggest import did_you_mean
+from looktwice.pipelines.yaml_input import check_yaml
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
@@ -73,10 +75,14 @@ def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...]) -> Node:
     node = _read(path)
     included = node.pop("include", None) or []
     base: Node = {}
-    for name in [included] if isinstance(included, str) else included:
-        inner = find_config(str(name), path.parent).resolve()
+    for name in included if isinstance(included, list) else [included]:
+        if not isinstance(name, str):
+            raise ConfigError([f"{path}: include: expected the name of a configuration, or a list, found {name!r:.80}"])
+        inner = find_config(name, path.parent).resolve()
         if inner.exists() and not any(inner.is_relative_to(root.resolve()) for root in roots):
-            raise ConfigError([f"{path}: include: {OutsideError(str(name), roots[0], inner)}"])
+            raise ConfigError([f"{path}: include: {OutsideError(name, roots[0], inner)}"])
+        if inner.exists() and not inner.is_file():
+            raise ConfigError([f"{path}: include: {name!r} is no file"])
         if inner in (*seen, path.resolve()):
             raise ConfigError([f"{path}: include: {name!r} includes itself"])
         base = _overlaid(base, _load(inner, roots, (*seen, path.resolve())), str(path))
@@ -93,7 +99,9 @@ def _overlaid(base: Node, top: Node, source: str) -> Node:
 
 def _read(path: Path) -> Node:
     try:
-        node = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
+        text = path.read_text(encoding="utf-8")
+        check_yaml(text)
+        node = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
     except FileNotFoundError:
         known = did_you_mean(Path(path).stem, shipped())
         raise ConfigError([f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]) from None
@@ -162,9 +170,10 @@ def parse_override(text: str) -> tuple[str, Any]:
     if not equals or not place.strip():
         raise ConfigError([f"{text!r}: an override is written place=value, such as stages.mark.radius=5"])
     try:
+        check_yaml(value)
         read = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]), resolve=False)
-    except (yaml.YAMLError, OmegaConfBaseException) as exc:
-        raise ConfigError([f"{text!r}: the value is not YAML ({exc})"]) from exc
+    except (yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
+        raise ConfigError([f"{text!r:.200}: the value is not YAML ({exc})"]) from exc
     return place.strip(), read["value"] if isinstance(read, dict) else value
 
 

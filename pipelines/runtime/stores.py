@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import re
-import threading
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +13,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+
+from looktwice.pipelines.disk import read_file, write_file
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -39,14 +39,14 @@ class Blobs:
             return sha
         path = self.path(sha)
         if not path.exists():
-            _write_whole(path, data)
+            write_file(path, data)
         self.known.add(sha)
         return sha
 
     def get(self, sha: str) -> bytes:
         """The content. Raises FileNotFoundError with the hash where it is not kept here."""
         try:
-            return self.path(sha).read_bytes()
+            return read_file(self.path(sha))
         except FileNotFoundError:
             raise FileNotFoundError(f"{self.folder} holds nothing under {sha}") from None
 
@@ -80,7 +80,7 @@ class ResultStore:
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {f.name: np.asarray(getattr(result, f.name)) for f in fields(result)}
         np.savez_compressed(buffer, **arrays)
-        _write_whole(self._path(key), buffer.getvalue())
+        write_file(self._path(key), buffer.getvalue())
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / f"{key}.npz"
@@ -121,14 +121,6 @@ def result_key(name: str, *inputs: Any) -> str:
         else:
             digest.update(f"\n{each!r}".encode())
     return digest.hexdigest()
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write a file that appears whole or not at all, whichever thread or process writes it too."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
-    draft.write_bytes(data)
-    draft.replace(path)
 
 
 def _plain(array: Any) -> Any:

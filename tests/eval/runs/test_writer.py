@@ -31,7 +31,7 @@ def test_half_a_line_on_a_full_disk_is_cut_off(tmp_path: Path, monkeypatch: pyte
             raise OSError(28, "No space left on device")
 
     (tmp_path / "records.jsonl").write_bytes(b"whole\n")
-    monkeypatch.setattr(Path, "open", lambda path, mode: Full(path, mode))
+    monkeypatch.setattr(Path, "open", lambda path, mode, buffering: Full(path, mode))
     with pytest.raises(OSError, match=r"No space left on device: .*records\.jsonl"):
         RunWriter(tmp_path)._write([("records.jsonl", b"another\n")])
     monkeypatch.undo()

@@ -1,0 +1,59 @@
+"""Files as they are read and written: a pipe or a device is refused, and a file appears whole or not at all."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+__all__: list[str] = []
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
+    mode = path.stat().st_mode
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path.read_bytes()
+
+
+def write_file(path: Path, data: bytes | str) -> None:
+    """Write a file that appears whole or not at all. Raises OSError as `whole_file` does."""
+    with whole_file(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that appears at the end, whichever thread or process writes it too.
+
+    Raises OSError that names it, such as where the disk is full; nothing half-written stays behind.
+    """
+    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with draft.open("wb") as file:
+            yield file
+        draft.replace(path)
+    except BaseException as exc:
+        draft.unlink(missing_ok=True)
+        if isinstance(exc, OSError) and exc.filename in (None, str(draft)):
+            raise OSError(exc.errno, exc.strerror, str(path)) from exc
+        raise
+
+
+def append_file(path: Path, data: bytes) -> None:
+    """Write behind what is in a file: all of it, or nothing. Raises OSError that names it."""
+    with path.open("ab", buffering=0) as file:  # a buffer would be written again when the file is closed
+        end, left = file.tell(), memoryview(data)
+        try:
+            while left:
+                left = left[file.write(left) :]
+        except OSError as exc:  # half a line would make the whole file unreadable
+            file.truncate(end)
+            raise OSError(exc.errno, exc.strerror, str(path)) from exc

@@ -1,0 +1,106 @@
+"""A configuration or a folder of questions that nobody in their right mind wrote: each is answered with a sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.eval.runs.predict import Run
+from looktwice.pipelines.config import load_plan
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: own}
+stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}
+models: {m: {use: pipelines.models.Scripted, answer: "(A)"}}
+"""
+NINE = ", ".join(["*a{0}"] * 9)
+BOMB = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{NINE.format(n - 1)}]\n" for n in range(1, 12))
+HUNDRED = list(range(1, 101))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own").mkdir()
+    write_questions()
+    return tmp_path
+
+
+def write_questions(**more: object) -> None:
+    rows = [{"id": name, "question": "Which?", "images": [f"{name}.png"], "choices": ["a", "b"]} for name in "pq"]
+    Path("own/samples.jsonl").write_text("".join(json.dumps(row | more) + "\n" for row in rows))
+    Image.new("RGB", (9, 9)).save("own/p.png")
+
+
+def check(more: str = "", *words: str) -> str:
+    Path("study.yaml").write_text(STUDY + more)
+    result = CliRunner().invoke(app, ["check", "study.yaml", *words])
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
+    return result.output
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    {
+        "a number to include": ("include: 5", "include: expected the name of a configuration, or a list, found 5"),
+        "a mapping to include": ("include: [{a: b}]", "include: expected the name of a configuration, or a list"),
+        "a folder to include": ("include: own", "include: 'own' is no file"),
+        "deep lists": ("note: " + "[" * 1500 + "]" * 1500, "nested more than 50 levels deep, at line 5"),
+        "deep mappings": ("note: " + "{a: " * 1500 + "1" + "}" * 1500, "nested more than 50 levels deep, at line 5"),
+        "a hundred levels": ("note: " + "[" * 100 + "]" * 100, "nested more than 50 levels deep"),
+        "a bomb of aliases": (BOMB, "aliases repeat more than 1,000,000 values, at line"),
+        "an alias inside of itself": ("note: &a [*a]", "*a stands for nothing, or contains itself, at line 5"),
+        "10^8 points": (
+            f"sweep: {json.dumps({f'stages.mark.{name}': HUNDRED for name in ('radius', 'width', 'alpha', 'gap')})}",
+            "100 x 100 x 100 x 100 x 1 x 1 x 1, make 100,000,000 arms, and 100,000 are the most",
+        ),
+    }.values(),
+)
+def test_a_hostile_configuration_is_a_sentence(folder: Path, more: str, sentence: str) -> None:
+    """They ended in a traceback of `TypeError` or `RecursionError`, or in no end at all."""
+    assert sentence in check(more)
+
+
+def test_a_deep_value_on_the_command_line_is_a_sentence(folder: Path) -> None:
+    assert "nested more than 50 levels deep" in check("", f"note={'[' * 1500}{']' * 1500}")
+
+
+def test_deep_meta_is_a_fault_of_its_line(folder: Path) -> None:
+    meta: dict[str, object] = {}
+    for _ in range(900):
+        meta = {"a": meta}
+    write_questions(meta=meta)
+    assert "line 1: nested more than 100 levels deep" in check()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("what", ["own/samples.jsonl", "words.txt", "base.yaml"])
+def test_a_pipe_is_not_waited_for(folder: Path, what: str) -> None:
+    """Whatever names a pipe waited for ever for somebody to write into it."""
+    Path(what).unlink(missing_ok=True)
+    os.mkfifo(what)
+    Path("base").mkdir()
+    more = {
+        "words.txt": "contestants: {x: {stages: {ask: {system: {file: words.txt}}}}}",
+        "base.yaml": "include: base.yaml",
+    }
+    said = check(more.get(what, ""))
+    assert "is a pipe or a device" in said or "is no file" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(folder: Path, make: object) -> None:
+    assert callable(make)
+    make("own/q.png")
+    Path("study.yaml").write_text(STUDY)
+    run = Run(load_plan(Path("study.yaml")), folder / "runs" / "study")
+    assert (run().written, run.counts["failed"]) == (2, 1)
+    said = CliRunner().invoke(app, ["show", "runs/study", "q"]).output
+    assert "the image file cannot be read (it is a pipe or a device, not a file)" in said or "Is a directory" in said
