@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator
@@ -141,4 +142,9 @@ def _say_error(exc: Exception) -> str:
         return str(exc)
     if place := place_in_plugins(exc):
         return f"{place} raised {describe(exc)}"
+    if isinstance(exc, OSError) and exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return (
+            f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same command again, which goes "
+            "on with what is there"
+        )
     return str(exc) if isinstance(exc, OSError) else ""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.tasks.base import Task, TaskError
+from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.picture import Payload, Picture
 from looktwice.pipelines.sample import Item
 
@@ -82,7 +83,7 @@ def _save_image(picture: Picture, saved: SavedQuestions) -> tuple[str, Payload]:
     payload = picture.payload
     file = f"images/{payload.sha[:16]}.{ENDINGS[payload.media_type]}"
     if file not in saved.images:
-        (saved.folder / file).write_bytes(payload.data)
+        write_file(saved.folder / file, payload.data)
         saved.images.add(file)
     return file, payload
 
@@ -145,7 +146,7 @@ def _write_parquet(saved: SavedQuestions, rows: Iterator[dict[str, Any]]) -> Non
     from pyarrow.parquet import ParquetWriter
 
     schema = _schema(pa)
-    with ParquetWriter(saved.parquet, schema) as writer:
+    with whole_file(saved.parquet) as whole, ParquetWriter(whole, schema) as writer:
         held: list[Mapping[str, Any]] = []
         for row in rows:
             held.append(row)

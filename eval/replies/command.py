@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from looktwice.eval.display.sample_page import file_names
 from looktwice.eval.readers.reader import build_reader
 from looktwice.eval.replies.exports import export
 from looktwice.eval.replies.files import CHOICES, letter_of, load_key, load_replies, model_name
@@ -15,6 +16,7 @@ from looktwice.eval.replies.label_proofs import disprove_label
 from looktwice.eval.replies.scored import ScoredReplies, ScoredReply, score_replies, score_run_replies
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
 
 
@@ -51,7 +53,7 @@ def replies_lines(
             parts += [f"missing={scored.missing}"] if scored.missing else []
             yield f"{scored.name}: {', '.join(parts)}"
             for path in exports:
-                out = Path(str(path).replace("{name}", scored.name))
+                out = Path(str(path).replace("{name}", file_names([scored.name])[scored.name]))
                 yield f"exported: {export(scored.replies, out)} in {out}"
         total += found
     by_reader, count = any(scored.by_reader for scored in total), f"files={len(total)}"
@@ -59,7 +61,7 @@ def replies_lines(
     yield f"total: {', '.join([*figures, count] if by_reader else [count, *figures])}"
     if disagreements is not None:
         text, number = list_disagreements(total)
-        disagreements.write_text(text, encoding="utf-8", errors="backslashreplace")
+        write_file(disagreements, text.encode(errors="backslashreplace"))
         yield f"disagreements: {number} in {disagreements}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 from looktwice.eval.replies.files import HIDDEN
 from looktwice.eval.replies.scored import ScoredReply
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.disk import whole_file, write_file
 
 FORMATS: Mapping[str, str] = {
     ".json": "the EvalAI submission: an object from idx to '(X)'",
@@ -28,7 +29,6 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
     if file.suffix not in FORMATS:
         known = "; ".join(f"{ending} {what}" for ending, what in FORMATS.items())
         raise TaskError(f"--export {file}: the format follows from the ending: {known}")
-    file.parent.mkdir(parents=True, exist_ok=True)
     if file.suffix == ".json":
         chosen = evalai(rows)
         write_file(file, json.dumps(chosen, indent=1) + "\n")
@@ -39,8 +39,9 @@ def export(rows: Sequence[ScoredReply], file: Path) -> int:
         return len(rows)
     table = _vlmevalkit_table(rows)
     if file.suffix == ".tsv":
-        with file.open("w", encoding="utf-8", newline="") as out:
-            csv.writer(out, delimiter="\t").writerows(table)
+        text = StringIO(newline="")
+        csv.writer(text, delimiter="\t").writerows(table)
+        write_file(file, text.getvalue())
     else:
         _write_xlsx(table, file)
     return len(rows)
@@ -81,7 +82,8 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         for cell in cells:
             cell.data_type = "s"  # a reply that begins like a formula is still a text
         sheet.append(cells)
-    book.save(file)
+    with whole_file(file) as out:
+        book.save(out)
 
 
 def _lmms_eval_sample(number: int, row: ScoredReply) -> dict[str, Any]:

@@ -103,7 +103,7 @@ def _write_parquet(lines: Iterator[Line], out: Path) -> int:
     from pyarrow.parquet import ParquetWriter
 
     schema, written = _schema(pa), 0
-    with ParquetWriter(out, schema) as file:
+    with whole_file(out) as whole, ParquetWriter(whole, schema) as file:
         while some := list(islice(lines, LINES_AT_ONCE)):
             rows = [
                 line | {"images": [{"bytes": image.data, "path": _file_name(image)} for image in line["images"]]}

@@ -85,12 +85,8 @@ def test_a_pipe_is_not_waited_for(folder: Path, what: str) -> None:
     """Whatever names a pipe waited for ever for somebody to write into it."""
     Path(what).unlink(missing_ok=True)
     os.mkfifo(what)
-    Path("base").mkdir()
-    more = {
-        "words.txt": "contestants: {x: {stages: {ask: {system: {file: words.txt}}}}}",
-        "base.yaml": "include: base.yaml",
-    }
-    said = check(more.get(what, ""))
+    words = "contestants: {x: {stages: {ask: {system: {file: words.txt}}}}}"
+    said = check({"words.txt": words, "base.yaml": "include: base.yaml"}.get(what, ""))
     assert "is a pipe or a device" in said or "is no file" in said
 
 
