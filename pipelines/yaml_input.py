@@ -39,12 +39,16 @@ def check_yaml(text: str) -> None:
             values += 1
             sizes |= {event.anchor: 1} if event.anchor else {}
         if len(inside) > MOST_DEPTH:
-            raise ValueError(f"nested more than {MOST_DEPTH} levels deep, at line {event.start_mark.line + 1}")
+            raise ValueError(f"nested more than {MOST_DEPTH} levels deep, at line {_line(event)}")
         if repeated > MOST_REPEATED:
-            raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {event.start_mark.line + 1}")
+            raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {_line(event)}")
 
 
 def _size(sizes: dict[str, int], alias: yaml.AliasEvent) -> int:
     if alias.anchor not in sizes:
-        raise ValueError(f"*{alias.anchor} stands for nothing, or contains itself, at line {alias.start_mark.line + 1}")
+        raise ValueError(f"*{alias.anchor} stands for nothing, or contains itself, at line {_line(alias)}")
     return sizes[alias.anchor]
+
+
+def _line(event: yaml.Event) -> int:
+    return event.start_mark.line + 1 if event.start_mark is not None else 0
