@@ -12,12 +12,6 @@ LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 __all__: list[str] = []
 
 
-def load_yaml(text: str) -> Any:
-    """The plain value of a YAML text. Raises yaml.YAMLError, and ValueError as `check_yaml` does."""
-    check_yaml(text)
-    return yaml.load(text, Loader=LOADER)
-
-
 def check_yaml(text: str) -> None:
     """Raises ValueError for more than 50 levels of nesting, and for aliases that repeat more than a million values.
 
