@@ -77,7 +77,9 @@ class Contestant(TypedDict, total=False):
     ]
     read: Annotated[Node, Entry("The reader of its replies.", "read: {use: eval.readers.BlinkOfficial}")]
     draws: Annotated[
-        int, Field(ge=1), Entry("How often it answers each sample, in place of the file's `draws`.", "draws: 5")
+        int,
+        Field(ge=1, le=9_999),
+        Entry("How often it answers each sample, in place of the file's `draws`.", "draws: 5"),
     ]
 
 
@@ -147,7 +149,7 @@ class StudyConfig(TypedDict, total=False):
     seed: Annotated[int, Entry("The seed of every random choice that a stage makes; 0 without it.", "seed: 1")]
     draws: Annotated[
         int,
-        Field(ge=1),
+        Field(ge=1, le=9_999),
         Entry(
             "How often every sample is answered; 1 without it. Above temperature 0 the answers may differ.", "draws: 5"
         ),
