@@ -41,7 +41,7 @@ def _is_same_setting(scores: PointScores, rival: PointScores) -> bool:
 def _names(arms: Iterable[PointScores]) -> str:
     names = list(dict.fromkeys(arm.contestant for arm in arms))
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return names[0] if len(names) == 1 else f"the nearest of {', '.join(names[:SHOWN])}{more}"
+    return names[0] if len(names) == 1 else f"the nearest in setting of {', '.join(names[:SHOWN])}{more}"
 
 
 def _unfinished(run: RunScores) -> list[str]:

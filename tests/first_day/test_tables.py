@@ -127,7 +127,8 @@ def test_the_table_names_what_delta_compares_with(made: MadeRun) -> None:
     """Nothing in the terminal or in report.md said what delta was a difference to."""
     ask_each(made, SWEEP)
     (line,) = (line for line in notes(score_table(made.path).scores[0]) if line.startswith("delta"))
-    assert line == ("delta: against the nearest of unmarked, unmarked [no think]; its own arms against unmarked")
+    nearest = "the nearest in setting of unmarked, unmarked [no think]"
+    assert line == f"delta: against {nearest}; its own arms against unmarked"
     rows = {row.contestant: row for row in score_table(made.path).where(metric="accuracy", task="t")}
     assert rows["plain [mark.color=red]"].baseline == "unmarked"
     assert rows["plain [mark.color=red, no think]"].baseline == "unmarked [no think]"

@@ -407,7 +407,7 @@ def test_the_command_asks_once_and_counts_apart(made: MadeRun, monkeypatch: pyte
         assert result.exit_code == 0, result.output
         # the server says "(B)" and the like, which is no answer line; all four replies are alike, so three are cached
         assert (
-            "0 of 4 replies judged; 4 without a verdict (no answer line in its words); 1 calls and 3 from the cache"
+            "0 of 4 replies judged; 4 without a verdict (no answer line in its words); 1 call and 3 from the cache"
             in (" ".join(result.output.split()))
         )
         assert "100 tokens in, 7 out" in result.output
