@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.display.printable import cell
+from looktwice.eval.display.printable import cell, printable
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row
@@ -16,6 +17,12 @@ from looktwice.eval.scoring.verdict import REASONS, RunScores, Verdict
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
+
+
+SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
+"""What means something in Markdown: anywhere, or at the beginning of a line."""
+
+ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 
 
 @dataclass(frozen=True)
@@ -30,7 +37,8 @@ class TextTable:
     def markdown(self) -> str:
         """A GitHub table; characters with a meaning in Markdown or HTML are escaped."""
         rule = ["---" if i < self.text_columns else "---:" for i in range(len(self.header))]
-        return "\n".join(f"| {' | '.join(escaped(cell) for cell in row)} |" for row in (self.header, rule, *self.rows))
+        lines = ([escaped(cell) for cell in self.header], rule, *([escaped(cell) for cell in row] for row in self.rows))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     @property
     def html(self) -> str:
@@ -285,8 +293,10 @@ def _count(number: int | None) -> str:
 
 
 def escaped(cell: str) -> str:
-    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are escaped."""
-    plain = escape(cell, quote=False).replace("\\", "\\\\")
-    for sign in ("|", "*", "`", "]("):
-        plain = plain.replace(sign, sign[:-1] + "\\" + sign[-1])
-    return plain.replace("\n", "<br>") if cell != "---" else cell
+    """A text for a line or cell of Markdown: characters with a meaning in Markdown or HTML are escaped.
+
+    An address becomes no link either, so that nothing in a report leads elsewhere.
+    """
+    plain = SIGNS.sub(r"\\\g<0>", escape(printable(cell), quote=False))
+    plain = ADDRESS.sub(r"\1<!-- -->\2", plain)
+    return "<br>".join(plain.split("\n"))

@@ -1,0 +1,96 @@
+"""What a report is made of comes from servers, data and strangers: in it, it is text, and no markup and no link."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.eval.display.text_tables import escaped
+
+EVIL = "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x) <http://evil.test> \"'\n# H"
+STUDY = """
+tasks: {NAME: {use: eval.tasks.Folder, path: own, note: NAME, split: NAME}}
+models: {m: {use: pipelines.models.Scripted, answer: NAME}}
+stages: {ask: {use: prompting.turns.Ask}}
+contestants: {NAME: {}, other: {stages: {ask: {system: NAME}}}, "left NAME": {needs: {env: NOT_SET_HERE}}}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A finished run in which every name and text is hostile; one question fails, as its image is not there."""
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    row = {"question": EVIL, "choices": [EVIL, "b"], "meta": {"kind": EVIL}, "answer": "A"}
+    lines = [json.dumps(row | {"id": EVIL}), json.dumps(row | {"id": f"{EVIL}2", "images": ["q.png"]})]
+    lines.append(json.dumps(row | {"id": "3", "images": ["p.png"]}))
+    Image.new("RGB", (9, 9)).save("own/p.png")
+    Path("own/samples.jsonl").write_text("\n".join(lines))
+    name = json.dumps(EVIL.replace("\n", " "))
+    Path("study.yaml").write_text(
+        STUDY.replace('"left NAME"', json.dumps("left " + json.loads(name))).replace("NAME", name)
+    )
+    result = CliRunner().invoke(app, ["run", "study.yaml"])
+    assert Path("runs/study/report.md").exists(), result.output
+    done = CliRunner().invoke(app, ["report", "runs/study", "--by", "kind"])
+    assert done.exit_code == 0, done.output
+    CliRunner().invoke(app, ["show", "runs/study", EVIL, "--out", "runs/study/one.html"])
+    return Path("runs/study")
+
+
+def test_the_markdown_report_holds_no_markup_of_others(run: Path) -> None:
+    """Contestants, facts, reasons and names of tasks stood in report.md as they were: an image of it was fetched."""
+    text = (run / "report.md").read_text()
+    assert "evil" in text
+    assert not re.search(r"(?<!\\)!?\[[^\]\\]*(?<!\\)\]\(", text)
+    assert "<img" not in text and "<http" not in text
+    assert not re.search(r"https?:", text)
+    for line in (line for line in text.splitlines() if line.startswith("|")):
+        assert len(re.findall(r"(?<!\\)\|", line)) > 2
+    assert not re.search(r"^# H", text, re.M)
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.wrong: list[object] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            fetched = name in ("src", "href") and not re.match(r"(data:image/|#)", value or "")
+            if name.startswith("on") or fetched:
+                self.wrong.append((tag, name, value))
+        if tag in ("script", "iframe", "object"):
+            self.wrong.append(tag)
+
+
+def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
+    """Also not in attributes: nothing is run, and nothing is fetched from elsewhere."""
+    for page in ("report.html", "one.html"):
+        tags = Tags()
+        tags.feed((run / page).read_text())
+        assert not tags.wrong, page
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    {
+        "a|b": r"a\|b",
+        "![x](http://y)": r"\!\[x\](http<!-- -->://y)",
+        "<b>": "&lt;b&gt;",
+        "a\nb": "a<br>b",
+        "- x": r"\- x",
+        "---": "---",
+        "max_new_tokens": "max_new_tokens",
+        "\x1b[31m": r"\\x1b\[31m",
+    }.items(),
+)
+def test_a_text_in_markdown_is_shown_as_it_is(text: str, shown: str) -> None:
+    assert escaped(text) == shown
