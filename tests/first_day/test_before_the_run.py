@@ -117,7 +117,7 @@ def test_a_question_whose_key_is_wrong_is_not_paid(own: Own) -> None:
         own.write(server.url)
         own("run", "task.keys=AEA", code=1)
         assert server.stats["requests"] == 2
-    failed = [record for record in RunFolder("runs/study").records().values() if record.error]
+    failed = [record for record in RunFolder(Path("runs/study")).records().values() if record.error]
     assert [record.sample for record in failed] == ["1"]
     assert failed[0].error == "the key 'E' is none of A, B, so nothing was asked; mend the task"
 
