@@ -67,7 +67,7 @@ SETTINGS: tuple[str, ...] = (
     ),
     *(
         "stages.choose={file: /etc/passwd}",
-        "stages.ask.system={file: /etc/passwd}",
+        "stages.ask.system={file: /no/such}",
         "stages=5",
         "stages.ask=5",
         "=",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,11 @@ from looktwice.pipelines.shapes import (
     text,
     whole,
 )
+from looktwice.pipelines.yaml_input import LOADER, check_yaml
 
 MOST_DRAWS = 10_000
 """Scoring holds a place for every draw of a sample."""
 
-MOST_OPEN = 10_000
 """So many brackets are read by the parser in C, whose stack a file of nothing else would break."""
 
 
@@ -167,12 +166,8 @@ def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
 def parse_yaml(path: Path, shape: Shape) -> Any:
     """What a YAML file holds; None where it is empty. Raises ValueError and YAMLError with what is wrong."""
     said = path.read_text(encoding="utf-8")
-    deep = len(re.findall(r"[\[{](?![\]}])", said)) > MOST_OPEN or "- " * MOST_DEPTH in said
-    loader = yaml.SafeLoader if deep else getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        value = yaml.load(said, Loader=loader)
-    except RecursionError:
-        raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
+    check_yaml(said)
+    value = yaml.load(said, Loader=LOADER)
     _refuse_unprintable(value)
     return None if value is None else require(value, shape)
 

@@ -116,6 +116,8 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
     for record in folder.records().values():
         if record.error:
             left_out["failed when it was made"] += 1
+        elif record.point not in folder.points:
+            left_out["of an arm that points.yaml does not hold"] += 1
         else:
             by_sample[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope.of_records(folder.path, plugins))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bench.soak.configurations import configurations
+from bench.soak.damaged import damaged
 from bench.soak.full_disk import full_cache
 from bench.soak.malformed import few, malformed
 from bench.soak.scene import Finding
@@ -29,3 +30,13 @@ def test_a_full_disk_of_the_cache_stops_the_paying_and_is_named(tmp_path: Path) 
 def test_a_setting_or_class_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:
     """`model.timeout=nan` was taken, and every later command on that folder died."""
     assert failures(configurations(tmp_path, only="model.")) == []
+
+
+def test_aliases_of_aliases_in_a_run_folder_are_refused_in_a_sentence(tmp_path: Path) -> None:
+    """Ten lines of run.yaml stood for 9^9 values, and every command on the folder hung."""
+    assert failures(damaged(tmp_path, only="laughs")) == []
+
+
+def test_a_replay_of_arms_that_nothing_describes_is_a_sentence(tmp_path: Path) -> None:
+    """With an empty points.yaml `replay` ended in a KeyError."""
+    assert failures(damaged(tmp_path, only="points.yaml: empty")) == []
