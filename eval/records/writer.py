@@ -46,6 +46,9 @@ class RunWriter:
                 f"{self.path} is being written by another process; wait for it, or name another --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
+            if (self.path / name).is_symlink():
+                self._lock.release()
+                raise RunError(f"{self.path / name} is a link; a run is written into files of its own, so remove it")
             _cut_torn_tail(self.path / name)
         self._thread.start()
         return self

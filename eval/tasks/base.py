@@ -52,6 +52,10 @@ class Subset:
     per: str | None = None
     seed: int = 0
 
+    def __post_init__(self) -> None:
+        if self.n is not None and self.n < 0:  # none at all says which file is left without a question
+            raise TaskError(f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}")
+
     def choose(self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "") -> list[int]:
         """The numbers of the chosen rows in their order; a row is (id, its fields).
 

@@ -200,7 +200,8 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
             text = f"{endpoint} answered no JSON; check that `url` is right: {shown}"
             raise ModelError(text, retryable=True)  # without a status it counts as the endpoint's, not the sample's
         reply = reply_of(data, seconds, engine)
-        return replace(reply, text=mask_keys(reply.text), reasoning=mask_keys(reply.reasoning))  # joined of parts
+        joined = {name: mask_keys(getattr(reply, name)) for name in ("text", "reasoning", "refusal")}
+        return replace(reply, **joined)  # whose parts did not hold a whole key
     raise refusal(response, endpoint, error or {})
 
 

@@ -200,8 +200,8 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
     reasoning = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
     cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens") or 0
     counted = Usage(asked, max(said, total - asked), int(reasoning), int(cached))
-    if any(abs(number) > MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))):
-        raise ValueError(f"more than {MOST_TOKENS:,} tokens")
+    if not all(0 <= number <= MOST_TOKENS for number in (asked, said, total, int(reasoning), int(cached))):
+        raise ValueError(f"counts of tokens lie in 0..{MOST_TOKENS:,}")
     return counted
 
 

@@ -44,11 +44,17 @@ class Blobs:
         return sha
 
     def get(self, sha: str) -> bytes:
-        """The content. Raises FileNotFoundError with the hash where it is not kept here."""
+        """The content. Raises FileNotFoundError with the hash where it is not kept here.
+
+        A link is not followed: in a folder that somebody sent it would read a file of this machine.
+        """
         try:
-            return read_file(self.path(sha))
+            path = self.path(sha)
+            if not path.is_symlink():
+                return read_file(path)
         except FileNotFoundError:
-            raise FileNotFoundError(f"{self.folder} holds nothing under {sha}") from None
+            pass
+        raise FileNotFoundError(f"{self.folder} holds nothing under {sha}")
 
     def __contains__(self, sha: str) -> bool:
         return sha in self.known or self.path(sha).exists()

@@ -25,8 +25,8 @@ RANGE = 1_000  # numbers of a `range`
 PARTS = 10_000  # of a list, those of its lists counted too
 FILTERS = (
     "abs capitalize count d default dictsort e escape first float forceescape groupby int items last length list lower "
-    "map max min reject rejectattr reverse round safe select selectattr slice sort string striptags sum title tojson "
-    "trim truncate unique upper wordcount"
+    "map max min reject rejectattr reverse round safe select selectattr sort string striptags sum title tojson "
+    "trim unique upper wordcount"
 )
 STRING_METHODS = (
     "capitalize count endswith find isalpha isdigit isnumeric isupper islower lower lstrip partition removeprefix "
@@ -78,6 +78,9 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         if isinstance(obj, str) and attr not in STRING_METHODS.split():
             return False
         return super().is_safe_attribute(obj, attr, value)
+
+    def wrap_str_format(self, value: Any) -> None:
+        """None: jinja2 would let `format` of a text pass by `is_safe_attribute`, and "{:900000000d}" is short."""
 
     def count_pass(self, *_: Any) -> None:
         """Called at every pass of a loop and every call of a macro."""
@@ -132,6 +135,15 @@ def replace_text(value: Any, old: str, new: str, count: int = -1) -> str:
     return text.replace(old, new, count)
 
 
+def cut_text(value: Any, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    """The filter `truncate`: at most `length` characters, cut at a word unless `killwords`."""
+    text = text_of_value(value)
+    if len(text) <= length:
+        return text
+    cut = text[: max(0, length - len(end))]
+    return (cut if killwords else cut.rsplit(" ", 1)[0]) + end
+
+
 @jinja2.pass_environment
 def join_texts(environment: jinja2.Environment, values: Iterable[Any], d: str = "", attribute: Any = None) -> str:
     """The filter `join`."""
@@ -179,5 +191,5 @@ def environment() -> BoundedEnvironment:
     )
     made.globals = {"range": make_range}
     made.filters = {name: made.filters[name] for name in FILTERS.split()}
-    made.filters |= {"replace": replace_text, "join": join_texts, "string": text_of_value}
+    made.filters |= {"replace": replace_text, "join": join_texts, "string": text_of_value, "truncate": cut_text}
     return made

@@ -497,3 +497,11 @@ def test_a_refusal_where_no_key_was_sent_says_so(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
     with pytest.raises(ModelError, match="check the key in MY_KEY"):
         ChatAPI("m", url=serve_once(refused))(user("hello"))
+
+
+def test_a_key_in_the_parts_of_a_refusal_is_masked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    parts = ",".join(f'{{"type": "refusal", "refusal": "{half}"}}' for half in (SECRET[:9], SECRET[9:]))
+    body = f'{{"choices": [{{"message": {{"content": [{parts}]}}}}]}}'.encode()
+    url = serve_once(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    assert ChatAPI("m", url=url)(user("hello")).refusal == "***"

@@ -77,6 +77,7 @@ def test_every_text_of_a_response_can_be_written(data: Any) -> None:
         json.dumps(completion()).replace('"usage": {}', '"usage": {"prompt_tokens": 1e999}').encode(),
         json.dumps(completion()).replace('"usage": {}', f'"usage": {{"prompt_tokens": {"9" * 5000}}}').encode(),
         json.dumps({"error": {"message": HALF}}).encode(),
+        json.dumps(completion(usage={"prompt_tokens": -5, "completion_tokens": 3})).encode(),
         b"\xff\xfe\x00",
     ],
 )

@@ -14,6 +14,9 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
+from looktwice.eval.records.records import RunError
+from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.runtime.stores import Blobs
 
 SECRET = "root:x:0:0 of this machine"
 STUDY = """
@@ -141,3 +144,25 @@ def test_data_elsewhere_are_read_once_they_are_allowed(lab: Path, monkeypatch: p
         assert code == 0 and "outside" not in said, said
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
     assert looktwice("replay", run) == (0, "replayed without a model: 1 record the same bit for bit\n")
+
+
+@pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl"])
+def test_a_link_in_a_run_folder_is_not_written_through(name: str, tmp_path: Path) -> None:
+    """Its last line was cut off, and records would have been written behind it."""
+    bait = tmp_path / "bait.txt"
+    bait.write_text("one line\nand half a line")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(bait)
+    with pytest.raises(RunError, match="is a link"), RunWriter(tmp_path / "run"):
+        pass
+    assert bait.read_text() == "one line\nand half a line"
+
+
+def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path) -> None:
+    bait, blobs = tmp_path / "bait.png", Blobs(tmp_path / "run" / "blobs")
+    bait.write_bytes(b"private")
+    place = blobs.path("ab" + "0" * 62)
+    place.parent.mkdir(parents=True)
+    place.symlink_to(bait)
+    with pytest.raises(FileNotFoundError):
+        blobs.get("ab" + "0" * 62)

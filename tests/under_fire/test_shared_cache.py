@@ -143,12 +143,14 @@ class Full(Store):
     """A store whose disk is full after so many replies."""
 
     room = 3
+    counting = threading.Lock()  # two must not both find room for the last reply
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
-        if len(self) >= self.room:
-            with self._use():
-                raise sqlite3.OperationalError("database or disk is full")
-        return super().put(key, model, reply)
+        with self.counting:
+            if len(self) >= self.room:
+                with self._use():
+                    raise sqlite3.OperationalError("database or disk is full")
+            return super().put(key, model, reply)
 
 
 def test_a_full_disk_of_the_cache_ends_the_payments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

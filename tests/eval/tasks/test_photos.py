@@ -339,3 +339,9 @@ def test_one_question_is_made_without_the_others(task: MadeTask) -> None:
     for item in task:
         assert (found := find_item(task, item.sample.id)) and found.sample.sha == item.sample.sha
     assert find_item(task, "another") is None
+
+
+def test_a_subset_of_less_than_nothing_is_refused() -> None:
+    """With -1 all questions but one were asked, without a word."""
+    with pytest.raises(TaskError, match=r"subset\.n is how many items are kept"):
+        Subset(n=-1)

@@ -361,6 +361,8 @@ def test_a_template_may_word_the_system_text() -> None:
         "{{ range(999) | join('a' * 1) }}{{ range(999) | map('replace', '', prompt) | join }}" * 50,
         "{{ '{:>999999999}'.format(1) }}",
         "{{ '%999999999d' % 1 }}",
+        "{{ '{:900000000d}'.format(5) | length }}",
+        "{{ range(9) | slice(2000000000) | list | length }}",
         "{{ ''.join(['a', 'b']) }}",
         "{% macro f(n) %}{{ f(n) ~ f(n) }}{% endmacro %}{{ f(1) }}",
         "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
