@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+import pytest
+
 from bench.soak.configurations import configurations
 from bench.soak.damaged import damaged
 from bench.soak.full_disk import full_cache
@@ -17,11 +19,13 @@ def failures(found: Iterable[Finding]) -> list[Finding]:
     return [row for row in found if not row.ok]
 
 
+@pytest.mark.slow  # `make soak` plays it too
 def test_malformed_responses_end_no_run_and_leave_no_key(tmp_path: Path) -> None:
     """A count of 4,000 digits ended a run with a traceback; a key in UTF-16 or in JSON's escapes was recorded."""
     assert failures(malformed(tmp_path, few())) == []
 
 
+@pytest.mark.slow  # `make soak` plays it too
 def test_a_full_disk_of_the_cache_stops_the_paying_and_is_named(tmp_path: Path) -> None:
     """After the fatal error 313 of 620 answers were paid for and lost."""
     assert failures(full_cache(tmp_path, 60)) == []
