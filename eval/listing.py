@@ -10,12 +10,11 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
-from typing import Any, get_type_hints
 
 from looktwice.eval.readers.reader import Reader
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.paths import shipped
-from looktwice.pipelines.config.schema import kind_of
+from looktwice.pipelines.config.schema import kind_of, type_hints
 from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import Model
@@ -90,7 +89,7 @@ def _kind(cls: type) -> str | None:
     if made == "task":
         return "tasks"
     if made == "model":
-        return None if Model in _hints(cls).values() else "models"
+        return None if Model in type_hints(cls).values() else "models"
     if made is None:
         return None
     takes = inspect.signature(cls.__call__).parameters
@@ -102,13 +101,6 @@ def _kind(cls: type) -> str | None:
     if folder != "specialists" and {"state", "model"} <= takes.keys():
         return "stages"
     return None if folder == "prompting" else "specialists"  # a crop's style is the setting of a stage
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return get_type_hints(cls)
-    except NameError:  # a name that a plugin imports for the type checker alone
-        return {}
 
 
 def _comment(text: str) -> str:

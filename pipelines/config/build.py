@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
@@ -32,6 +32,7 @@ from looktwice.pipelines.config.schema import (
     is_plain,
     members,
     misfit,
+    type_hints,
 )
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.model import canonical, first_non_finite
@@ -207,7 +208,7 @@ class Binder:
         """
         if not dataclasses.is_dataclass(cls):
             return self.fault(place, f"{cls.__name__} is not a dataclass; its fields are its settings, so make it one")
-        before, hints = self.noticed, _hints(cls)
+        before, hints = self.noticed, type_hints(cls)
         known = {f.name: f for f in dataclasses.fields(cls) if f.init}
         for name in settings.keys() - known.keys():
             self.fault(f"{place}.{name}", f"{cls.__name__} has no setting {name!r}{did_you_mean(name, known)}")
@@ -369,13 +370,6 @@ def _is_class(module: Any, name: str) -> bool:
 
 def _default(f: dataclasses.Field[Any]) -> Any:
     return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
-
-
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return get_type_hints(cls)
-    except NameError:  # a name that a plugin imports for the type checker alone
-        return {}
 
 
 def _configured(hint: Any) -> bool:

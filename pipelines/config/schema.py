@@ -54,6 +54,14 @@ def dataclass_in(hint: Any) -> type | None:
     return next((h for h in members(hint) if isinstance(h, type) and dataclasses.is_dataclass(h)), None)
 
 
+def type_hints(cls: type) -> dict[str, Any]:
+    """The types of a class's fields by name; empty where they cannot be looked up."""
+    try:
+        return get_type_hints(cls)
+    except NameError:  # a name that a plugin imports for the type checker alone
+        return {}
+
+
 def kind_of(cls: type) -> Kind | None:
     """What a class makes, by what it can do: tasks are iterated, models have an identity, stages are only called."""
     if hasattr(cls, "__iter__") and hasattr(cls, "facts"):
