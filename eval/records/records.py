@@ -36,6 +36,9 @@ class RunError(ValueError):
     """A run folder that cannot be read or resumed; the message says what was found and what to type."""
 
 
+RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
+
+
 @dataclass(frozen=True)
 class Record:
     """Record v1. `error` is the traceback of a FAILED sample; `reason` says why there is no answer.
@@ -320,6 +323,12 @@ def _lines(path: Path) -> Iterator[bytes]:
             if not line.endswith(b"\n"):
                 return
             yield line
+
+
+def refuse_run_file(out: Path) -> None:
+    """Raises RunError for a path at which a file lies that a run is made of: to write there would lose the run."""
+    if out.name in RUN_FILES and (out.parent / "points.yaml").exists():
+        raise RunError(f"{out} is what the run in {out.parent} is made of; name another file to write")
 
 
 def _damaged(path: Path, number: int, what: str, exc: Exception) -> RunError:

@@ -10,6 +10,7 @@ from statistics import fmean
 
 from looktwice.eval.display.sample_page import file_names
 from looktwice.eval.readers.reader import build_reader
+from looktwice.eval.records.records import refuse_run_file
 from looktwice.eval.replies.exports import export
 from looktwice.eval.replies.files import CHOICES, letter_of, load_key, load_replies, model_name
 from looktwice.eval.replies.label_proofs import disprove_label
@@ -60,6 +61,7 @@ def replies_lines(
     figures = _figures(total, by_reader)
     yield f"total: {', '.join([*figures, count] if by_reader else [count, *figures])}"
     if disagreements is not None:
+        refuse_run_file(disagreements)
         text, number = list_disagreements(total)
         write_file(disagreements, text.encode(errors="backslashreplace"))
         yield f"disagreements: {number} in {disagreements}"

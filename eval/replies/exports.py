@@ -10,6 +10,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
+from looktwice.eval.records.records import refuse_run_file
 from looktwice.eval.replies.files import HIDDEN
 from looktwice.eval.replies.scored import ScoredReply
 from looktwice.eval.tasks.base import TaskError
@@ -25,7 +26,8 @@ _LONGEST = 32_767  # characters that a cell of Excel holds
 
 
 def export(rows: Sequence[ScoredReply], file: Path) -> int:
-    """Write the rows in the format of the file's ending (see FORMATS); gives how many. Raises TaskError."""
+    """Write the rows in the format of the file's ending (see FORMATS); gives how many. Raises TaskError, RunError."""
+    refuse_run_file(file)
     if file.suffix not in FORMATS:
         known = "; ".join(f"{ending} {what}" for ending, what in FORMATS.items())
         raise TaskError(f"--export {file}: the format follows from the ending: {known}")

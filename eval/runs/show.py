@@ -9,7 +9,7 @@ from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.readers.reader import reader_name
 from looktwice.eval.records.judgements import judgements
-from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_run_file
 from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_findings
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
@@ -80,6 +80,8 @@ def _pages(
     folder: RunFolder, rows: Sequence[SampleRow], names: Mapping[str, tuple[str, str]], out: Path | None
 ) -> Iterator[tuple[SampleRow, Path]]:
     """Each row with its file, whose name is told from those of the run's other samples."""
+    if out is not None:
+        refuse_run_file(out)
     path = out or folder.path / "show" / f"{file_names(row.id for row in folder.samples.values())[rows[0].id]}.html"
     tasks = {folder.points[name].task_id: task for name, (_, task) in names.items()}
     for row in rows:

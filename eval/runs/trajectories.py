@@ -16,7 +16,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.records import Record, RunError, RunFolder
+from looktwice.eval.records.records import Record, RunError, RunFolder, refuse_run_file
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.pipelines.counted import counted
@@ -45,6 +45,7 @@ def write_trajectories(
     `only` keeps verdicts ("right"), `whole` leaves out conversations with refused calls. Raises RunError for a verdict
     that there is none of, and where nothing is left to write.
     """
+    refuse_run_file(out)
     unknown = [name for name in only if name not in list(Verdict)]
     if unknown:
         raise RunError(f"--only {unknown[0]}: there is no such verdict; there are {', '.join(Verdict)}")

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from looktwice.eval import Photos, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.display.printable import printable
+from looktwice.specialists import Chance
 from tests.chat_server import chat_server
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202ered [bold]\x9b31m[/nothing]"
@@ -67,3 +69,18 @@ def test_no_command_obeys_what_a_file_or_server_says(study: Path, tmp_path: Path
 )
 def test_control_characters_are_shown(text: str, shown: str) -> None:
     assert printable(text) == shown
+
+
+@pytest.mark.parametrize(
+    "words", [("trajectories", "RUN", "--out"), ("replies", "RUN", "--export"), ("show", "RUN", "0", "--out")]
+)
+def test_no_option_writes_over_the_records_of_a_run(words: tuple[str, ...], tmp_path: Path) -> None:
+    """`trajectories --out RUN/records.jsonl` replaced the records by conversations."""
+    evaluate(Photos("jigsaw", n=1), {"chance": Chance()}, out=tmp_path / "run")
+    records = tmp_path / "run" / "records.jsonl"
+    before = records.read_bytes()
+    name = "jigsaw_0000" if words[0] == "show" else "0"
+    asked = [str(tmp_path / "run") if word == "RUN" else name if word == "0" else word for word in words]
+    result = call(*asked, records)
+    assert (result.exit_code, records.read_bytes()) == (2, before), result.output
+    assert "name another file to write" in result.output
