@@ -14,12 +14,18 @@ from typing import BinaryIO
 __all__: list[str] = []
 
 
-def read_file(path: Path) -> bytes:
-    """The content of a file. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
+def open_file(path: Path) -> BinaryIO:
+    """A file to read. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
-    return path.read_bytes()
+    return path.open("rb")
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file. Raises OSError as `open_file` does."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def write_file(path: Path, data: bytes | str) -> None:

@@ -17,7 +17,7 @@ from bench.soak.hostile_server import Answer, HostileServer, Json, completion, g
 from bench.soak.scene import MAIN, Ended, Finding, environment, faults, finding, keys_in, looktwice, write_study
 from looktwice.eval.records import RunFolder
 
-WORKERS, TIMEOUT = 16, 3.0
+WORKERS, TIMEOUT, WIRE = 16, 3.0, 0.5  # seconds: of a request, and until its other end has noticed
 ARMS = """
 draws: 2
 contestants: {plain: {}, thought: {stages: {think: {use: prompting.wording.ChainOfThought, before: ask}}}}
@@ -57,11 +57,15 @@ def run_and_kill(words: list[object], server: HostileServer, answers: int, secon
 
 
 def in_flight_at_a_kill(server: HostileServer, kills: list[float]) -> Counter[str]:
-    """Good answers on whose way the runner was killed, by request; the last moment of storing counts as the way."""
+    """Good answers on whose way the runner was killed, by request.
+
+    The server may see a request only after the kill, from whose moment on it was on the wire, and an answer is not
+    stored in the moment in which it is sent. The next runner needs longer than that to start.
+    """
     return Counter(
         each.body
         for each in server.exchanges
-        if each.kind == "good" and any(each.began <= kill <= (each.ended or kill) + 0.5 for kill in kills)
+        if each.kind == "good" and any(each.began - WIRE <= kill <= (each.ended or kill) + WIRE for kill in kills)
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import MOST_DEPTH, read_json
 from looktwice.pipelines.model import REPLY, TOOL_CALL, first_non_finite
 from looktwice.pipelines.shapes import (
@@ -165,7 +166,7 @@ def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
 
 def parse_yaml(path: Path, shape: Shape) -> Any:
     """What a YAML file holds; None where it is empty. Raises ValueError and YAMLError with what is wrong."""
-    said = path.read_text(encoding="utf-8")
+    said = read_file(path).decode()
     check_yaml(said)
     value = yaml.load(said, Loader=LOADER)
     _refuse_unprintable(value)

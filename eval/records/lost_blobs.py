@@ -38,8 +38,9 @@ class LostBlobs:
         found: dict[str, int] = {}
         folders = os.scandir(self.blobs.folder) if self.blobs.folder.is_dir() else ()
         for folder in folders:
-            if folder.is_dir():
-                found |= {entry.name: entry.stat().st_size for entry in os.scandir(folder.path)}
+            if folder.is_dir(follow_symlinks=False):
+                files = (entry for entry in os.scandir(folder.path) if entry.is_file(follow_symlinks=False))
+                found |= {entry.name: entry.stat().st_size for entry in files}
         return found
 
     def _has_size(self, sha: str, size: int | None) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +16,7 @@ from typing import Any
 import yaml
 
 from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
+from looktwice.pipelines.disk import open_file
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
@@ -169,6 +171,7 @@ class RunFolder:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", Path(self.path))  # a notebook gives a text
+        refuse_links(self.path)
 
     @cached_property
     def blobs(self) -> Blobs:
@@ -315,7 +318,7 @@ def _lines(path: Path) -> Iterator[bytes]:
     """The whole lines of a JSONL file; a torn last line, which a killed writer leaves, is passed over."""
     if not path.exists():
         return
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number in count(1):
             line = file.readline(MOST_LINE)
             if len(line) == MOST_LINE:
@@ -323,6 +326,21 @@ def _lines(path: Path) -> Iterator[bytes]:
             if not line.endswith(b"\n"):
                 return
             yield line
+
+
+def refuse_links(run: Path) -> None:
+    """Raises RunError for a link, a pipe or a device in a run folder: in one that somebody sent it leads elsewhere.
+
+    The folder itself may be a link.
+    """
+    if not run.is_dir():
+        return
+    with os.scandir(run) as entries:
+        found = list(entries)
+    for entry in found:
+        if entry.is_symlink() or not (entry.is_file() or entry.is_dir()):
+            what = "a link" if entry.is_symlink() else "a pipe or a device"
+            raise RunError(f"{run / entry.name} is {what}; a run consists of its own files and folders, so remove it")
 
 
 def refuse_run_file(out: Path) -> None:

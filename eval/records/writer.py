@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
 from looktwice.pipelines.disk import append_file, write_file
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.stores import Blobs
@@ -39,6 +39,7 @@ class RunWriter:
 
     def __enter__(self) -> RunWriter:
         self.path.mkdir(parents=True, exist_ok=True)
+        refuse_links(self.path)
         try:
             self._lock.acquire(timeout=0)
         except Timeout:
@@ -46,9 +47,6 @@ class RunWriter:
                 f"{self.path} is being written by another process; wait for it, or name another --out"
             ) from None
         for name in ("records.jsonl", "samples.jsonl"):
-            if (self.path / name).is_symlink():
-                self._lock.release()
-                raise RunError(f"{self.path / name} is a link; a run is written into files of its own, so remove it")
             _cut_torn_tail(self.path / name)
         self._thread.start()
         return self

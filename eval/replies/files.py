@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
+from io import TextIOWrapper
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.disk import open_file, read_file
 from looktwice.pipelines.json_input import read_json
 
 _POINTS = tuple(f"Point {letter}" for letter in "ABCD")
@@ -104,7 +106,7 @@ def load_replies(file: Path) -> list[RecordedReply]:
 def load_key(file: Path) -> dict[str, str]:
     """A JSON object from idx to "(X)". Raises TaskError."""
     try:
-        data = read_json(file.read_text(encoding="utf-8"))
+        data = read_json(read_file(file))
     except (OSError, ValueError) as exc:
         raise TaskError(f"{file} cannot be read as a key ({exc}); expected a JSON object from idx to '(A)'") from exc
     if not isinstance(data, dict) or not data or not all(re.fullmatch(r"\([A-Z]\)", str(v)) for v in data.values()):
@@ -186,7 +188,7 @@ def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
 def _tsv_rows(file: Path) -> Iterator[dict[str, str]]:
     csv.field_size_limit(sys.maxsize)  # cells hold whole images
     try:
-        with file.open(encoding="utf-8", newline="") as source:
+        with TextIOWrapper(open_file(file), encoding="utf-8", newline="") as source:
             for row in csv.DictReader(source, delimiter="\t"):
                 yield {name: value or "" for name, value in row.items() if name}
     except (OSError, UnicodeDecodeError, csv.Error) as exc:
@@ -201,7 +203,7 @@ def _xlsx_rows(file: Path) -> Iterator[dict[str, str]]:
     except ImportError as exc:
         raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
     try:
-        with closing(load_workbook(file, read_only=True)) as book:
+        with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
             rows = book.worksheets[0].iter_rows(values_only=True)
             header = [str(name) for name in next(rows, ())]
             for row in rows:
@@ -212,8 +214,8 @@ def _xlsx_rows(file: Path) -> Iterator[dict[str, str]]:
 
 def _lines(file: Path) -> Iterable[str]:
     try:
-        opened = gzip.open if file.suffix == ".gz" else open
-        with opened(file, "rt", encoding="utf-8-sig") as source:
-            yield from source
+        with open_file(file) as packed:
+            plain = gzip.GzipFile(fileobj=packed) if file.suffix == ".gz" else packed
+            yield from TextIOWrapper(plain, encoding="utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError) as exc:
         raise TaskError(f"{file} cannot be read ({exc}); expected JSON lines, plain or .gz") from exc

@@ -99,8 +99,11 @@ def _new(earlier: Mapping[Any, Any], whole: Mapping[Any, Any]) -> list[Any]:
 def _copy_blobs(source: Blobs, target: Blobs) -> None:
     """Every blob that is not there yet; one that is torn is left out, so that `run` brings it back from the cache."""
     for path in source.folder.glob("??/*"):
-        if SHA256.fullmatch(path.name) and path.name not in target:
-            data = path.read_bytes()
+        if SHA256.fullmatch(path.name) and path.name not in target and path.is_file():
+            try:
+                data = source.get(path.name)
+            except FileNotFoundError:  # a link
+                continue
             if hashlib.sha256(data).hexdigest() == path.name:
                 target.put(data, path.name)
 

@@ -16,10 +16,15 @@ from omegaconf.errors import OmegaConfBaseException
 from looktwice.pipelines.config.build import ConfigError, Scope
 from looktwice.pipelines.config.paths import OutsideError, allowed_roots, find_config, shipped
 from looktwice.pipelines.config.suggest import did_you_mean
-from looktwice.pipelines.yaml_input import check_yaml
+from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.yaml_input import MOST_DEPTH, check_yaml
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")
+MOST_RESOLVED = 2_000_000
+"""Characters that all `${...}` of a configuration may stand for."""
+
+VALUE = 20  # characters as which each value counts, as its copy takes time and memory too
 
 
 class Config(NamedTuple):
@@ -99,7 +104,7 @@ def _overlaid(base: Node, top: Node, source: str) -> Node:
 
 def _read(path: Path) -> Node:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path).decode()
         check_yaml(text)
         node = OmegaConf.to_container(OmegaConf.load(StringIO(text)), resolve=False)
     except FileNotFoundError:
@@ -195,7 +200,7 @@ def resolve(node: Node, faults: list[str]) -> Node:
         for place, text in texts
         if "${" in REFERENCE.sub("", text)
     ]
-    wrong = wrong or _unresolvable(node, texts)
+    wrong = wrong or _unresolvable(node, texts) or _too_large(node, texts)
     plain: Any = node
     if not wrong:
         try:
@@ -235,18 +240,64 @@ def _unresolvable(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
 
 def _dead_end(node: Node, reference: str) -> str:
     """Why a reference leads nowhere; empty where it leads somewhere, or where OmegaConf must follow another one."""
+    return _follow(node, reference).why
+
+
+class _Followed(NamedTuple):
+    """What a reference leads to, or why it leads nowhere."""
+
+    value: Any
+    why: str = ""
+
+
+def _follow(node: Node, reference: str, depth: int = 0) -> _Followed:
+    """What stands at a place, also behind other references on the way; None where these are no whole text."""
     here: Any = node
     place = ""
     for part in reference.split("."):
         if isinstance(here, str) and "${" in here:
-            return ""
+            other = REFERENCE.fullmatch(here)
+            here = _follow(node, other[1], depth + 1).value if other and depth < MOST_DEPTH else None
+            if here is None:
+                return _Followed(None)
         if isinstance(here, list) and part.isdigit() and int(part) < len(here):
             here = here[int(part)]
         elif isinstance(here, Mapping) and part in (inner := {str(key): value for key, value in here.items()}):
             here = inner[part]
         elif here is None:
-            return f"{place} is null"
+            return _Followed(None, f"{place} is null")
         else:
-            return f"{place or 'the configuration'} has no {part!r}"
+            return _Followed(None, f"{place or 'the configuration'} has no {part!r}")
         place = f"{place}.{part}" if place else part
-    return ""
+    return _Followed(here)
+
+
+def _too_large(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
+    """A sentence on the first text with which the configuration, each `${...}` replaced, becomes too large."""
+    sizes: dict[str, int] = {}
+
+    def size(value: Any, depth: int) -> int:
+        if isinstance(value, Mapping | list):
+            inner = list(value.values()) if isinstance(value, Mapping) else value
+            return VALUE + sum(size(each, depth) for each in inner)
+        if not isinstance(value, str):
+            return VALUE
+        return VALUE + len(value) + sum(size_behind(reference, depth + 1) for reference in REFERENCE.findall(value))
+
+    def size_behind(reference: str, depth: int) -> int:
+        if depth > MOST_DEPTH:
+            return MOST_RESOLVED
+        if reference not in sizes:
+            sizes[reference] = 0  # it may lead back to itself, of which OmegaConf tells
+            sizes[reference] = size(_follow(node, reference).value, depth)
+        return sizes[reference]
+
+    whole = 0
+    for place, text in texts:
+        whole += size(text, 0)
+        if whole > MOST_RESOLVED:
+            return [
+                f"{place}: {text!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters, or leads "
+                f"from reference to reference more than {MOST_DEPTH} times; write what is meant"
+            ]
+    return []

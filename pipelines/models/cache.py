@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
 ) WITHOUT ROWID
 """
+COLUMNS = {"replies": ["key", "model", "reply", "blob", "stored"], "claims": ["key", "owner", "until"]}
 
 
 class CacheError(ValueError):
@@ -64,10 +65,10 @@ class Store:
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none and is removed."""
         with self._use() as connection:
-            row = connection.execute("SELECT reply, blob FROM replies WHERE key = ?", (key,)).fetchone()
-            found = None if row is None else self._parse(*row)
-            if row is not None and found is None:
-                connection.execute("DELETE FROM replies WHERE key = ?", (key,))
+            row = connection.execute("SELECT reply, blob, stored FROM replies WHERE key = ?", (key,)).fetchone()
+            found = None if row is None else self._parse(*row[:2])
+            if row is not None and found is None:  # not the row that another process has just put in its place
+                connection.execute("DELETE FROM replies WHERE key = ? AND stored IS ?", (key, row[2]))
         return found
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
@@ -146,13 +147,15 @@ class Store:
         path = self.folder / "replies.sqlite"
         connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            _journal(connection)
-            connection.text_factory = bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
-            connection.execute(SCHEMA)
-            connection.execute(claims.SCHEMA)
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found not in (0, VERSION):
                 raise CacheError(f"{path} is of version {found}, this looktwice knows {VERSION}; set another folder")
+            if wrong := _foreign(connection):
+                raise CacheError(f"{path} is no reply cache ({wrong}); move it away, or set {self.setting} to another")
+            _journal(connection)
+            connection.text_factory = bytes  # a text that is no UTF-8 is a damaged row, not a damaged file
+            connection.execute(SCHEMA)
+            claims.prepare(connection)
             connection.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             connection.close()
@@ -185,6 +188,21 @@ class _Turn:
 
     def __init__(self) -> None:
         self.lock, self.wanted = threading.Lock(), 0
+
+
+def _foreign(connection: sqlite3.Connection) -> str:
+    """What makes a file another one than `SCHEMA` makes: a view or a trigger would run whatever its author wrote."""
+    connection.execute("PRAGMA trusted_schema = OFF")
+    rows = connection.execute("SELECT type, name, lower(tbl_name), sql FROM sqlite_master").fetchall()
+    for kind, name, table, sql in rows:
+        if table not in COLUMNS or (kind == "index" and sql is None):  # that of a primary key
+            continue
+        if kind != "table" or not sql.upper().startswith("CREATE TABLE"):
+            return f"{name!r} is a {kind if kind != 'table' else 'virtual table'}"
+        found = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})")]
+        if found != COLUMNS[table]:
+            return f"the table {name!r} has the columns {', '.join(found)}"
+    return ""
 
 
 def _journal(connection: sqlite3.Connection) -> None:

@@ -17,9 +17,21 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS claims (key TEXT PRIMARY KEY, owner TEXT NOT NULL, until REAL NOT NULL) WITHOUT ROWID
 """
 TAKE = """
-INSERT INTO claims SELECT ?1, ?2, ?3 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
-ON CONFLICT (key) DO UPDATE SET owner = ?2, until = ?3 WHERE until < ?4
+INSERT INTO claims SELECT ?1, ?2, seconds() + ?3 WHERE NOT EXISTS (SELECT 1 FROM replies WHERE key = ?1)
+ON CONFLICT (key) DO UPDATE SET owner = ?2, until = excluded.until
+WHERE until NOT BETWEEN excluded.until - ?3 AND excluded.until
 """
+RENEW = "UPDATE claims SET until = seconds() + ? WHERE owner = ?"
+
+
+def prepare(connection: sqlite3.Connection) -> None:
+    """Make the table of claims where there is none, and a clock that is read once the file is locked.
+
+    It counts from the start of the machine: nobody sets it, nor does it go on while the machine sleeps. A claim from
+    before that start holds for longer than any claim does, and counts as none.
+    """
+    connection.execute(SCHEMA)
+    connection.create_function("seconds", 0, time.monotonic)
 
 
 @dataclass(eq=False)
@@ -37,9 +49,8 @@ class Claims:
 
     def take(self, key: str) -> bool:
         """Whether this owner is to ask now: nobody has the reply, and nobody else is asking."""
-        now = time.time()
         with self.connect() as connection:
-            taken = connection.execute(TAKE, (key, self.owner, now + LEASE, now)).rowcount > 0
+            taken = connection.execute(TAKE, (key, self.owner, LEASE)).rowcount > 0
         if taken:
             self._hold(key)
         return taken
@@ -69,6 +80,6 @@ class Claims:
                 return
             try:
                 with self.connect() as connection:
-                    connection.execute("UPDATE claims SET until = ? WHERE owner = ?", (time.time() + LEASE, self.owner))
+                    connection.execute(RENEW, (LEASE, self.owner))
             except ValueError:
                 continue

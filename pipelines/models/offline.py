@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.spec import function_name
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 
@@ -109,7 +110,7 @@ def _load(path: Path, id_field: str, text_field: str) -> Recording:
 
 def _bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        data = read_file(path)
         return gzip.decompress(data) if path.suffix == ".gz" else data
     except (OSError, EOFError, zlib.error) as exc:
         raise ModelError(f"{path}: the recorded replies cannot be read ({exc})") from exc

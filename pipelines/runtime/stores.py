@@ -38,7 +38,9 @@ class Blobs:
         if sha in self.known:
             return sha
         path = self.path(sha)
-        if not path.exists():
+        if path.parent.is_symlink():
+            raise OSError(f"{path.parent} is a link; blobs lie in folders of their own, so remove it")
+        if path.is_symlink() or not path.is_file():
             write_file(path, data)
         self.known.add(sha)
         return sha
@@ -50,7 +52,7 @@ class Blobs:
         """
         try:
             path = self.path(sha)
-            if not path.is_symlink():
+            if not path.is_symlink() and not path.parent.is_symlink():
                 return read_file(path)
         except FileNotFoundError:
             pass

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Model
@@ -65,7 +66,7 @@ class FewShot:
         """Every example of the file. Raises ValueError that names the line."""
         path, found = Path(self.path), []
         try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
+            lines = read_file(path).decode("utf-8-sig").splitlines()
         except (OSError, UnicodeDecodeError) as exc:
             raise ValueError(f"{path} cannot be read ({exc}); expected one JSON object a line") from exc
         for number, line in enumerate(lines, 1):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.state import State
 
 LONGEST = 1_000_000  # bytes
@@ -58,7 +59,7 @@ def add_lines(state: State, *lines: str) -> State:
 
 def _read_file(name: str, file: Path) -> str:
     try:
-        data = Path(file).read_bytes()
+        data = read_file(Path(file))
         if len(data) > LONGEST:
             raise ValueError(f"{name}: {file} has {len(data)} bytes; a text has at most {LONGEST}")
         text = data.decode("utf-8-sig")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,6 @@ from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval.cli import app
-from looktwice.eval.records.records import RunError
-from looktwice.eval.records.writer import RunWriter
 from looktwice.pipelines.runtime.stores import Blobs
 
 SECRET = "root:x:0:0 of this machine"
@@ -117,7 +116,7 @@ def test_a_link_in_the_folder_opens_nothing(lab: Path) -> None:
     os.symlink(lab / "private", run / "data")
     change(run, task={"use": "eval.tasks.Folder", "path": str(run.resolve() / "data")})
     _, said = looktwice("show", run, "q1")
-    assert "lies outside the run's folder" in said and SECRET not in said
+    assert "data is a link" in said and SECRET not in said
 
 
 def test_a_run_made_here_is_shown_as_before(lab: Path) -> None:
@@ -146,23 +145,60 @@ def test_data_elsewhere_are_read_once_they_are_allowed(lab: Path, monkeypatch: p
     assert looktwice("replay", run) == (0, "replayed without a model: 1 record the same bit for bit\n")
 
 
-@pytest.mark.parametrize("name", ["records.jsonl", "samples.jsonl"])
-def test_a_link_in_a_run_folder_is_not_written_through(name: str, tmp_path: Path) -> None:
-    """Its last line was cut off, and records would have been written behind it."""
-    bait = tmp_path / "bait.txt"
-    bait.write_text("one line\nand half a line")
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / name).symlink_to(bait)
-    with pytest.raises(RunError, match="is a link"), RunWriter(tmp_path / "run"):
-        pass
-    assert bait.read_text() == "one line\nand half a line"
+FILES_OF_A_RUN = ("records.jsonl", "samples.jsonl", "points.yaml", "run.yaml", "judged.jsonl", ".lock", "show", "blobs")
 
 
-def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path) -> None:
-    bait, blobs = tmp_path / "bait.png", Blobs(tmp_path / "run" / "blobs")
-    bait.write_bytes(b"private")
-    place = blobs.path("ab" + "0" * 62)
-    place.parent.mkdir(parents=True)
-    place.symlink_to(bait)
+@pytest.mark.parametrize("name", [*FILES_OF_A_RUN, "report.html"])
+def test_no_link_in_a_run_folder_is_followed(lab: Path, name: str) -> None:
+    """`show` wrote its page through a link out of the folder, and pictures were read through one."""
+    run, bait = run_study("../own", "--allow", "../own"), lab / "bait"
+    whole = (run / "records.jsonl").read_bytes()
+    if (run / name).is_dir():
+        (run / name).rename(bait)
+    elif name == "show":
+        bait.mkdir()
+    else:
+        bait.write_text("one line\nand half a line")
+        (run / name).unlink(missing_ok=True)
+    before = sorted((path, path.is_file() and path.read_bytes()) for path in (bait, *bait.rglob("*")))
+    (run / name).symlink_to(bait)
+    again = ("run", "study.yaml", "--allow", "../own")
+    for words in (("show", run, "q1"), again):
+        code, said = looktwice(*words)
+        assert code == 2 and f"{name} is a link" in said, said
+    assert sorted((path, path.is_file() and path.read_bytes()) for path in (bait, *bait.rglob("*"))) == before
+    assert name == "records.jsonl" or (run / "records.jsonl").read_bytes() == whole
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+@pytest.mark.parametrize("name", ["records.jsonl", "points.yaml", "judged.jsonl"])
+def test_a_pipe_in_a_run_folder_is_not_waited_for(lab: Path, name: str) -> None:
+    run = run_study("../own", "--allow", "../own")
+    (run / name).unlink(missing_ok=True)
+    os.mkfifo(run / name)
+    for words in (("score", run), ("show", run, "q1"), ("run", "study.yaml", "--allow", "../own")):
+        code, said = looktwice(*words)
+        assert code == 2 and f"{name} is a pipe or a device" in said, said
+
+
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_link_among_the_pictures_of_a_run_is_not_followed(tmp_path: Path, inner: bool) -> None:
+    """Nor one in place of the folder in which a picture lies: neither is read, nor written through."""
+    bait, blobs = tmp_path / "bait", Blobs(tmp_path / "run" / "blobs")
+    sha = sha256(b"private").hexdigest()
+    place = blobs.path(sha)
+    link = place if inner else place.parent
+    bait.mkdir()
+    (bait / sha).write_bytes(b"private")
+    link.parent.mkdir(parents=True)
+    link.symlink_to(bait / sha if inner else bait)
     with pytest.raises(FileNotFoundError):
-        blobs.get("ab" + "0" * 62)
+        blobs.get(sha)
+    (bait / sha).write_bytes(b"other")
+    if inner:
+        blobs.put(b"private")
+        assert blobs.get(sha) == b"private"
+    else:
+        with pytest.raises(OSError, match="is a link"):
+            blobs.put(b"private")
+    assert (bait / sha).read_bytes() == b"other"

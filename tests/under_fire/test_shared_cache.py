@@ -242,3 +242,58 @@ def test_other_versions_share_the_file(tmp_path: Path) -> None:
     store = Store(tmp_path)
     assert store.get("k") == Reply("(A)") and not store.claim("k") and store.claim("other")
     assert claims.LOOK < claims.BEAT * 2 < claims.LEASE, "a claim is renewed in time"
+
+
+FOREIGN = {
+    "a view": "CREATE VIEW replies AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) "
+    "SELECT i AS key, 1 AS model, 1 AS reply, NULL AS blob, 0 AS stored FROM n",
+    "a trigger": "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored); "
+    "CREATE TRIGGER obeyed AFTER INSERT ON replies BEGIN DELETE FROM replies; END",
+    "the columns key, reply": "CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT)",
+    "stored, more": "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored, more AS (1))",
+    "a virtual table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
+    "a trigger ": "CREATE TABLE claims (key, owner, until); "
+    "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_file_of_another_shape_is_no_cache(tmp_path: Path, what: str) -> None:
+    """A view in place of the table never ended, and triggers were obeyed."""
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+        file.executescript(FOREIGN[what])
+    with pytest.raises(CacheError, match=f"is no reply cache.*{what.strip()}"):
+        len(Store(tmp_path))
+
+
+def test_a_damaged_row_that_another_process_has_replaced_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was removed, and its request was paid twice."""
+    one, other = Store(tmp_path), Store(tmp_path)
+    one.put("k", "m", Reply("old"))
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+        file.execute("UPDATE replies SET reply = '5'")
+
+    def meanwhile(store: Store, text: object, blob: object) -> None:
+        monkeypatch.undo()
+        assert other.get("k") is None
+        other.put("k", "m", Reply("new"))
+
+    monkeypatch.setattr(Store, "_parse", meanwhile)
+    assert one.get("k") is None
+    assert one.get("k") == Reply("new")
+
+
+def test_a_claim_holds_whatever_the_clock_and_the_lock_of_the_file_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Set forward, the clock ended every claim, as did a wait for the file: the request was paid twice."""
+    one, other = Store(tmp_path), Store(tmp_path)
+    assert one.claim("k")
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 3600)
+    assert not other.claim("k")
+    with closing(sqlite3.connect(tmp_path / "replies.sqlite", isolation_level=None)) as file:
+        file.execute("UPDATE claims SET until = until + 1e6")
+    assert other.claim("k"), "that of a machine that has been started again"
+    one.release("k")
+    other.release("k")
