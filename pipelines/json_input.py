@@ -7,23 +7,51 @@ from collections.abc import Callable
 from typing import Any
 
 MOST_DEPTH = 100
+MOST_VALUES = 8_000_000
+"""Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt in bytes, are six
+million. So many lists are read in seconds, and what a text of 64 MiB may hold takes minutes."""
 __all__: list[str] = []
 
 
-def read_json(data: bytes | str, mend: bool = False, **settings: Any) -> Any:
+def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VALUES, **settings: Any) -> Any:
     """The value that a JSON text holds; `settings` are those of `json.loads`.
 
     Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold: with `mend` it becomes "?".
-    Raises ValueError for it without `mend`, for what is no JSON, and for more than 100 levels of nesting.
+    Raises ValueError for it without `mend`, for what is no JSON, for more than 100 levels of nesting, and for more than
+    `most` values; None is for files of the user's own.
     """
     text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
+    brackets = text.count("[") + text.count("{")
+    if most is not None and brackets + text.count(",") > most:
+        raise ValueError(f"more than {most:,} values")
     try:
         value = json.loads(text, **settings)
     except RecursionError:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
-    if _may_hold_halves(text) or text.count("[") + text.count("{") > MOST_DEPTH:
-        return _with_texts(value, mend_text if mend else _require_whole)
+    if brackets > MOST_DEPTH:
+        _require_shallow(value)
+    return with_texts(value, mend_text if mend else _require_whole) if _may_hold_halves(text) else value
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """The value with every text in it changed, the names of fields too."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [with_texts(inner, change) for inner in value]
+    if isinstance(value, dict):
+        return {change(name): with_texts(inner, change) for name, inner in value.items()}
     return value
+
+
+def _require_shallow(value: Any) -> None:
+    """Level by level, which costs a tenth of a call for every value."""
+    level = [value] if isinstance(value, list | dict) else []
+    for _ in range(MOST_DEPTH):
+        inside = (held if isinstance(held, list) else held.values() for held in level)
+        level = [inner for values in inside for inner in values if isinstance(inner, list | dict)]
+    if level:
+        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
 
 
 def _may_hold_halves(text: str) -> bool:
@@ -49,16 +77,3 @@ def _require_whole(text: str) -> str:
         found = ascii(text[max(0, exc.start - 10) : exc.end + 10])
         raise ValueError(f"a text holds half a surrogate pair, {found}; write the whole character") from None
     return text
-
-
-def _with_texts(value: Any, change: Callable[[str], str], depth: int = 0) -> Any:
-    """The value with every text in it changed, the names of fields too."""
-    if isinstance(value, str):
-        return change(value)
-    if isinstance(value, list | dict) and depth == MOST_DEPTH:
-        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
-    if isinstance(value, list):
-        return [_with_texts(inner, change, depth + 1) for inner in value]
-    if isinstance(value, dict):
-        return {change(name): _with_texts(inner, change, depth + 1) for name, inner in value.items()}
-    return value

@@ -132,7 +132,8 @@ class Reply:
     """What came back. `seconds` is the time of the call that was really made, also where `cached` is true.
 
     `logprobs` holds, per token of the reply, the mapping of candidate texts to natural log-probabilities.
-    `served_by` holds what the server says of itself: model, fingerprint, engine, version.
+    `served_by` holds what the server says of itself: model, fingerprint, engine, version. `calls_left_out` counts the
+    tool calls that are not kept, because a reply had more than any agent runs.
     """
 
     text: str
@@ -145,6 +146,7 @@ class Reply:
     logprobs: tuple[Mapping[str, float], ...] = ()
     cached: bool = False
     served_by: Mapping[str, str] = field(default_factory=dict)
+    calls_left_out: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         """As the cache and the records hold it; what is empty is left out."""
@@ -171,6 +173,7 @@ REPLY = shape_of(
         "finish": text,
         "reasoning": text,
         "tool_calls": list_of(TOOL_CALL),
+        "calls_left_out": whole,
         "refusal": text,
         "usage": shape_of({}, {name.name: whole for name in fields(Usage)}),
         "seconds": number,

@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
-from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks
+from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
 __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
 
@@ -67,6 +68,9 @@ class RecordingModel:
             self.calls.append(Call(sent, draw, options, None, describe(exc), name))
             raise
         self.calls.append(Call(sent, draw, options, reply, "", name))
+        if reply.calls_left_out:
+            kept = counted(len(reply.tool_calls), "tool call")
+            remark(f"a reply had {kept} that were kept, and {reply.calls_left_out:,} more that were left out")
         return reply
 
     def record_second(self, model: Model) -> Model:

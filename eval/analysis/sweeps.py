@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
+from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.stats import MeanDifference, mean_difference
@@ -107,7 +108,7 @@ def effects_csv(table: Table) -> str:
         for line in sweep_effects(run):
             names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
             numbers = ("" if number is None else f"{number:.6g}" for number in line.effect[:-1])
-            writer.writerow((*names, *numbers, line.effect.n))
+            writer.writerow((*map(csv_cell, names), *numbers, line.effect.n))
     return out.getvalue()
 
 

@@ -6,12 +6,12 @@ import csv
 import html
 import io
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.display.printable import cell
+from looktwice.eval.display.printable import cell, csv_cell
 from looktwice.eval.display.text_tables import (
     contestant_of,
     drop_means_of_one,
@@ -68,8 +68,11 @@ class Table:
 
     @property
     def csv(self) -> str:
-        """The columns of report.csv, a header and a line per row; empty where a value does not apply."""
-        return self._csv()
+        """The columns of report.csv, a header and a line per row; empty where a value does not apply.
+
+        A text that begins as a formula does (`=`, `+`, `-`, `@`, a tab or a line break) stands behind a single quote.
+        """
+        return self._csv(changed=csv_cell)
 
     def to_pandas(self) -> pandas.DataFrame:
         """The columns of report.csv, and one for each setting that the study changes; NaN where nothing applies.
@@ -82,7 +85,7 @@ class Table:
         places = dict.fromkeys(name for run in self.scores for arm in run.points for name in arm.point.changes)
         return pandas.read_csv(io.StringIO(self._csv(tuple(places))), keep_default_na=False, na_values="")
 
-    def _csv(self, places: Sequence[str] = ()) -> str:
+    def _csv(self, places: Sequence[str] = (), changed: Callable[[Any], Any] = lambda value: value) -> str:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow((*COLUMNS, *places))
@@ -95,7 +98,7 @@ class Table:
             mine = arms.get((row.run, row.point or row.contestant), [])
             settings = ({setting_of(point, place) for point in mine} for place in places)
             same = (found.pop() if len(found) == 1 else None for found in settings)
-            writer.writerow([*(_cell(getattr(row, name)) for name in COLUMNS), *map(_cell, same)])
+            writer.writerow([*(changed(_cell(getattr(row, name))) for name in COLUMNS), *map(_cell, same)])
         return out.getvalue()
 
     def __repr__(self) -> str:

@@ -83,7 +83,7 @@ class Localization:
     @cached_property
     def _json(self) -> Mapping[str, Any]:
         try:
-            data = read_json(Path(self.path).read_text(encoding="utf-8"))
+            data = read_json(Path(self.path).read_text(encoding="utf-8"), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         wanted = ("images", "annotations", "categories")

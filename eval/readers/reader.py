@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from looktwice.pipelines.config.build import ConfigError, Scope, build
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.state import Stage, State
 
 
@@ -45,9 +46,10 @@ class Reader(ABC):
         """The answer in `state.reply`: a letter of the sample's choices, or text where it has none."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """Read the last reply; the model is not asked."""
+        """Read the last reply; the model is not asked. What Markdown and the like had torn apart may be a key again."""
         reading = self.read(state)
-        return state.replace(answer=reading.answer, reason=reading.reason)
+        answer = None if reading.answer is None else mask_keys(reading.answer)
+        return state.replace(answer=answer, reason=mask_keys(reading.reason))
 
 
 def subtask_of(state: State) -> str:

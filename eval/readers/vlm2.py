@@ -36,14 +36,15 @@ class Vlm2TrueFalse(Reader):
 class Vlm2Count(Reader):
     """VLM2-Bench's reading of counts: the only number, where all number words together are one.
 
-    "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is none.
+    "2 (two)" has two numbers, "one or two" is the one number 3, "zero" is none. Words that make more than a trillion
+    count nothing that an image shows, and are none either.
     """
 
     def read(self, state: State) -> Reading:
         numbers = [digits.lstrip("0") or "0" for digits in re.findall(r"\d+", state.reply)]  # of any length
         words = _value_of_words([word.lower() for word in _NUMBER_WORDS.findall(state.reply)])
         numbers += [str(words)] if words else []
-        return Reading.of(numbers[0] if len(numbers) == 1 else None)
+        return Reading.of(numbers[0] if len(numbers) == 1 and words <= MOST else None)
 
 
 @dataclass(frozen=True)
@@ -100,6 +101,7 @@ class Vlm2Vlmevalkit(Reader):
         return (Vlm2TrueFalse() if cues else Vlm2Official()).read(state)
 
 
+MOST = 10**12
 _TRUE_FALSE = re.compile(r"\b(t|f|true|false)\b", re.I)
 _UNITS = (
     "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve", "thirteen",
@@ -111,8 +113,11 @@ _NUMBER_WORDS = re.compile(rf"\b({'|'.join((*_VALUES, 'hundred', 'thousand'))})\
 
 
 def _value_of_words(words: Sequence[str]) -> int:
+    """The number that the words make together; any one above MOST as soon as they make more than that."""
     whole = part = 0
     for word in words:
+        if whole + part > MOST:
+            break
         if word == "hundred":
             part = max(part, 1) * 100
         elif word == "thousand":

@@ -7,11 +7,13 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from looktwice.eval.records.records import PointRow, Record
+from looktwice.eval.records.records import PointRow, Record, RunError
 from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import canonical, message_json
+from looktwice.pipelines.models.keys import mask_keys, refuse_keys
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import describe
 from looktwice.pipelines.runtime.stores import Blobs
@@ -51,8 +53,19 @@ def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs,
     )
 
 
-def make_point_row(arm: Arm) -> PointRow:
-    """The line of points.yaml for an arm."""
+def make_point_rows(plan: Plan) -> list[PointRow]:
+    """The lines of points.yaml for a plan. Raises RunError where a setting holds a key: all are written down."""
+    rows = [_make_point_row(arm) for arm in (*plan.points, *plan.readings)]
+    try:
+        refuse_keys(**plan.config)
+        for row in rows:  # what files of texts hold, and what was not made from a configuration
+            refuse_keys(contestants={row.contestant: asdict(row)})
+    except ValueError as exc:
+        raise RunError(str(exc)) from exc
+    return rows
+
+
+def _make_point_row(arm: Arm) -> PointRow:
     facts = asdict(arm.task.facts) | {"scorer": spec(arm.task.facts.scorer)}
     return PointRow(
         arm.id, arm.contestant, arm.task_name, arm.task_id, dict(arm.changes), arm.baseline, facts,
@@ -61,8 +74,8 @@ def make_point_row(arm: Arm) -> PointRow:
 
 
 def describe_failure(exc: BaseException) -> str:
-    """The traceback of a stage's own exception, its last line first, so that tables can show one line."""
-    return f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}"
+    """The traceback of a stage's own exception, its last line first, so that tables can show one line; without keys."""
+    return mask_keys(f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}")
 
 
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:

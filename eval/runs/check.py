@@ -10,7 +10,7 @@ from pathlib import Path
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
-from looktwice.eval.records.from_state import make_point_row
+from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.tasks.base import TaskError
@@ -34,12 +34,12 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
 
     With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
     of all samples, and looks at their ids and keys. Raises ConfigError where a pipeline can give no answer, or fails
-    before it asks anything, and TaskError where samples have faults.
+    before it asks anything, TaskError where samples have faults, and RunError where a setting holds a key.
     """
-    tasks = {arm.task_id: arm.task for arm in plan.points}
+    rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
     readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
-    names = labels([make_point_row(arm) for arm in plan.points])
+    names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = _stage_faults(trials)
     found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"

@@ -19,7 +19,7 @@ from typing import Any
 
 import cv2
 
-from looktwice.eval.records.from_state import make_point_row
+from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
@@ -104,7 +104,7 @@ class Run:
                 failed[record.key] = bool(record.error)
                 if not record.error and blobs.of(record):  # its replies are in the cache, which gives it back
                     lost.add(record.key)
-            rows = [make_point_row(arm) for arm in (*self.plan.points, *self.plan.readings)]
+            rows = make_point_rows(self.plan)
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}
             self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], failed), unchanged)

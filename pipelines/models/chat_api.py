@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from yarl import URL
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
@@ -51,6 +51,7 @@ RESERVED_FIELDS = {
 RESERVED_FIELDS |= {"top_logprobs", "reasoning_effort", "response_format", "tools", "tool_choice", "stream", "n"}
 PROBE_SECONDS = 10.0
 QUOTA = {"insufficient_quota", "billing_hard_limit_reached"}
+MOST_ESCAPES = 1_000_000  # of a body: to undo them takes a second, and the longest reply has a tenth of them
 FILTER_STATUS = {400, 403, 422, 451}
 ADVICE = {
     401: "check the key in {key}",
@@ -101,7 +102,7 @@ class ChatAPI:
         taken = sorted(RESERVED_FIELDS & self.extra.keys())
         if taken:
             raise ValueError(f"extra must not hold {', '.join(taken)}; use the settings of ChatAPI or leave it out")
-        refuse_keys(self.model, self.system, self.extra)
+        refuse_keys(model=self.model, system=self.system, extra=self.extra)
         if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
             found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
             raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
@@ -156,7 +157,7 @@ class ChatAPI:
                 raise
             return
         if response.status == 401:
-            raise refusal(response, self.endpoint, error_of(_json(response.body)) or {})
+            read_response(response, self.endpoint, 0.0)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
@@ -169,9 +170,12 @@ class ChatAPI:
     def _send(self, method: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
         key = key_for(self.endpoint)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-        response = http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
+        try:
+            response = http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
+        except ModelError as exc:  # it may repeat what came in place of an answer
+            raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
         named = {name: mask_keys(text) for name, text in response.headers.items()}
-        return HttpResponse(response.status, named, mask_keys(response.body))
+        return HttpResponse(response.status, named, response.body)
 
     def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
         """The request as plain JSON values. Raises ModelError for what this endpoint cannot be asked."""
@@ -189,19 +193,22 @@ class ChatAPI:
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:
     """The reply in a response, a filtered request included. Raises ModelError for everything else."""
-    data = _json(response.body)
+    data, wrong = None, ""
+    try:
+        data = _json(response.body)
+    except ValueError as exc:
+        wrong = str(exc)
     error = error_of(data)
     engine = response.headers.get("server", "")
     if error and is_filter(error) and (response.status == 200 or response.status in FILTER_STATUS):
         return Reply("", finish="filter", seconds=seconds, served_by={"engine": engine} if engine else {})
     if 200 <= response.status < 300 and not error:
         if data is None:
-            shown = shorten(response.body.decode("utf-8", "replace"))
-            text = f"{endpoint} answered no JSON; check that `url` is right: {shown}"
+            shown = _beginning(response.body)
+            text = f"{endpoint} answered no JSON ({wrong or 'null'}); check that `url` is right: {shown}"
             raise ModelError(text, retryable=True)  # without a status it counts as the endpoint's, not the sample's
         reply = reply_of(data, seconds, engine)
-        joined = {name: mask_keys(getattr(reply, name)) for name in ("text", "reasoning", "refusal")}
-        return replace(reply, **joined)  # whose parts did not hold a whole key
+        return _without_keys(reply)
     raise refusal(response, endpoint, error or {})
 
 
@@ -212,7 +219,7 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     if 300 <= status < 400:
         target = response.headers.get("location", "nowhere")
         return ModelError(f"{endpoint} redirects to {target}; that is not followed, set `url` yourself", status=status)
-    said = shorten(str(error.get("message") or response.body.decode("utf-8", "replace")))
+    said = shorten(str(error.get("message") or "")) or _beginning(response.body)
     used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
     retryable = (status in (200, 408, 429) or status >= 500) and not used_up
     advice = "" if retryable else f"; {_advice(status, endpoint, used_up)}"
@@ -249,10 +256,22 @@ def shorten(text: str, most: int = 300) -> str:
 
 
 def _json(body: bytes) -> Any:
-    """The value of a body, None where it is no JSON; keys are masked again, which escapes or UTF-16 may have hidden."""
-    try:
-        value = read_json(body, mend=True)
-    except ValueError:
-        return None
+    """The value of a body without keys: the gate of all that a server says. Raises ValueError where it is no JSON."""
+    value = read_json(body, mend=True)
     text = json.dumps(value, ensure_ascii=False)
-    return value if mask_keys(text) == text else json.loads(mask_keys(text))
+    if sum(map(text.count, "\\%&")) > MOST_ESCAPES:
+        raise ValueError(f"more than {MOST_ESCAPES:,} escapes, and a key may hide in each")
+    return value if mask_keys(text) == text else with_texts(value, mask_keys)
+
+
+def _without_keys(reply: Reply) -> Reply:
+    """The reply without the keys that no part of it held alone; tokens that spell one are left out."""
+    joined = {name: mask_keys(getattr(reply, name)) for name in ("text", "reasoning", "refusal")}
+    spelt = "".join(next(iter(token), "") for token in reply.logprobs)
+    kept = reply if mask_keys(spelt) == spelt else replace(reply, logprobs=())
+    return replace(kept, text=joined["text"], reasoning=joined["reasoning"], refusal=joined["refusal"])
+
+
+def _beginning(body: bytes) -> str:
+    """The first words of a body that is no answer, without keys."""
+    return shorten(mask_keys(body.decode(json.detect_encoding(body), "replace")[:10_000]))

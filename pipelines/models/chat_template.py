@@ -11,6 +11,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Messages, ModelError, Tool, ToolCall
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, from_hub, import_transformers
@@ -76,7 +77,7 @@ def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCal
 def _call(number: int, block: str) -> ToolCall | None:
     """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in the text."""
     try:
-        node = json.loads(block)
+        node = read_json(block, mend=True)
         return ToolCall(f"call_{number}", str(node["name"]), json.dumps(node.get("arguments", {})))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -93,7 +94,7 @@ def _turn(message: Message) -> dict[str, Any]:
 
 def _loads(arguments: str) -> Any:
     try:
-        return json.loads(arguments)
+        return read_json(arguments, mend=True)
     except ValueError:
         return arguments
 

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import json
 import os
 import re
+import unicodedata
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Any
+from urllib.parse import unquote
 
 from yarl import URL
 
-from looktwice.pipelines.model import ModelError, canonical
-
-Text = TypeVar("Text", str, bytes)
+from looktwice.pipelines.json_input import mend_text
+from looktwice.pipelines.model import ModelError
 
 KEYS: Mapping[str, str] = {
     "api.openai.com": "OPENAI_API_KEY",
@@ -22,7 +25,12 @@ KEYS: Mapping[str, str] = {
 """Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+VISIBLE = re.compile(r"[!-~]+")
 SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
+ESCAPE = re.compile(
+    r"\\(?:u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4})|U000([0-9a-f]{5})|x([0-9a-f]{2})|([0-7]{3})|([^\w\s]))", re.I
+)
+ROUNDS = 4  # of escapes within escapes; what is read of a reply is never decoded more than twice
 
 
 class MissingKeyError(ModelError):
@@ -38,14 +46,19 @@ def key_for(url: str) -> str | None:
     at = _parsed(url)
     named = _named(at)
     variables = key_variables(at) + (["OPENAI_API_KEY"] if named else [])
-    keys = [os.environ[name].strip() for name in variables if os.environ.get(name, "").strip()]
+    keys = [(name, os.environ[name].strip()) for name in variables if os.environ.get(name, "").strip()]
     if not keys:
         if key_variables(at):
             raise MissingKeyError(f"{at.host} needs a key: set the environment variable {key_variables(at)[0]}")
         return None
     if at.scheme != "https" and not (named or _loopback(at)):
         raise ModelError(f"a key would travel readably to {at.origin()}; use https in `url`")
-    return keys[0]
+    variable, key = keys[0]
+    if not VISIBLE.fullmatch(key):
+        raise ModelError(
+            f"the key in {variable} holds a line break, a space or another character that no key has; set it again"
+        )
+    return key
 
 
 def how_to_send_a_key(url: str) -> str:
@@ -100,20 +113,55 @@ def _is_variable(name: str) -> bool:
     return bool(VARIABLE.fullmatch(name)) or name in os.environ
 
 
-def mask_keys(text: Text) -> Text:
-    """Text or bytes with *** for every key: some servers and proxies send back what they were sent."""
-    for key in _known_keys():
-        text = text.replace(key, "***") if isinstance(text, str) else text.replace(key.encode(), b"***")
-    return text
+def mask_keys(text: str) -> str:
+    """A text with *** for every key: some servers and proxies send back what they were sent.
+
+    A key that is written with the escapes of JSON, XML or URLs, or in wide letters, would be there again once somebody
+    decodes the text: then the whole text is given back decoded. Other ciphers, which nothing here undoes, stay.
+    """
+    if len(text) < SHORTEST or not (keys := _known_keys()):
+        return text
+    keys |= {written for key in keys if len(written := _decoded(key)) >= SHORTEST}
+    shown = decoded = text
+    for _ in range(ROUNDS):
+        for key in sorted(keys, key=len, reverse=True):
+            if key in decoded:
+                shown = decoded = mend_text(decoded.replace(key, "***"))
+        before, decoded = decoded, _decoded(decoded)
+        if decoded == before:
+            break
+    return shown
 
 
-def refuse_keys(*settings: Any) -> None:
-    """Raises ValueError where a setting holds a key: settings are written into every run."""
-    words = canonical(list(settings))
-    if mask_keys(words) != words:
-        raise ValueError(
-            "a setting holds a key, and settings are written into every run; leave it out, it is sent by itself"
-        )
+def _decoded(text: str) -> str:
+    """The text with one layer of escapes undone."""
+
+    def character(found: re.Match[str]) -> str:
+        *hexadecimal, octal, itself = found.groups()
+        return itself or chr(int(octal, 8) if octal else int(next(filter(None, hexadecimal)), 16))
+
+    return unicodedata.normalize("NFKC", html.unescape(unquote(ESCAPE.sub(character, text))))
+
+
+def refuse_keys(**settings: Any) -> None:
+    """Raises ValueError where a setting holds a key, with its place: settings are written into every run."""
+    for name, value in settings.items():
+        words = json.dumps(value, ensure_ascii=False, default=str)
+        if mask_keys(words) != words:
+            place = mask_keys(".".join((name, *_place_of_key(value))))
+            raise ValueError(
+                f"{place} holds a key, and settings are written into every run; leave it out, it is sent by itself"
+            )
+
+
+def _place_of_key(value: Any) -> list[str]:
+    """The names and numbers that lead to the first text that holds a key; none where it is in a name."""
+    inner = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list | tuple) else ()
+    for name, held in inner:
+        words = json.dumps(held, ensure_ascii=False, default=str)
+        if mask_keys(words) != words:
+            return [str(name), *_place_of_key(held)]
+    return []
 
 
 def _named(at: URL) -> bool:

@@ -25,6 +25,9 @@ FINISH: Mapping[str, Finish] = {
     "function_call": "tool",
 }
 MOST_TOKENS = 10**12  # of one reply: what is more is no count, and its sums are no numbers of a machine
+MOST_CALLS = (
+    128  # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs more
+)
 BROKEN = {"error", "abort", "cancelled"}
 """Finish reasons with which servers say that they gave up in the middle."""
 
@@ -144,7 +147,8 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
     try:
         choice = data["choices"][0]
         message, reason = choice["message"], str(choice.get("finish_reason") or "").lower()
-        calls = tuple(_call(number, call) for number, call in enumerate(message.get("tool_calls") or ()))
+        asked = message.get("tool_calls") or ()
+        calls = tuple(_call(number, call) for number, call in enumerate(asked[:MOST_CALLS]))
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
         reply = Reply(
@@ -152,6 +156,7 @@ def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
             finish="tool" if calls and finish == "stop" else finish,
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
             tool_calls=calls,
+            calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
             usage=_usage(data.get("usage") or {}),
             seconds=seconds,

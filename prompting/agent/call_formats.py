@@ -70,7 +70,7 @@ class NativeCalls:
         kept = list(reply.tool_calls[:most])
         twice = len({call.id for call in kept}) < len(kept) or not all(call.id for call in kept)
         named = [replace(call, id=f"call_{n}") for n, call in enumerate(kept)] if twice else kept
-        return named, len(reply.tool_calls)
+        return named, len(reply.tool_calls) + reply.calls_left_out
 
     def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
         """The text of the reply and its calls."""

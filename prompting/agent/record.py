@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import canonical
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
@@ -88,7 +88,7 @@ def _read_note(word: str, kind: type[Note], note: str) -> Note | None:
     if not note.startswith(f"{word} {{"):
         return None
     try:
-        data: Mapping[str, Any] = json.loads(note.removeprefix(f"{word} "))
+        data: Mapping[str, Any] = read_json(note.removeprefix(f"{word} "))
     except ValueError:
         return None
     known = {f.name for f in fields(kind)}

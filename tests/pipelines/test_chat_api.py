@@ -471,7 +471,7 @@ def test_a_key_that_a_server_repeats_is_masked(status: int, body: str, monkeypat
 @pytest.mark.parametrize("settings", [{"extra": {"api_key": SECRET}}, {"system": f"use {SECRET}"}, {"model": SECRET}])
 def test_a_key_among_the_settings_is_refused(settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    with pytest.raises(ValueError, match="a setting holds a key") as raised:
+    with pytest.raises(ValueError, match="holds a key, and settings are written into every run") as raised:
         ChatAPI(**{"model": "m", **settings})
     assert SECRET not in str(raised.value)
 

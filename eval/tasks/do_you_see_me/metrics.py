@@ -36,7 +36,7 @@ def standard_answer(answer: str, form: Form) -> str | None:
     """
     said = answer.strip().strip("*`\"'. ")
     if form == "integer":
-        found = re.fullmatch(r"(\d+)(?:\.0+)?", said)
+        found = re.fullmatch(r"(\d{1,100})(?:\.0+)?", said)  # no count is longer, and Python reads no 5,000 digits
         return str(int(found[1])) if found else None
     if form == "option":
         found = re.fullmatch(r"(?:option\s*)?[(\[<]?([1-4])[)\]>]?", said, re.I)

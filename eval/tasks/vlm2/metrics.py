@@ -25,6 +25,7 @@ HEADLINE = {
     "PC-Grp": "accuracy",
 }
 """The metric by which each subtask enters the overall score."""
+MOST_DIGITS = 100  # what is longer counts nothing, and is more than arithmetic takes
 TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
 
 
@@ -90,9 +91,10 @@ class CountScorer(Scorer):
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact numbers; what is no number is no answer."""
-        if not answer.strip().isdecimal():
+        found = _number(answer)
+        if found is None:
             return Score(Verdict.UNREADABLE)
-        right = int(answer) == int(row.answer or 0)
+        right = found == int(row.answer or 0)
         return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right))
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
@@ -187,7 +189,8 @@ def _both(scores: PointScores, positive: Sequence[str], negative: Sequence[str])
 
 
 def _number(answer: str | None) -> int | None:
-    return int(answer) if answer is not None and answer.strip().isdecimal() else None
+    digits = (answer or "").strip()
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def numeric_score(found: int, truth: int, images: int) -> float:
@@ -213,4 +216,4 @@ def chance_numeric(truth: int, images: int) -> float:
 def judged_score(text: str) -> int | None:
     """The number after "Score:" in a judge's words; None where there is none, which official scoring drops."""
     found = re.search(r"Score:\s*(\d+)", text)
-    return int(found[1]) if found else None
+    return _number(found[1]) if found else None

@@ -1,0 +1,237 @@
+"""Keys of the environment: whatever a server or a setting does with one, it stands in no artefact of a run."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+import pytest
+from PIL import Image
+
+from bench.soak.hostile_server import Answer, Json, Script, completion, hostile_server, http
+from looktwice.eval.readers import Robust
+from looktwice.eval.records import RunFolder
+from looktwice.eval.records.from_state import describe_failure
+from looktwice.pipelines import Message, Sample, State
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models import ChatAPI
+from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.pipelines.models.keys import mask_keys
+from looktwice.pipelines.pipeline import NoModel
+from tests.first_day.studies import looktwice
+
+SECRET = "sk-fire-7Hq2mVx9Zt41Wb8Q"
+ODD = 'sk-"odd"\\key:\\n{x%41}&lt;#7'
+STUDY = """
+task: {{use: eval.tasks.Folder, path: own}}
+model: {{use: pipelines.models.ChatAPI, model: tiny, url: "{url}", timeout: 20}}
+stages:
+  look:
+    use: prompting.agent.Agent
+    tools: {{zoom: {{use: prompting.agent.Zoom}}, answer: {{use: prompting.agent.Answer}}}}
+    reader: {{use: eval.readers.WholeReply}}
+contestants:
+  native: {{}}
+  tagged: {{stages: {{look: {{protocol: {{use: prompting.agent.TaggedCalls}}}}}}}}
+  plain: {{stages: {{look: {{protocol: {{use: prompting.agent.PlainCalls}}}}}}}}
+"""
+
+
+def in_json(text: str) -> str:
+    return "".join(f"\\u{ord(c):04x}" for c in text)
+
+
+def wide(text: str) -> str:
+    return "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text)
+
+
+SPELLINGS: dict[str, Callable[[str], str]] = {
+    "as it is": lambda key: json.dumps(key)[1:-1],
+    "escapes of JSON": in_json,
+    "one escape": lambda key: in_json(key[0]) + json.dumps(key[1:])[1:-1],
+    "escapes of escapes": lambda key: in_json(key).replace("\\", "\\\\"),
+    "numbers of XML": lambda key: "".join(f"&#{ord(c)};" for c in key),
+    "hexadecimal of XML": lambda key: "".join(f"&#x{ord(c):x}" + ";" for c in key),
+    "XML twice": lambda key: "".join(f"&amp;#{ord(c)};" for c in key),
+    "percents": lambda key: "".join(f"%{ord(c):02x}" for c in key),
+    "percents of URLs": lambda key: json.dumps(quote(key))[1:-1],
+    "percents twice": lambda key: json.dumps(quote(quote(key)))[1:-1],
+    "percents of escapes": lambda key: quote(in_json(key)),
+    "wide letters": lambda key: json.dumps(wide(key), ensure_ascii=False)[1:-1],
+    "plainly and escaped": lambda key: f"{json.dumps(key)[1:-1]} {in_json(key)}",
+}
+
+
+def undone(text: str) -> str:
+    """A text with every escape undone that somebody who reads it may undo, all its stages below one another."""
+    stages = [text]
+    for _ in range(6):
+        text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+        text = html.unescape(unquote(text)).replace('\\"', '"').replace("\\\\", "\\")
+        stages.append(text)
+    return "\n".join(stages)
+
+
+@pytest.fixture(params=[SECRET, ODD], ids=["usual", "odd"])
+def key(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The key of the server, in a folder with a question for every spelling."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MY_KEY", request.param)
+    monkeypatch.setenv("LOOKTWICE_KEYS", "127.0.0.1=MY_KEY")
+    Path("own").mkdir()
+    Image.new("RGB", (60, 40), "red").save("own/p.png")
+    rows = (
+        {"id": f"s{n}", "question": f"Case {n}.", "images": ["p.png"], "answer": "x"} for n in range(len(SPELLINGS))
+    )
+    Path("own/samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    yield request.param
+
+
+def echo(key: str) -> Script:
+    """The first reply calls a tool with the key in it, the second gives the key as the answer."""
+
+    def script(body: Json, before: int) -> Answer:
+        said = json.dumps(body["messages"])
+        found = re.search(r"Case (\d+)\.", said)
+        spelt = SPELLINGS[list(SPELLINGS)[int(found[1]) if found else 0]](key)
+        if any(message["role"] == "assistant" for message in body["messages"]):
+            return Answer(http(200, json.dumps(completion(f"ANSWER: {spelt}")).encode()))
+        arguments = f'{{"image": "{spelt}"}}'
+        if "tools" in body:
+            call = {"id": spelt, "function": {"name": "zoom", "arguments": arguments}}
+            message: Json = {"role": "assistant", "content": None, "tool_calls": [call, call | {"id": "b"}]}
+            choice = {"message": message, "finish_reason": "tool_calls"}
+            return Answer(http(200, json.dumps(completion(choices=[choice])).encode()))
+        text = f"CALL zoom {arguments}"
+        if "<tools>" in said:
+            text = f'<tool_call>{{"name": "zoom", "arguments": {arguments}}}</tool_call>'
+        return Answer(http(200, json.dumps(completion(text)).encode()))
+
+    return script
+
+
+def test_a_key_stands_in_no_artefact_however_a_server_spells_it(key: str) -> None:
+    """A key in the escapes of JSON passed the mask, and stood readably in the looks, messages and pages of an agent."""
+    with hostile_server(echo(key)) as server:
+        Path("study.yaml").write_text(STUDY.format(url=server.url))
+        result = looktwice("run", "study.yaml")
+    assert result.exit_code == 0, result.output
+    records = RunFolder(Path("runs/study")).records().values()
+    assert len(records) == 3 * len(SPELLINGS) and not any(record.error for record in records)
+    commands = (
+        ["score"],
+        ["report"],
+        ["show", "s1"],
+        ["show", "s1", "--out", "one.html"],
+        ["trajectories", "--out", "t.jsonl"],
+    )
+    said = [looktwice(word, "runs/study", *more).output for word, *more in commands]
+    texts = {path.name: path.read_text(errors="replace") for path in Path().rglob("*") if path.is_file()}
+    for name, text in {**texts, "terminal": "\n".join([result.output, *said])}.items():
+        found = key in undone(text)
+        assert not found, name
+
+
+WORDS = "stages: {words: {use: prompting.wording.Template, text: TEXT}, ask: {use: prompting.turns.Ask}}"
+SETTINGS = {
+    "a template": (WORDS, "stages.words.text"),
+    "a text in a file": (WORDS.replace("TEXT", "{file: words.txt}"), "contestants.plain.spec.stages.words.text"),
+    "a contestant that is not asked": (
+        "stages: {ask: {use: prompting.turns.Ask}}\n"
+        "contestants: {plain: {}, b: {needs: {env: NOT_SET_HERE}, stages: {ask: {system: TEXT}}}}",
+        "contestants.b.stages.ask.system",
+    ),
+    "a name": ("stages: {ask: {use: prompting.turns.Ask}}\ncontestants: {TEXT: {}}", "contestants holds a key"),
+}
+
+
+@pytest.mark.parametrize("what", SETTINGS)
+def test_a_key_among_any_settings_is_refused_with_its_place(key: str, what: str) -> None:
+    """A key in the text of a template, or one with a quote anywhere, was written into run.yaml and points.yaml."""
+    stages, place = SETTINGS[what]
+    Path("words.txt").write_text(f"Use {key} now.")
+    scripted = "{use: pipelines.models.Scripted, answer: x}"
+    text = json.dumps(f"Use {key} now.")
+    Path("study.yaml").write_text(
+        f"task: {{use: eval.tasks.Folder, path: own}}\nmodel: {scripted}\n{stages.replace('TEXT', text)}\n"
+    )
+    for word in ("check", "run"):
+        result = looktwice(word, "study.yaml")
+        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
+        assert place in result.output and "holds a key, and settings are written into every run" in result.output
+        assert key not in undone(result.output)
+    assert not [path for path in Path("runs").rglob("*.yaml") if key in undone(path.read_text())]
+
+
+@pytest.mark.parametrize("setting", ["model.temperature", "model.url", "task.path", "stages.ask.nothing", "nothing"])
+def test_a_fault_repeats_no_key(key: str, setting: str) -> None:
+    """The sentence on a setting that cannot be names what was found there, and that may be a key in the wrong place."""
+    Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
+    result = looktwice("check", "study.yaml", f"{setting}={json.dumps(key)}")
+    assert result.exit_code == 2 and key not in undone(result.output), result.output
+
+
+@pytest.mark.parametrize(
+    "wrong", ["sk-half-a-key\nof-two-lines", "sk-with a space", "sk-k\u00e9y-of-letters", "sk-\udcff-key"]
+)
+def test_a_key_that_can_be_none_is_a_sentence(wrong: str, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line break inside of the variable ended `run` in a traceback."""
+    monkeypatch.setenv("MY_KEY", wrong)
+    Path("study.yaml").write_text(STUDY.format(url="http://127.0.0.1:9/v1"))
+    result = looktwice("run", "study.yaml")
+    assert result.exit_code == 2 and isinstance(result.exception, SystemExit), result.output
+    assert "the key in MY_KEY holds a line break, a space or another character" in result.output
+    assert "sk-" not in result.output
+
+
+def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
+    """The parser of HTTP repeats a line that it cannot read, and the traceback of the sample held that."""
+    raw = f"HTTP/1.1 {key} Said\r\nX: y\r\n\r\n".encode()
+    with hostile_server(lambda body, before: Answer(raw, cut=True)) as server:
+        model = ChatAPI("tiny", url=server.url)
+        with pytest.raises(ModelError) as raised:
+            model([Message("user", ("Which?",))])
+    assert "Bad status line" in str(raised.value) or "broke off" in str(raised.value)
+    assert key not in undone(str(raised.value)) and key not in undone(describe_failure(raised.value))
+
+
+def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
+    tokens = [{"token": part, "logprob": -1.0} for part in (key[:5], key[5:], "!")]
+    choice = {"message": {"content": f"{key}!"}, "logprobs": {"content": tokens}}
+    reply = read_response(HttpResponse(200, {}, json.dumps({"choices": [choice]}).encode()), "http://127.0.0.1/v1", 0.1)
+    assert (reply.text, reply.logprobs) == ("***!", ())
+
+
+def test_a_key_that_markup_tears_apart_is_in_no_answer(key: str) -> None:
+    """A reader takes markup away, and what it left stood in the tables."""
+    torn = f"<b>{key[:6]}</b>{key[6:]}" if key == ODD else f"**{key[:6]}**{key[6:]}"
+    said = State(Sample("s", "Which name?"), messages=(Message("assistant", (torn,)),))
+    assert key not in str(Robust()(said, NoModel()).answer)
+
+
+OTHERS = ["", "100 % sure; 5 &lt; 6 \\frac{1}{2} \\u00e9", "%zz \\u12 &nosuch; \ud83d", "\\" * 50, "\\u{fffff}", "***"]
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_other_texts_stay_as_they_are(key: str, text: str) -> None:
+    assert mask_keys(text) == text
+
+
+@pytest.mark.parametrize("piece", ["\\", "%41\u00e9", "&#65;", "%", SECRET[:-1]])
+def test_a_long_text_of_escapes_is_looked_through_in_time(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A body of 60 MiB of them would take minutes: so many are refused."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    begun = time.perf_counter()
+    mask_keys(piece * (200_000 // len(piece)))
+    assert time.perf_counter() - begun < 2
+    body = json.dumps(completion(piece * 1_100_000)).encode()
+    if len(piece) < 9:
+        with pytest.raises(ModelError, match="more than 1,000,000 escapes"):
+            read_response(HttpResponse(200, {}, body), "http://127.0.0.1/v1", 0.1)
+        assert time.perf_counter() - begun < 4

@@ -1,0 +1,97 @@
+"""Replies and words that are larger than any use of them: a bound that is stated, and nothing that hangs or dies."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
+from looktwice.eval.readers import Vlm2Count, Vlm2Official
+from looktwice.eval.records import RunFolder
+from looktwice.eval.tasks.do_you_see_me.metrics import standard_answer
+from looktwice.eval.tasks.vlm2.metrics import judged_score
+from looktwice.pipelines import Message, Sample, State
+from looktwice.pipelines.json_input import MOST_VALUES, read_json
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.chat_api import read_response
+from looktwice.pipelines.models.http_client import HttpResponse
+from looktwice.pipelines.models.wire import MOST_CALLS
+from looktwice.pipelines.pipeline import NoModel
+from tests.first_day.studies import looktwice
+
+
+def test_millions_of_empty_lists_are_refused_at_once() -> None:
+    """A body of 60 MiB of them was taken apart for minutes, while no other thread could do anything."""
+    body = b"[" + b"[]," * (20 << 20) + b"[]]"
+    begun = time.perf_counter()
+    with pytest.raises(ModelError, match="more than 8,000,000 values"):
+        read_response(HttpResponse(200, {}, body), "http://127.0.0.1/v1", 0.1)
+    assert time.perf_counter() - begun < 2
+
+
+def test_as_many_values_as_a_long_reply_has_are_read_in_seconds() -> None:
+    """The walk that looks for deep nesting made a second copy of everything, with a call for every value."""
+    text = "[" + "{}," * 1_000_000 + "[0]]"
+    begun = time.perf_counter()
+    assert len(read_json(text)) == 1_000_001
+    assert time.perf_counter() - begun < 5
+    assert text.count(",") * 2 < MOST_VALUES
+
+
+STUDY = """
+task: {{use: eval.tasks.Photos, kind: jigsaw, n: 1, quality: 90}}
+model: {{use: pipelines.models.ChatAPI, model: tiny, url: "{url}", timeout: 20}}
+stages: {{ask: {{use: prompting.turns.Ask}}}}
+contestants:
+  ask: {{}}
+  agent: {{stages: {{ask: {{use: prompting.agent.Agent, tools: {{zoom: {{use: prompting.agent.Zoom}}}}}}}}}}
+"""
+
+
+def test_of_twenty_thousand_tool_calls_a_few_are_kept_and_all_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them were written into the record and, where a stage goes on, into the next request."""
+    monkeypatch.chdir(tmp_path)
+    calls = [{"id": f"c{n}", "function": {"name": "zoom", "arguments": "{}"}} for n in range(20_000)]
+
+    def script(body: Json, before: int) -> Answer:
+        if len(body["messages"]) > 2:
+            return Answer(http(200, json.dumps(completion("(A)")).encode()))
+        choice: dict[str, Any] = {"message": {"content": "", "tool_calls": calls}, "finish_reason": "tool_calls"}
+        return Answer(http(200, json.dumps(completion(choices=[choice])).encode()))
+
+    with hostile_server(script) as server:
+        Path("study.yaml").write_text(STUDY.format(url=server.url))
+        result = looktwice("run", "study.yaml")
+    assert result.exit_code == 0, result.output
+    for record in RunFolder(Path("runs/study")).records().values():
+        first = record.replies[0]
+        assert (len(first.tool_calls), first.calls_left_out) == (MOST_CALLS, 20_000 - MOST_CALLS)
+        assert "a reply had 128 tool calls that were kept, and 19,872 more that were left out" in record.notes
+        if len(record.calls) > 1:
+            assert any("19992 more calls of this reply were not run; at most 8 are" in note for note in record.notes)
+    assert Path("runs/study/records.jsonl").stat().st_size < 200_000
+    replayed = looktwice("replay", "runs/study")
+    assert replayed.exit_code == 0, replayed.output
+
+
+@pytest.mark.parametrize("words", ["one hundred and " * 6250, "hundred hundred " * 90_000])
+@pytest.mark.parametrize("reader", [Vlm2Count(), Vlm2Official()])
+def test_number_words_without_end_are_no_count(words: str, reader: Any) -> None:
+    """The product had more digits than Python writes, and the reader raised ValueError."""
+    state = State(Sample("s", "How many?", meta={"subtask": "OC-Cnt"}), messages=(Message("assistant", (words,)),))
+    read = reader(state, NoModel())
+    assert (read.answer, read.reason) == (None, "unread")
+
+
+def test_digits_without_end_are_no_answer_of_any_benchmark() -> None:
+    """`int` refuses 5,000 digits, where an answer was compared and a judge's score was read."""
+    nines = "9" * 5000
+    assert standard_answer(nines, "integer") is None
+    assert judged_score(f"Score: {nines}") is None
+    assert (standard_answer("007", "integer"), judged_score("Score: 2")) == ("7", 2)
