@@ -29,6 +29,7 @@ from looktwice.eval.cli_options import (
     say,
     say_left_out,
 )
+from looktwice.eval.streams import interrupt_when_told, keep_streams
 from looktwice.pipelines.counted import counted
 
 __all__ = ["app", "main"]
@@ -353,4 +354,6 @@ def init(
 
 def main() -> None:
     """The entry point of the command `looktwice`."""
+    keep_streams()
+    interrupt_when_told()
     app()

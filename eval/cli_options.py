@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -110,15 +108,24 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
 def input_errors(allow: list[str] | None = None) -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their traceback.
 
-    An error of the user's own code is one too: its place is told. `allow` are folders that may be read inside.
+    An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130. `allow` are folders that
+    may be read inside.
     """
     from looktwice.pipelines.config.paths import use_roots
 
     try:
         with use_roots(allow or ()):
             yield
-    except BrokenPipeError:  # whoever reads has enough, as `head` has
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except KeyboardInterrupt:
+        typer.echo("stopped; what is written stays, and the same command begins again or goes on", err=True)
+        raise typer.Exit(130) from None
+    except MemoryError as exc:
+        exc.__traceback__ = None  # it holds all that filled the memory
+        typer.echo(
+            "there is not enough memory for this; sweep fewer values, take fewer samples or --workers, or free some",
+            err=True,
+        )
+        raise typer.Exit(2) from None
     except Exception as exc:
         said = _say_error(exc)
         if not said:

@@ -20,6 +20,8 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, say_key_fault
 from looktwice.pipelines.state import State
@@ -34,14 +36,15 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
 
     With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
     of all samples, and looks at their ids and keys. Raises ConfigError where a pipeline can give no answer, or fails
-    before it asks anything, TaskError where samples have faults, and RunError where a setting holds a key.
+    before it asks anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
+    setting holds a key.
     """
     rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
     readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
-    faults = _stage_faults(trials)
+    faults = [*_model_faults(plan), *_stage_faults(trials)]
     found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {found}{readings}"
     for trial in trials:
@@ -53,8 +56,25 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     yield from describe_requests(plan, trials, limit)
     if every_image:
         yield from _look_at_samples(plan, limit)
+    for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
+        if lacking:
+            yield f"a run cannot ask yet: {lacking}"
     if faults:
         raise ConfigError(faults)
+
+
+def _model_faults(plan: Plan) -> list[str]:
+    """What a run would be refused for, except a key that is missing: it can be set later."""
+    found = []
+    for model in plan.models:
+        try:
+            if getattr(model, "remote", False):
+                model.check()
+        except MissingKeyError:
+            continue
+        except ModelError as exc:
+            found.append(f"model {getattr(model, 'model', type(model).__name__)!r}: {exc}")
+    return list(dict.fromkeys(found))
 
 
 def _stage_faults(trials: Sequence[Trial]) -> list[str]:

@@ -31,7 +31,6 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Stopped
 from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
-from looktwice.pipelines.pipeline import with_models
 from looktwice.pipelines.sample import Item
 
 
@@ -93,7 +92,7 @@ class Run:
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
-        for model in self._all_models():
+        for model in self.plan.models:
             wrapped = self.wrap(model)
             self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
         with RunWriter(self.folder, self.drain.set) as writer:
@@ -174,17 +173,6 @@ class Run:
         if self.options.shard[1] > 1:
             return {name: sum(1 for _ in self.items(task)) for name, task in tasks.items()}
         return {name: len(task) if limit is None else min(limit, len(task)) for name, task in tasks.items()}
-
-    def _all_models(self) -> list[Any]:
-        """Every distinct model of every arm: its own, and those in the settings of its stages."""
-        models: dict[int, Any] = {}
-
-        def collect(model: Any) -> Any:
-            return models.setdefault(id(model), model)
-
-        for arm in self.plan.points:
-            with_models((arm.model, *arm.stages.values()), collect)
-        return list(models.values())
 
     def _unchanged(self, known: Mapping[tuple[str, str], SampleRow]) -> dict[str, list[str]]:
         """Task id -> its sample ids, where all of them are known and follow from settings that are still the same."""

@@ -35,6 +35,18 @@ class Plan:
     readings: tuple[Arm, ...] = ()
     plugins: tuple[str, ...] = ()
 
+    @property
+    def models(self) -> list[Any]:
+        """Every distinct model of every arm: its own, and those in the settings of its stages."""
+        models: dict[int, Any] = {}
+
+        def collect(model: Any) -> Any:
+            return models.setdefault(id(model), model)
+
+        for arm in self.points:
+            with_models((arm.model, *arm.stages.values()), collect)
+        return list(models.values())
+
 
 def load_plan(
     path: Path, overrides: Sequence[str] = (), plugins: Sequence[str] = (), allow: Sequence[str] = ()

@@ -122,3 +122,40 @@ def test_an_image_that_is_a_pipe_or_a_folder_fails_its_own_sample_alone(folder: 
     assert (run().written, run.counts["failed"]) == (2, 1)
     said = CliRunner().invoke(app, ["show", "runs/study", "q"]).output
     assert "the image file cannot be read (it is a pipe or a device, not a file)" in said or "Is a directory" in said
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes")
+def test_a_pipe_on_the_command_line_is_not_waited_for(folder: Path) -> None:
+    """`check fifo.yaml` waited for ever, as did every other file that was named to a command."""
+    Path("study.yaml").write_text(STUDY)
+    Path("replies.jsonl").write_text('{"idx": "q", "reply": "(A)"}\n')
+    for name in ("fifo.yaml", "fifo.py", "fifo.jsonl", "fifo.jsonl.gz", "fifo.tsv", "fifo.json"):
+        os.mkfifo(name)
+    commands = [
+        ("check", "fifo.yaml"), ("run", "fifo.yaml"), ("make", "fifo.yaml"), ("check", "/dev/zero"),
+        ("replies", "fifo.jsonl"), ("replies", "fifo.jsonl.gz"), ("replies", "fifo.tsv"),
+        ("replies", "replies.jsonl", "--key", "fifo.json"), ("check", "study.yaml", "--plugin", "fifo.py"),
+    ]  # fmt: skip
+    for words in commands:
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 2 and isinstance(result.exception, SystemExit), (words, result.output)
+        assert "is a pipe or a device" in result.output or "no such file" in result.output, (words, result.output)
+
+
+@pytest.mark.parametrize("url", ["htp://nowhere", "127.0.0.1:8000/v1", "http://me:secret@127.0.0.1/v1"])
+def test_a_url_that_cannot_be_asked_is_a_fault_before_the_run(folder: Path, url: str) -> None:
+    """`check` said that all was well, and `run` refused it."""
+    asked = "pipelines.models.ChatAPI, model: tiny, url: " + json.dumps(url)
+    Path("own/samples.jsonl").write_text(Path("own/samples.jsonl").read_text().splitlines()[0] + "\n")
+    said = check("", f"models.m={{use: {asked}}}")
+    assert "model 'tiny': " in said and "url" in said and "secret" not in said
+    second = check("", f"stages.ask={{captioner: {{use: {asked}}}, use: prompting.turns.CaptionThenAnswer}}")
+    assert "model 'tiny': " in second
+
+
+def test_a_key_that_is_missing_is_said_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    url = "{use: pipelines.models.ChatAPI, model: tiny, url: 'https://api.openai.com/v1'}"
+    Path("study.yaml").write_text(STUDY)
+    result = CliRunner().invoke(app, ["check", "study.yaml", f"models.m={url}"])
+    assert result.exit_code == 0 and "a run cannot ask yet: api.openai.com needs a key" in result.output
