@@ -130,7 +130,8 @@ count the looks over which the answer changed in this way. A model that says not
 `probe: What would you answer now?`, at one more call a look.
 
 `looktwice replay RUN` goes through every record again with the recorded replies and no model, and compares what comes
-out bit for bit.
+out bit for bit. The replies themselves are compared with those of the run's cache, and questions and keys with those of
+the task; where there is no cache, an edited reply cannot be told from a given one, and the command says so.
 
 ## Conversations for fine-tuning
 

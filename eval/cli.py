@@ -283,7 +283,7 @@ def replay(
 ) -> None:
     """Repeat a run with its recorded replies and compare.
 
-    Everything must be the same bit for bit; no model is called.
+    Everything must be the same bit for bit, and the replies those of the cache; no model is called.
     """
     with input_errors(allow):
         from looktwice.eval.runs.replay import describe_replay, replay

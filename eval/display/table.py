@@ -159,7 +159,7 @@ def console_table(shown: Table) -> RichTable:
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
     words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
     caption = (
-        f"split: {split} | labels: {labels} | reader: {readers}\n"
+        f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
         f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("\none task: macro and micro are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))

@@ -12,7 +12,7 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.json_input import mend_text
-from looktwice.pipelines.model import canonical, message_json
+from looktwice.pipelines.model import Reply, canonical, message_json
 from looktwice.pipelines.models.keys import mask_keys, refuse_keys
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import describe
@@ -78,13 +78,17 @@ def describe_failure(exc: BaseException) -> str:
     return mask_keys(f"{describe(exc)}\n{mend_text(''.join(traceback.format_exception(exc)))}")
 
 
+def describe_reply(reply: Reply) -> dict[str, Any]:
+    """A reply as a record holds it: without its time, which stands among the timings."""
+    return {key: value for key, value in reply.to_dict().items() if key not in ("seconds", "cached")}
+
+
 def _describe_call(call: Call, blobs: Blobs) -> dict[str, Any]:
     entry: dict[str, Any] = {"messages": _store_messages(call, blobs), "draw": call.draw}
     if options := call.options.given():
         entry["options"] = options
     if call.reply is not None:
-        reply = call.reply.to_dict()
-        entry["reply"] = {key: value for key, value in reply.items() if key not in ("seconds", "cached")}
+        entry["reply"] = describe_reply(call.reply)
     if call.error:
         entry["error"] = call.error
     if call.model:

@@ -1,7 +1,11 @@
 """`looktwice replay`: runs the stages of a run again with its recorded replies, and compares the records exactly.
 
 Every stage runs again on the task's own data; only the models are not called again. Each record must be identical:
-every message and picture that was sent (by its sha256), every reply, note, mark and answer. Times are not compared.
+every message and picture that was sent (by its sha256), every note, mark and answer. Times are not compared.
+
+What it can vouch for: that these stages make these requests of the task's data, and these answers of these replies; and
+that questions, keys and stored pictures are those of the task. The replies themselves are compared with the cache of
+the run. Where it does not hold them, nobody can tell an edited one, and it is said how many these are.
 """
 
 from __future__ import annotations
@@ -13,29 +17,31 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.from_state import describe_failure, make_record
-from looktwice.eval.records.records import PointRow, Record, RunFolder, read_message
+from looktwice.eval.records.from_state import describe_failure, describe_reply, make_record
+from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow, read_message
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, canonical, message_json
+from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
-from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
 
 SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
 
 
-def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any]) -> str:
-    """The sha256 of a request without its model: as `message_json` and `CallOptions.given` write it."""
-    whole = {"messages": list(messages), "draw": draw, "options": dict(options)}
+def request_digest(messages: Sequence[Mapping[str, Any]], draw: int, options: Mapping[str, Any], **model: str) -> str:
+    """The sha256 of a request as `message_json` and `CallOptions.given` write it; with `model` its key in the cache."""
+    whole = {"messages": list(messages), "draw": draw, "options": dict(options), **model}
     return hashlib.sha256(canonical(whole).encode()).hexdigest()
 
 
@@ -83,13 +89,15 @@ class ReplayDifference:
 class ReplayResult:
     """How many records were reproduced exactly, which were not, and how many were not replayed, by reason.
 
-    `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read.
+    `faults` say which tasks cannot be built, such as those whose data nobody allowed to be read. `replies` counts the
+    recorded replies by whether the cache holds the same.
     """
 
     same: int
     different: tuple[ReplayDifference, ...]
     left_out: Mapping[str, int]
     faults: tuple[str, ...] = ()
+    replies: Mapping[bool, int] = field(default_factory=dict)
 
     @property
     def done(self) -> bool:
@@ -122,14 +130,69 @@ def replay(run: Path, plugins: Sequence[str] = (), cache: Path | None = None) ->
             by_sample[folder.points[record.point].task_id, record.sample].append(record)
     binder = Binder(Scope.of_records(folder.path, plugins))
     stages = {point.id: build_stages(folder, point, binder) for point in folder.points.values()}
-    same, different = 0, list[ReplayDifference]()
+    same, different, originals = 0, list[ReplayDifference](), Originals(folder, cache or run.parent / ".cache", binder)
     with use_recorded_findings(folder, cache):
-        for sample, records in _samples(folder, by_sample, binder, left_out):
+        for item, records in _samples(folder, by_sample, binder, left_out):
             for record in records:
-                difference = _compare(folder, folder.points[record.point], stages[record.point], sample, record)
-                same += difference is None
-                different += [difference] if difference is not None else []
-    return ReplayResult(same, tuple(different), left_out, tuple(binder.faults))
+                point = folder.points[record.point]
+                what = originals.differ(point, item, record)
+                what = what or _compare(folder, point, stages[record.point], item.sample, record)
+                same += not what
+                different += [ReplayDifference(point.id, record.sample, record.draw, what)] if what else []
+    return ReplayResult(same, tuple(different), left_out, tuple(binder.faults), originals.replies)
+
+
+@dataclass(frozen=True)
+class Originals:
+    """What a run was made of, as far as it is there: the task's own questions and keys, and the replies of the cache.
+
+    `replies` counts the recorded replies that were compared with the cache's (True) and that it does not hold (False).
+    """
+
+    folder: RunFolder
+    cache: Path
+    binder: Binder
+    replies: Counter[bool] = field(default_factory=Counter)
+    whole: set[str] = field(default_factory=set)
+
+    def differ(self, point: PointRow, item: Item, record: Record) -> str:
+        """What of the run differs from it; empty where nothing does. Raises CacheError."""
+        row = self.folder.samples[point.task_id, record.sample]
+        now = SampleRow(row.task, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
+        for name, old in asdict(row).items():
+            if canonical(old) != canonical(getattr(now, name)):
+                return f"samples.jsonl: {name} differs from what the task gives"
+        if changed := [sha for sha in record.pictures if not self._is_whole(sha)]:
+            return f"the stored picture {changed[0][:12]} is not the one that was sent"
+        for number, call in enumerate(record.calls, 1):
+            if call.get("reply") and self._is_another(point, call):
+                return f"the reply of call {number} differs from the cache's"
+        return ""
+
+    def _is_whole(self, sha: str) -> bool:
+        """Whether a stored picture is that of its name; one that is gone is no other."""
+        if sha not in self.whole and sha in self.folder.blobs:
+            if hashlib.sha256(self.folder.blobs.get(sha)).hexdigest() != sha:
+                return False
+            self.whole.add(sha)
+        return True
+
+    def _is_another(self, point: PointRow, call: Mapping[str, Any]) -> bool:
+        sent = [read_message(self.folder.blobs, sha) for sha in call["messages"]]
+        model = call.get("model") or self._identity(point)
+        key = request_digest(sent, call.get("draw", 0), call.get("options", {}), model=model)
+        found = self._store.get(key) if self._store else None
+        self.replies[found is not None] += 1
+        return found is not None and describe_reply(found) != describe_reply(Reply.from_dict(call["reply"]))
+
+    @cached_property
+    def _store(self) -> Store | None:
+        return Store(self.cache, "--cache") if (self.cache / "replies.sqlite").is_file() else None
+
+    def _identity(self, point: PointRow) -> str:
+        """The identity of the arm's model; empty where it cannot be built, as its plugin is not named."""
+        node, binder = point.spec.get("model"), Binder(self.binder.scope, built=self.binder.built)
+        return str(getattr(binder.node(node, "model"), "identity", "")) if node else ""
 
 
 @contextmanager
@@ -152,6 +215,10 @@ def describe_replay(result: ReplayResult) -> Iterator[str]:
     yield from result.faults
     for reason, count in result.left_out.items():
         yield f"not replayed: {counted(count, 'record')} ({reason})"
+    if held := result.replies.get(True):
+        yield f"compared with the cache: {counted(held, 'reply', 'replies')}"
+    if alone := result.replies.get(False):
+        yield f"in no cache, so that an edited one would not be noticed: {counted(alone, 'reply', 'replies')}"
     verdict = "the same bit for bit" if not result.different else f"the same, {len(result.different)} different"
     yield f"replayed without a model: {counted(result.same, 'record')} {verdict}"
 
@@ -206,7 +273,7 @@ def recorded_models(folder: RunFolder, record: Record) -> dict[str, RecordedRepl
 
 def _samples(
     folder: RunFolder, by_sample: Mapping[tuple[str, str], list[Record]], binder: Binder, left_out: Counter[str]
-) -> Iterator[tuple[Sample, list[Record]]]:
+) -> Iterator[tuple[Item, list[Record]]]:
     """Every sample with its records, as the task yields it now; records of samples that are gone are counted."""
     rows = folder.samples
     waiting = dict(by_sample)
@@ -218,23 +285,21 @@ def _samples(
                 row = rows.get((task_id, item.sample.id))
                 if records is not None and row is not None and row.sha == item.sample.sha:
                     del waiting[task_id, item.sample.id]
-                    yield item.sample, records
+                    yield item, records
         except (TaskError, OSError):
             continue
     for records in waiting.values():
         left_out[GONE] += len(records)
 
 
-def _compare(
-    folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record
-) -> ReplayDifference | None:
-    """The first field of the record that differs in the replay, or None."""
+def _compare(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sample: Sample, record: Record) -> str:
+    """The first field of the record that differs in the replay; empty where none does."""
     state, error = rerun(folder, point, stages, sample, record)
     arm: Any = point  # of an arm, only its id goes into the record
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
     if json.dumps(old) == json.dumps(new):
-        return None
+        return ""
     what = next((name for name in old if json.dumps(old[name]) != json.dumps(new.get(name))), "fields")
     why = f" ({error.splitlines()[0]})" if error else ""
-    return ReplayDifference(point.id, record.sample, record.draw, f"{what} differ{why}")
+    return f"{what} differ{why}"
