@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
-_FORMULA = re.compile("[=+@\t\r\n\uff0b\uff0d\uff1d\uff20-]")
+_FORMULA = re.compile("(^|[;\t\n])(?=[=+@\t\n\uff0b\uff0d\uff1d\uff20-])")
 
 
 def printable(text: object) -> str:
@@ -32,11 +32,14 @@ def cell(text: object, style: str = "") -> Text:
 
 
 def csv_cell(value: object) -> object:
-    """A value as a cell of CSV: what a spreadsheet would compute begins with a quote, a number stays as it is."""
-    if not isinstance(value, str) or not _FORMULA.match(value):
+    """A value as a cell of CSV: what a spreadsheet would compute begins with a quote, a number stays as it is.
+
+    Some take a semicolon or a tab within a text for the end of a cell.
+    """
+    if not isinstance(value, str):
         return value
     try:
         float(value)
     except ValueError:
-        return f"'{value}"
+        return _FORMULA.sub(r"\1'", printable(value))
     return value

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
+from looktwice.eval.records.records import MOST_LINE, PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
 from looktwice.pipelines.disk import append_file, write_file
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.stores import Blobs
@@ -58,9 +58,16 @@ class RunWriter:
         if self._failure and kind is None:
             raise self._failure
 
-    def record(self, record: Record) -> None:
-        """Queue one record; its blobs must already be kept."""
-        self._put("records.jsonl", record.to_line().encode())
+    def record(self, record: Record) -> Record:
+        """Queue one record, whose blobs must already be kept, and give it back; one that nobody could read fails."""
+        line = record.to_line().encode()
+        if len(line) >= MOST_LINE:
+            found = f"its replies make a record of {len(line) >> 20} MiB, and {MOST_LINE >> 20} MiB are the most"
+            error = f"RunError: {found}; bound them with `max_tokens`"
+            record = Record(record.point, record.sample, record.sample_sha, record.draw, error=error)
+            line = record.to_line().encode()
+        self._put("records.jsonl", line)
+        return record
 
     def sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""

@@ -179,5 +179,4 @@ class Walk:
                 wrong = f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
                 raise RunError(f"{where}: {wrong}")
             record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
-            self.context.writer.record(record)
-            self.context.on_record(arm, self.row, record)
+            self.context.on_record(arm, self.row, self.context.writer.record(record))

@@ -25,6 +25,7 @@ KEYS: Mapping[str, str] = {
 """Host -> the environment variable that holds its key; LOOKTWICE_KEYS="host=VARIABLE,host:port=VARIABLE" adds more."""
 
 VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
+PROXIES = ("https_proxy", "HTTPS_PROXY")
 VISIBLE = re.compile(r"[!-~]+")
 SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
 ESCAPE = re.compile(
@@ -103,9 +104,11 @@ def key_variables(at: URL) -> list[str]:
 
 
 def _known_keys() -> set[str]:
-    """Every key that an environment variable named here or in LOOKTWICE_KEYS holds, and what stands there instead."""
+    """Every secret that this process may send: what the variables named here and in LOOKTWICE_KEYS hold, what stands
+    there instead, and the user and password of a proxy."""
     named = [entry.partition("=")[2].strip() for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",")]
     held = [os.environ.get(name, "").strip() for name in (*KEYS.values(), *filter(_is_variable, named))]
+    held += [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
     return {key for key in (*held, *(name for name in named if not _is_variable(name))) if len(key) >= SHORTEST}
 
 

@@ -201,6 +201,17 @@ def test_a_key_in_what_is_no_http_is_in_no_record(key: str) -> None:
     assert key not in undone(str(raised.value)) and key not in undone(describe_failure(raised.value))
 
 
+def test_the_password_of_a_proxy_is_in_no_sentence(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy that refuses is named with its whole URL in the error, which every failed record held."""
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with hostile_server(lambda body, before: Answer(b"")) as server:  # knows no CONNECT
+        place = server.url.removeprefix("http://").removesuffix("/v1")
+        monkeypatch.setenv("https_proxy", f"http://user:hunter2@{place}")
+        with pytest.raises(ModelError) as raised:
+            ChatAPI("tiny", url="https://api.openai.com/v1", timeout=5)([Message("user", ("Which?",))])
+    assert "hunter2" not in str(raised.value) + describe_failure(raised.value)
+
+
 def test_tokens_that_spell_a_key_are_left_out(key: str) -> None:
     tokens = [{"token": part, "logprob": -1.0} for part in (key[:5], key[5:], "!")]
     choice = {"message": {"content": f"{key}!"}, "logprobs": {"content": tokens}}

@@ -11,7 +11,7 @@ import pytest
 
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
 from looktwice.eval.readers import Vlm2Count, Vlm2Official
-from looktwice.eval.records import RunFolder
+from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.tasks.do_you_see_me.metrics import standard_answer
 from looktwice.eval.tasks.vlm2.metrics import judged_score
 from looktwice.pipelines import Message, Sample, State
@@ -95,3 +95,28 @@ def test_digits_without_end_are_no_answer_of_any_benchmark() -> None:
     assert standard_answer(nines, "integer") is None
     assert judged_score(f"Score: {nines}") is None
     assert (standard_answer("007", "integer"), judged_score("Score: 2")) == ("7", 2)
+
+
+def test_a_record_that_nobody_could_read_fails_its_own_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several long replies made a line of more than 256 MiB, which every later command on the folder refused."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("looktwice.eval.records.writer.MOST_LINE", 9_000)
+    monkeypatch.setattr("looktwice.eval.records.records.MOST_LINE", 9_000)
+
+    def script(body: Json, before: int) -> Answer:
+        return Answer(http(200, json.dumps(completion("(A)" + "x" * 10_000 * ("agent" not in str(body)))).encode()))
+
+    with hostile_server(script) as server:
+        study = STUDY.format(url=server.url).replace("ask: {}", "ask: {stages: {ask: {system: agent}}}")
+        Path("study.yaml").write_text(study)
+        result = looktwice("run", "study.yaml")
+    assert result.exit_code == 1 and "1 sample FAILED" in result.output, result.output
+    failed = [record for record in RunFolder(Path("runs/study")).records().values() if record.error]
+    assert len(failed) == 1 and "bound them with `max_tokens`" in failed[0].error
+    assert looktwice("score", "runs/study").exit_code == 0
+
+
+def test_a_record_of_many_long_replies_is_read_again() -> None:
+    """What bounds the values of one response must not bound a record, in which those of many calls stand."""
+    record = Record("p", "s", "sha", notes=("," * (MOST_VALUES + 1),))
+    assert Record.from_line(record.to_line()) == record

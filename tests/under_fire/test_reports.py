@@ -129,8 +129,8 @@ def test_a_name_is_no_formula_in_a_spreadsheet(tmp_path: Path, monkeypatch: pyte
         frame = pandas.read_csv(path)
         assert frame["value" if name == "report.csv" else "effect"].dtype.kind in "if"
     assert FORMULA in set(score_table("runs/study").to_pandas().contestant)
-    given = ("-5", "+1e-3", "-", -0.5, "=1", "a=1", "\tx")
-    assert [csv_cell(value) for value in given] == ["-5", "+1e-3", "'-", -0.5, "'=1", "a=1", "'\tx"]
+    given = ("-5", "+1e-3", "-", -0.5, "=1", "a=1", "\tx", "a;=1", "\r=1")
+    assert [csv_cell(value) for value in given] == ["-5", "+1e-3", "'-", -0.5, "'=1", "a=1", "'\tx", "a;'=1", "\\r=1"]
 
 
 def is_number(text: str) -> bool:
