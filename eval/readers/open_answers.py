@@ -33,7 +33,7 @@ _DOUBTED = re.compile(
     re.I,
 )
 _EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
-_DIGITS = re.compile(r"(?<![A-Za-z0-9_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z0-9_]|[.,]\d)")
+_DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
 _WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
 _ABSENT = re.compile(r"\bthere (?:is|are) no\b(?! (?:way|clear|enough|information))", re.I)
 _JOINT = r"(?:[\s,\-&]|\band\b)+"

@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
 
 from yarl import URL
@@ -19,10 +19,12 @@ from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
+    ESCAPES,
     MissingKeyError,
     how_to_send_a_key,
     key_for,
     key_variables,
+    known_keys,
     mask_keys,
     refuse_keys,
 )
@@ -259,9 +261,9 @@ def _json(body: bytes) -> Any:
     """The value of a body without keys: the gate of all that a server says. Raises ValueError where it is no JSON."""
     value = read_json(body, mend=True)
     text = json.dumps(value, ensure_ascii=False)
-    if sum(map(text.count, "\\%&")) > MOST_ESCAPES:
+    if sum(map(text.count, ESCAPES)) > MOST_ESCAPES:
         raise ValueError(f"more than {MOST_ESCAPES:,} escapes, and a key may hide in each")
-    return value if mask_keys(text) == text else with_texts(value, mask_keys)
+    return value if mask_keys(text) == text else with_texts(value, partial(mask_keys, keys=known_keys()))
 
 
 def _without_keys(reply: Reply) -> Reply:

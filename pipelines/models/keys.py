@@ -7,7 +7,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -28,6 +28,7 @@ VARIABLE = re.compile(r"[A-Z_][A-Z0-9_]*")
 PROXIES = ("https_proxy", "HTTPS_PROXY")
 VISIBLE = re.compile(r"[!-~]+")
 SHORTEST = 8  # characters: a shorter key is part of too many other words to be masked
+ESCAPES = "\\%&"  # every escape begins with one of them
 ESCAPE = re.compile(
     r"\\(?:u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4})|U000([0-9a-f]{5})|x([0-9a-f]{2})|([0-7]{3})|([^\w\s]))", re.I
 )
@@ -103,36 +104,38 @@ def key_variables(at: URL) -> list[str]:
     return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
 
 
-def _known_keys() -> set[str]:
-    """Every secret that this process may send: what the variables named here and in LOOKTWICE_KEYS hold, what stands
-    there instead, and the user and password of a proxy."""
+def known_keys() -> list[str]:
+    """Every secret that this process may send, the longest first: what the variables named here and in LOOKTWICE_KEYS
+    hold, what stands there instead, and the user and password of a proxy."""
     named = [entry.partition("=")[2].strip() for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",")]
     held = [os.environ.get(name, "").strip() for name in (*KEYS.values(), *filter(_is_variable, named))]
     held += [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
-    return {key for key in (*held, *(name for name in named if not _is_variable(name))) if len(key) >= SHORTEST}
+    held += [name for name in named if not _is_variable(name)]
+    held += [_decoded(key) for key in held if key]
+    return sorted({key for key in held if len(key) >= SHORTEST}, key=len, reverse=True)
 
 
 def _is_variable(name: str) -> bool:
     return bool(VARIABLE.fullmatch(name)) or name in os.environ
 
 
-def mask_keys(text: str) -> str:
+def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """A text with *** for every key: some servers and proxies send back what they were sent.
 
     A key that is written with the escapes of JSON, XML or URLs, or in wide letters, would be there again once somebody
-    decodes the text: then the whole text is given back decoded. Other ciphers, which nothing here undoes, stay.
+    decodes the text: then the whole text is given back decoded. Other ciphers, which nothing here undoes, stay. Who
+    has many texts gives the `known_keys` along.
     """
-    if len(text) < SHORTEST or not (keys := _known_keys()):
+    if len(text) < SHORTEST or not (keys := known_keys() if keys is None else keys):
         return text
-    keys |= {written for key in keys if len(written := _decoded(key)) >= SHORTEST}
     shown = decoded = text
     for _ in range(ROUNDS):
-        for key in sorted(keys, key=len, reverse=True):
+        for key in keys:
             if key in decoded:
                 shown = decoded = mend_text(decoded.replace(key, "***"))
-        before, decoded = decoded, _decoded(decoded)
-        if decoded == before:
+        if decoded.isascii() and not any(sign in decoded for sign in ESCAPES):
             break
+        decoded = _decoded(decoded)
     return shown
 
 

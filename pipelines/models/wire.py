@@ -176,13 +176,14 @@ def _content(content: Any) -> tuple[str, str, str]:
     """(text, reasoning, refusal) of a content that is a text, a list of parts, or nothing."""
     if content is None or isinstance(content, str):
         return content or "", "", ""
-    found = {"text": "", "thinking": "", "refusal": ""}
+    found: dict[str, list[str]] = {"text": [], "thinking": [], "refusal": []}
     for part in content:
         kind = part.get("type", "text")
         inner = part.get(kind, "")
         if kind in found:
-            found[kind] += inner if isinstance(inner, str) else _content(inner)[0]
-    return found["text"], found["thinking"], found["refusal"]
+            found[kind].append(inner if isinstance(inner, str) else _content(inner)[0])
+    text, thought, refusal = ("".join(pieces) for pieces in found.values())
+    return text, thought, refusal
 
 
 def _call(number: int, call: Mapping[str, Any]) -> ToolCall:

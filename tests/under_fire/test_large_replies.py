@@ -11,6 +11,7 @@ import pytest
 
 from bench.soak.hostile_server import Answer, Json, completion, hostile_server, http
 from looktwice.eval.readers import Vlm2Count, Vlm2Official
+from looktwice.eval.readers.open_answers import KINDS, read_open
 from looktwice.eval.records import Record, RunFolder
 from looktwice.eval.tasks.do_you_see_me.metrics import standard_answer
 from looktwice.eval.tasks.vlm2.metrics import judged_score
@@ -40,6 +41,26 @@ def test_as_many_values_as_a_long_reply_has_are_read_in_seconds() -> None:
     assert len(read_json(text)) == 1_000_001
     assert time.perf_counter() - begun < 5
     assert text.count(",") * 2 < MOST_VALUES
+
+
+@pytest.mark.parametrize("leak", ["", "sk-fire-7Hq2mVx9Zt41Wb8Q"])
+def test_a_text_of_very_many_parts_is_put_together_in_time(leak: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text so far was copied for each of its parts: 300,000 of them took a minute, and a body holds millions."""
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-fire-7Hq2mVx9Zt41Wb8Q")
+    parts = [*[{"text": "twelve chars"}] * 300_000, {"text": leak}]
+    body = json.dumps({"choices": [{"message": {"content": parts}}]}).encode()
+    begun = time.perf_counter()
+    reply = read_response(HttpResponse(200, {}, body), "http://127.0.0.1/v1", 0.1)
+    assert time.perf_counter() - begun < 5
+    assert reply.text == "twelve chars" * 300_000 + "***" * bool(leak)
+
+
+def test_digits_of_another_writing_are_read_in_time() -> None:
+    """Where a pattern began anew at each of them, 10,000 took 22 seconds of the one thread that runs."""
+    begun = time.perf_counter()
+    for kind in KINDS:
+        read_open("\u0663" * 10_000, kind)
+    assert time.perf_counter() - begun < 3
 
 
 STUDY = """
