@@ -29,7 +29,7 @@ def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VAL
     except RecursionError:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
     if brackets > MOST_DEPTH:
-        _require_shallow(value)
+        require_shallow(value)
     return with_texts(value, mend_text if mend else _require_whole) if _may_hold_halves(text) else value
 
 
@@ -44,8 +44,11 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-def _require_shallow(value: Any) -> None:
-    """Level by level, which costs a tenth of a call for every value."""
+def require_shallow(value: Any) -> None:
+    """Raises ValueError for more than 100 levels of nesting.
+
+    Level by level, which costs a tenth of a call for every value.
+    """
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(MOST_DEPTH):
         inside = (held if isinstance(held, list) else held.values() for held in level)

@@ -73,7 +73,7 @@ class Message:
     @property
     def text(self) -> str:
         """The texts of this turn, one below the other."""
-        return "\n".join(part for part in self.parts if isinstance(part, str))
+        return "\n".join([part for part in self.parts if isinstance(part, str)])
 
     @property
     def views(self) -> tuple[View, ...]:

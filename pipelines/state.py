@@ -145,7 +145,10 @@ class State:
     @property
     def reply(self) -> str:
         """The text of the model's last turn; empty where it has not spoken."""
-        return next((message.text for message in reversed(self.messages) if message.role == "assistant"), "")
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                return message.text
+        return ""
 
     def rng(self, slot: str) -> np.random.Generator:
         """The randomness of one slot, the same at every run of this seed, sample and draw."""

@@ -147,7 +147,7 @@ class _CardMaker:
         if scored is None:
             return SheetAnswer(label, "missing", "", "not asked")
         record = self.records.get((scores.point.recorded_as, name))
-        words = record.replies[-1].text if record and record.replies else ""
+        words = last["text"] if record and (last := record.last_reply) else ""
         failed = scored.verdict is Verdict.FAILED
         words = scored.detail if failed else words
         return SheetAnswer(label, scored.verdict.value, scored.answer or "", _reason(scored, failed), _cut(words))

@@ -135,7 +135,7 @@ class RunJudge:
         for entry in scores.all:
             record = records[scores.point.recorded_as, entry.sample, entry.draw]
             row, replies = scores.samples[entry.sample], record.replies
-            if record.error or record.answer is not None or explain_missing_reply(record, replies) is not None:
+            if record.error or record.answer is not None or explain_missing_reply(record) is not None:
                 continue
             sample = row.without_pixels(folder.blobs, record.choices)
             case = JudgeCase(sample, row.answer or "", replies[-1].text, entry)

@@ -14,6 +14,7 @@ from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
     AGREED,
+    ALSO_ASCII,
     DENIED,
     FOREIGN_ORDINALS,
     LEFT,
@@ -38,6 +39,9 @@ _NOUN = (
     r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
 )
+_ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
+_DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
+_LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _ORDINALS_JOINED = re.compile(
@@ -181,16 +185,25 @@ def _drop_repeated(match: re.Match[str]) -> str:
 
 def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
     """The choices' texts, empty where a cleaned reply does not name one by its text: it is read alike without them."""
-    if any(map(_STARTS_ORDINAL.match, choices)):  # the tagger adds words of its own
-        return tuple(choices)
-    return tuple(choice if may_hold(text, _word_of(choice)) else "" for choice in choices)
+    choices = tuple(choices)
+    words = _words_of(choices)
+    if words is None or ALSO_ASCII.search(text):
+        return choices
+    small = text.lower()
+    return tuple([choice if word in small else "" for choice, word in zip(choices, words, strict=True)])
 
 
-@lru_cache(maxsize=65536)
-def _word_of(choice: str) -> str:
-    """A word without which no reply names this choice by its text; empty where there is none, as for numbers."""
-    patterns = list(_patterns_of_text(choice))
-    return patterns[0].word if len(patterns) == 1 else ""
+@lru_cache(maxsize=32768)
+def _words_of(choices: tuple[str, ...]) -> tuple[str, ...] | None:
+    """For each choice a word without which no reply names it by its text; empty where there is none, as for numbers.
+
+    None where the choices are ordinals: the tagger adds words of its own.
+    """
+    if any(map(_STARTS_ORDINAL.match, choices)):
+        return None
+    found = (list(_patterns_of_text(choice)) for choice in choices)
+    words = (patterns[0].word.lower() if len(patterns) == 1 else "" for patterns in found)
+    return tuple(word if word.isascii() else "" for word in words)
 
 
 @lru_cache(maxsize=4096)
@@ -208,7 +221,7 @@ def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     """The patterns by which a reply names a choice of this text, beside its letter."""
     folded = " ".join(text.casefold().split()).strip(" .")
-    ordinal = re.fullmatch(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}", folded)
+    ordinal = _ORDINAL_CHOICE.fullmatch(folded)
     if ordinal:
         yield from _patterns_of_ordinal(ordinal[1])
     elif folded in ("yes", "no"):
@@ -219,16 +232,16 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
         yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
-    elif folded in NUMBERS or folded in NUMBERS.values() or re.fullmatch(r"[\d.,]+", folded):
+    elif folded in NUMBERS or folded in NUMBERS.values() or _DIGITS.fullmatch(folded):
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
-    elif re.fullmatch(r"[a-z] is \w+", folded):  # else a predicate of its subject
+    elif _PREDICATE.fullmatch(folded):  # else a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
         )
     elif folded in ("about the same", "the same", "same", "equal"):
         yield TextPattern(_SAME.pattern, _SAME.flags)
-    elif folded and not re.fullmatch(rf"{_NOUN}\s+[a-z]|[a-z]", folded):
-        bare = re.sub(r"^(?:the|an?)\s+(?=\w\w)", "", folded)
+    elif folded and not _LABEL.fullmatch(folded):
+        bare = _ARTICLE.sub("", folded)
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
         yield TextPattern(source, word=longest_word(bare))
 

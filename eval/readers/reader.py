@@ -46,10 +46,15 @@ class Reader(ABC):
         """The answer in `state.reply`: a letter of the sample's choices, or text where it has none."""
 
     def __call__(self, state: State, model: Model) -> State:
-        """Read the last reply; the model is not asked. What Markdown and the like had torn apart may be a key again."""
+        """Read the last reply; the model is not asked."""
+        reading = self.masked(state)
+        return state.replace(answer=reading.answer, reason=reading.reason)
+
+    def masked(self, state: State) -> Reading:
+        """What `read` gives, without keys: what Markdown and the like had torn apart may be one again."""
         reading = self.read(state)
-        answer = None if reading.answer is None else mask_keys(reading.answer)
-        return state.replace(answer=answer, reason=mask_keys(reading.reason))
+        answer = mask_keys(reading.answer) if isinstance(reading.answer, str) else reading.answer
+        return Reading(answer, mask_keys(reading.reason))
 
 
 def subtask_of(state: State) -> str:

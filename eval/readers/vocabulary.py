@@ -93,7 +93,8 @@ def longest_word(text: str) -> str:
 
 def may_hold(text: str, word: str) -> bool:
     """Whether a text may hold a word in whatever case: True also where a pattern alone can tell."""
-    return not word.isascii() or word.lower() in text.lower() or _ALSO_ASCII.search(text) is not None
+    return not word.isascii() or word.lower() in text.lower() or ALSO_ASCII.search(text) is not None
 
 
-_ALSO_ASCII = re.compile("[\u0130\u0131\u017f\u212a]")  # i, s and k for a pattern that takes no heed of case
+ALSO_ASCII = re.compile("[\u0130\u0131\u017f\u212a]")
+"""The letters beyond ASCII that a pattern takes for i, s and k where it takes no heed of case."""

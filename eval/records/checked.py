@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,34 +17,24 @@ from looktwice.pipelines.shapes import (
     fields as shape_of,
     flag,
     is_not,
+    json_reader,
     list_of,
     mapping_of,
     maybe,
     number,
     text,
     whole,
+    whole_in,
 )
 from looktwice.pipelines.yaml_input import LOADER, check_yaml
 
 MOST_DRAWS = 10_000
 """Scoring holds a place for every draw of a sample."""
 
-"""So many brackets are read by the parser in C, whose stack a file of nothing else would break."""
-
-
-def draw(value: Any) -> str:
-    """The number of a draw."""
-    return "" if type(value) is int and 0 <= value < MOST_DRAWS else is_not(value, f"a number from 0 to {MOST_DRAWS}")
-
 
 def choice(value: Any) -> str:
     """A text, or a picture by its sha256."""
     return "" if type(value) is str else PICTURE(value)
-
-
-def draws(value: Any) -> str:
-    """How often each sample is answered."""
-    return "" if value != 0 and not draw(value) else is_not(value, f"a number from 1 to {MOST_DRAWS}")
 
 
 def finite(value: Any) -> str:
@@ -81,11 +72,11 @@ CALL = shape_of(
 MESSAGE = shape_of({"role": text, "parts": list_of(choice)}, {"tool_calls": list_of(TOOL_CALL), "call_id": text})
 TIMED = shape_of({}, {"seconds": MEASURED, "cached": flag}, more=True)
 TIMINGS = shape_of({}, {"total": MEASURED, "stages": mapping_of(MEASURED), "calls": list_of(TIMED)}, more=True)
-SIZES = dict.fromkeys(("bytes", "width", "height"), whole)
+SENT = shape_of({"sha": text}, {"bytes": whole, "type": text, "width": whole, "height": whole, "note": text}, more=True)
 RECORD = shape_of(
     {"point": text, "sample": text, "sample_sha": text, "v": whole},
     {
-        "draw": draw,
+        "draw": whole_in(0, MOST_DRAWS),
         "answer": maybe(text),
         "reason": text,
         "confidence": MEASURED,
@@ -95,7 +86,7 @@ RECORD = shape_of(
         "marks": maybe(list_of(MARK)),
         "notes": list_of(text),
         "timings": TIMINGS,
-        "sent": list_of(shape_of({"sha": text}, {**SIZES, "type": text, "note": text}, more=True)),
+        "sent": list_of(SENT),
         "choices": maybe(list_of(choice)),
         "letters": maybe(mapping_of(text)),
     },
@@ -106,7 +97,8 @@ SAMPLE = shape_of(
     {"truth": finite},
 )
 JUDGEMENT = shape_of(
-    {name: text for name in ("kind", "point", "sample", "judge", "identity", "words")} | {"draw": draw, "v": whole},
+    {name: text for name in ("kind", "point", "sample", "judge", "identity", "words")}
+    | {"draw": whole_in(0, MOST_DRAWS), "v": whole},
     {
         "asked": whole,
         "answer": maybe(text),
@@ -128,7 +120,7 @@ POINTS = list_of(
             "facts": FACTS_OF_TASK,
             "spec": SPEC,
             "read": NODE,
-            "draws": draws,
+            "draws": whole_in(1, MOST_DRAWS),
             "seed": whole,
             "replies_of": text,
         },
@@ -160,6 +152,8 @@ FACTS = shape_of(
 
 def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
     """The mapping in a line of JSON. Raises ValueError with the first thing that is wrong."""
+    with suppress(ValueError):  # the careful look below says what is wrong
+        return json_reader(shape)(line)  # type: ignore[no-any-return]
     said = line if isinstance(line, str) else line.decode()
     value: dict[str, Any] = require(read_json(said, most=None), shape)  # of a record, the writer bounds the length
     return value

@@ -98,8 +98,8 @@ class Judgements:
 
 def words_of(record: Record) -> str:
     """A digest of the words of a record that a judge reads: its last reply; empty where it has none."""
-    replies = record.replies
-    return hashlib.sha256(replies[-1].text.encode()).hexdigest()[:16] if replies else ""
+    last = record.last_reply
+    return hashlib.sha256(last["text"].encode()).hexdigest()[:16] if last else ""
 
 
 def judgements(run: Path, judge: str = "") -> Judgements:

@@ -89,8 +89,20 @@ class Record:
         data = parse_line(line, RECORD)
         if data["v"] != VERSION:
             raise RunError(f"a record of version {data['v']}; this looktwice reads version {VERSION}")
-        listed = ("calls", "pictures", "marks", "notes", "sent", "choices")
-        return cls(**data | {name: tuple(data[name]) for name in listed if data.get(name) is not None})
+        for name in ("calls", "pictures", "marks", "notes", "sent", "choices"):
+            if data.get(name) is not None:
+                data[name] = tuple(data[name])
+        record = object.__new__(cls)  # to set 17 fields of a frozen class one by one takes longer than to read them
+        vars(record).update({"timings": {}}, **data)
+        return record
+
+    @property
+    def last_reply(self) -> Mapping[str, Any] | None:
+        """The reply of the last call that brought one, as `Reply.to_dict` wrote it."""
+        for call in reversed(self.calls):
+            if reply := call.get("reply"):
+                return reply  # type: ignore[no-any-return]
+        return None
 
     @property
     def replies(self) -> list[Reply]:
@@ -125,12 +137,12 @@ class SampleRow:
         """
         data = self.sample
         said = data["choices"] if asked is None else asked
-        choices = tuple(c if isinstance(c, str) else _stored_picture(blobs, c["picture"]) for c in said)
+        choices = tuple([c if isinstance(c, str) else _stored_picture(blobs, c["picture"]) for c in said])
         try:
-            marks = tuple(mark_from_dict(mark) for mark in data["marks"])
+            marks = tuple([mark_from_dict(mark) for mark in data["marks"]])
         except (ValueError, TypeError, OverflowError) as exc:
             raise RunError(f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again") from exc
-        images = tuple(_stored_picture(blobs, sha) for sha in data["images"])
+        images = tuple([_stored_picture(blobs, sha) for sha in data["images"]])
         return Sample(self.id, data["question"], images, choices, marks, data["meta"])
 
 
@@ -236,19 +248,30 @@ class RunFolder:
         With `samples` only theirs, with `holding` only those whose JSON holds this piece: the others are not parsed.
         Raises RunError with the line number of a damaged line.
         """
-        last = {number for key, number in self._last_lines().items() if samples is None or key[1] in samples}
-        for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
-            if number in last and holding.encode() in line:
+        path, piece, replaced = self.path / "records.jsonl", holding.encode(), None
+        names = None if samples is None else {name.encode() for name in samples}
+        for number, line in enumerate(_lines(path), 1):
+            if piece not in line or not (names is None or self._raw_key(number, line)[1] in names):
+                continue
+            if replaced is None:  # where no line is wanted, as where no agent ran, nobody asks which of them count
+                replaced = self._replaced_lines()
+            if number not in replaced:
                 yield self._record(number, line)
 
-    def _last_lines(self) -> dict[Key, int]:
-        """The number of the last line of every key."""
-        found: dict[Key, int] = {}
+    def _replaced_lines(self) -> set[int]:
+        """The numbers of the lines that a later one with the same key replaces; mostly none."""
+        last, replaced = dict[Sequence[bytes], int](), set[int]()
         for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
-            head = _HEAD.match(line)
-            names = [name.decode(errors="replace") for name in head.groups()] if head else []  # damage is named later
-            found[(names[0], names[1], int(names[2])) if names else self._record(number, line).key] = number
-        return found
+            key = self._raw_key(number, line)
+            if key in last:
+                replaced.add(last[key])
+            last[key] = number
+        return replaced
+
+    def _raw_key(self, number: int, line: bytes) -> Sequence[bytes]:
+        if head := _HEAD.match(line):
+            return head.groups()
+        return tuple(str(part).encode() for part in self._record(number, line).key)
 
     def _record(self, number: int, line: bytes) -> Record:
         try:
@@ -261,8 +284,11 @@ class RunFolder:
         if not record.calls:
             return ()
         entry, blobs = record.calls[call], self.blobs
-        sent = tuple(StoredMessage(blobs, sha) for sha in entry["messages"])
-        return (*sent, Reply.from_dict(entry["reply"]).as_message()) if entry.get("reply") else sent
+        sent = [StoredMessage(blobs, sha) for sha in entry["messages"]]
+        if not (reply := entry.get("reply")):
+            return tuple(sent)
+        tools = tuple(ToolCall(**call) for call in reply.get("tool_calls", ()))
+        return (*sent, Message("assistant", (reply["text"],), tools))
 
 
 class StoredMessage(Message):

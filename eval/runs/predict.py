@@ -103,6 +103,7 @@ class Run:
                 failed[record.key] = bool(record.error)
                 if not record.error and blobs.of(record):  # its replies are in the cache, which gives it back
                     lost.add(record.key)
+            blobs.finish()
             rows = make_point_rows(self.plan)
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}

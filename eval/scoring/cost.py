@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Scope, build
 from looktwice.pipelines.model import Usage
-from looktwice.pipelines.models.wrappers import UsageCount
+
+if TYPE_CHECKING:
+    from looktwice.pipelines.models.wrappers import UsageCount
 
 Prices = Mapping[str, Mapping[str, float]]
 """Money per million tokens (`in`, `out`, `cached`) by model: "" is the point's own, others go by their identity."""
@@ -28,8 +30,10 @@ def cost_of(record: Record, prices: Prices) -> float | None:
     A reply from the cache is counted at its original cost. Input tokens from the server's own cache cost `cached` if
     that price is given.
     """
+    if not prices:
+        return None
     calls = [call for call in record.calls if call.get("reply")]
-    if not prices or any(call.get("model", "") not in prices or not _is_counted(call["reply"]) for call in calls):
+    if any(call.get("model", "") not in prices or not _is_counted(call["reply"]) for call in calls):
         return None
     return sum(price_of(Usage(**call["reply"].get("usage", {})), prices[call.get("model", "")]) for call in calls)
 

@@ -9,35 +9,34 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from statistics import fmean
 from typing import Any
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.stats import stratified_interval, wilson
-from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, Verdict, mean
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
     """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0."""
-    keyed = (name for name, sample_row in scores.samples.items() if sample_row.answer is not None)
-    return {name: fmean(s.score.value for s in asked) for name in keyed if (asked := scores.asked(name))}
+    keyed = {name for name, row in scores.samples.items() if row.answer is not None}
+    return {name: mean([s.score.value for s in asked]) for name, asked in scores.draws_asked.items() if name in keyed}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:
     """Mean score over the draws with a verdict RIGHT or WRONG; samples without such a draw are left out."""
     graded = (Verdict.RIGHT, Verdict.WRONG)
-    graded_draws = {name: [s for s in scores.asked(name) if s.verdict in graded] for name in scores.samples}
-    return {name: fmean(s.score.value for s in draws) for name, draws in graded_draws.items() if draws}
+    values = {
+        name: [s.score.value for s in asked if s.score.verdict in graded] for name, asked in scores.draws_asked.items()
+    }
+    return {name: mean(draws) for name, draws in values.items() if draws}
 
 
 def coverage(scores: PointScores) -> dict[str, float]:
     """The share of asked samples with a readable answer: right, wrong, or without ground truth to compare with."""
-    return {
-        name: fmean(s.verdict in ANSWERED for s in asked) for name in scores.samples if (asked := scores.asked(name))
-    }
+    return {name: mean([s.score.verdict in ANSWERED for s in asked]) for name, asked in scores.draws_asked.items()}
 
 
 METRICS: dict[str, Callable[[PointScores], Mapping[str, float]]] = {

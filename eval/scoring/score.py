@@ -5,12 +5,12 @@ from __future__ import annotations
 import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
 
-from looktwice.eval.readers.reader import reader_name
+from looktwice.eval.readers.reader import Reader, Reading, reader_name
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records.from_state import describe_failure
 from looktwice.eval.records.judgements import (
@@ -38,9 +38,10 @@ from looktwice.eval.scoring.verdict import (
 )
 from looktwice.pipelines.config.build import ConfigError, Scope, build, is_foreign
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.marks import mark_from_dict
-from looktwice.pipelines.model import Reply
-from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step, with_models
 from looktwice.pipelines.sample import say_key_fault
 from looktwice.pipelines.state import Stage, State
 
@@ -125,8 +126,8 @@ class RecordScorer:
 
     def __call__(self, record: Record, row: SampleRow) -> ScoredRecord:
         """Score one record. An error in the reader makes only this record FAILED."""
-        replies, judged = record.replies, self._judgements_of(record)
-        result = self._extract_answer(record, row, replies)
+        judged = self._judgements_of(record)
+        result = self._extract_answer(record, row)
         description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
         if description_judgement and result.verdict is not Verdict.FAILED:
             result = _judge_result(description_judgement)
@@ -137,6 +138,7 @@ class RecordScorer:
                 result = replace(result, judge=judge, detail=result.detail or f"{judge} finds no answer either")
             else:
                 result, score = self._compare(record, row, _judge_result(reply_judgement))
+        used = [reply.get("usage", {}) for call in record.calls if (reply := call.get("reply"))]
         return ScoredRecord(
             record.sample,
             record.draw,
@@ -145,8 +147,8 @@ class RecordScorer:
             result.reason,
             result.detail,
             result.read,
-            sum(reply.usage.tokens_in for reply in replies),
-            sum(reply.usage.tokens_out for reply in replies),
+            sum(usage.get("tokens_in", 0) for usage in used),
+            sum(usage.get("tokens_out", 0) for usage in used),
             cost_of(record, self.prices),
             len(record.calls),
             result.judge,
@@ -167,33 +169,50 @@ class RecordScorer:
             result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
         return result, score
 
-    def _extract_answer(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
+    def _extract_answer(self, record: Record, row: SampleRow) -> ReadResult:
         if record.error:
             return ReadResult(Verdict.FAILED, detail=record.error)
         if record.sample_sha and record.sample_sha != row.sha:
             return ReadResult(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
-        letters = _letters(row)
-        if wrong := say_key_fault(row.answer, len(letters)):
+        letters = _letters(len(row.sample["choices"]))
+        if row.answer not in letters and (wrong := say_key_fault(row.answer, len(letters))):
             return ReadResult(Verdict.FAILED, detail=wrong)
         if record.answer is not None:
             return read_stage_answer(record.answer, letters)
-        return explain_missing_reply(record, replies) or self._read(record, row, replies)
+        return explain_missing_reply(record) or self._read(record, row)
 
-    def _read(self, record: Record, row: SampleRow, replies: list[Reply]) -> ReadResult:
+    def _read(self, record: Record, row: SampleRow) -> ReadResult:
         try:
             sample = row.without_pixels(self.folder.blobs, record.choices)
             if record.marks is not None:
                 sample = replace(sample, marks=tuple(mark_from_dict(mark) for mark in record.marks))
             state = State(sample, prompt=sample.question, messages=self.folder.messages(record), draw=record.draw)
-            after = step("read", self.reader, state, RecordingModel(self.model, record.sample))
+            after = self._reading(state) or step("read", self.reader, state, RecordingModel(self.model, record.sample))
         except StageFailed as exc:
             return ReadResult(Verdict.FAILED, detail=describe_failure(exc.__cause__ or exc))
         except (OSError, ValueError, KeyError, TypeError) as exc:
             return ReadResult(Verdict.FAILED, detail=f"the conversation cannot be rebuilt: {type(exc).__name__}: {exc}")
         if after.answer is not None:
             return ReadResult(answer=after.answer, read=True)
-        cut = replies[-1].finish == "length"
+        cut = record.last_reply is not None and record.last_reply.get("finish") == "length"
         return ReadResult(Verdict.UNREADABLE, reason="cut_off" if cut else reason_of(after.reason), detail=after.reason)
+
+    def _reading(self, state: State) -> Reading | None:
+        """What a `Reader` reads, without the records that a stage needs; None where `step` has to say what is wrong."""
+        if self._plain_reader is not None:
+            with suppress(Exception):
+                reading = self._plain_reader.masked(state)
+                if (reading.answer is None or _is_whole(reading.answer)) and _is_whole(reading.reason):
+                    return reading
+        return None
+
+    @cached_property
+    def _plain_reader(self) -> Reader | None:
+        """The reader where it is a `Reader` that is called as such, and holds no model of its own."""
+        models: dict[int, Model] = {}
+        with_models(self.reader, lambda model: models.setdefault(id(model), model))
+        called_as_such = isinstance(self.reader, Reader) and type(self.reader).__call__ is Reader.__call__
+        return self.reader if called_as_such and not models else None  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -266,14 +285,17 @@ def _judge_result(judgement: Judgement) -> ReadResult:
 def _compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
     group = str(row.meta.get("group", ""))
     if result.verdict is not None or result.answer is None:
-        return Score(result.verdict or Verdict.UNREADABLE, 0.0, group)
+        return _score(result.verdict or Verdict.UNREADABLE, 0.0, group)
     if row.answer is None:
-        return Score(Verdict.HIDDEN, 0.0, group)
+        return _score(Verdict.HIDDEN, 0.0, group)
     own = scorer.compare(result.answer, row) if scorer is not None else None
     if own is not None:
         return replace(own, group=own.group or group)
     right = _is_same_answer(result.answer, row.answer, bool(row.sample["choices"]))
-    return Score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
+    return _score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
+
+
+_score = lru_cache(maxsize=4096)(Score)  # a large run has a few scores, and many records
 
 
 def _is_same_answer(answer: str, key: str, letter: bool) -> bool:
@@ -283,6 +305,10 @@ def _is_same_answer(answer: str, key: str, letter: bool) -> bool:
     return " ".join(answer.casefold().split()) == " ".join(key.casefold().split())
 
 
-def _letters(row: SampleRow) -> tuple[str, ...]:
-    choices: list[Any] = row.sample["choices"]
-    return tuple(chr(ord("A") + number) for number in range(len(choices)))
+def _is_whole(text: str) -> bool:
+    return str.isascii(text) or mend_text(text) == text
+
+
+@lru_cache
+def _letters(choices: int) -> tuple[str, ...]:
+    return tuple(chr(ord("A") + number) for number in range(choices))

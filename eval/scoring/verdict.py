@@ -11,7 +11,6 @@ from typing import Any
 
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
-from looktwice.pipelines.model import Reply
 
 REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
 """Why an answer is UNREADABLE."""
@@ -108,7 +107,7 @@ class PointScores:
     def __repr__(self) -> str:
         return f"PointScores({self.contestant!r} on {self.task!r}, {len(self.all)} answers)"
 
-    @property
+    @cached_property
     def all(self) -> list[ScoredRecord]:
         """Every scored record of the point."""
         return [scored for draws in self.scored.values() for scored in draws.values()]
@@ -118,22 +117,30 @@ class PointScores:
         by_draw = self.scored.get(sample, {})
         return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
-    def asked(self, sample: str) -> list[ScoredRecord]:
+    def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
-        by_draw = self.scored.get(sample, {})
-        return [by_draw[draw] for draw in sorted(by_draw)] if len(by_draw) > 1 else list(by_draw.values())
+        return self.draws_asked.get(sample, ())
+
+    @cached_property
+    def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
+        """The draws that have a record, in their order, of every sample that has one."""
+        found: dict[str, Sequence[ScoredRecord]] = {}
+        for name in self.samples:
+            if by_draw := self.scored.get(name):
+                found[name] = [by_draw[draw] for draw in sorted(by_draw)]
+        return found
 
     @cached_property
     def comparable(self) -> Mapping[str, float]:
         """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
         values: dict[str, float] = {}
-        for name, row in self.samples.items():
-            draws = [s.score.value for s in self.asked(name) if s.verdict is not Verdict.FAILED]
-            if draws and row.answer is not None:
-                values[name] = fmean(draws)
+        for name, asked in self.draws_asked.items():
+            draws = [s.score.value for s in asked if s.score.verdict is not Verdict.FAILED]
+            if draws and self.samples[name].answer is not None:
+                values[name] = mean(draws)
         return values
 
-    @property
+    @cached_property
     def missing(self) -> int:
         """How many draws of the planned samples have no record.
 
@@ -174,18 +181,24 @@ class RunScores:
         return self.folder.path.resolve().name
 
 
-def explain_missing_reply(record: Record, replies: Sequence[Reply]) -> ReadResult | None:
+def mean(draws: Sequence[float]) -> float:
+    """The mean over the draws of a sample, mostly a single one."""
+    return float(draws[0]) if len(draws) == 1 else fmean(draws)
+
+
+def explain_missing_reply(record: Record) -> ReadResult | None:
     """The reason why there is no reply to read; None if there is one."""
-    last = replies[-1] if replies else None
+    last = record.last_reply
     if record.reason or last is None:
         reason = reason_of(record.reason)
         return ReadResult(Verdict.UNREADABLE, reason=reason, detail=record.reason or "no stage asked or answered")
-    if last.finish == "filter":
-        return ReadResult(Verdict.UNREADABLE, reason="filtered", detail=last.text)
-    if last.refusal:
-        return ReadResult(Verdict.UNREADABLE, reason="refused", detail=last.refusal)
-    if not last.text.strip():
-        return ReadResult(Verdict.UNREADABLE, reason="cut_off" if last.finish == "length" else "empty")
+    words, finish, refusal = last["text"], last.get("finish"), last.get("refusal")
+    if finish == "filter":
+        return ReadResult(Verdict.UNREADABLE, reason="filtered", detail=words)
+    if refusal:
+        return ReadResult(Verdict.UNREADABLE, reason="refused", detail=refusal)
+    if not words.strip():
+        return ReadResult(Verdict.UNREADABLE, reason="cut_off" if finish == "length" else "empty")
     return None
 
 

@@ -1,0 +1,246 @@
+"""What a large run is read by, the quick way, finds the same as the careful one, or leaves the case to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy.stats import binomtest
+from statsmodels.stats.multitest import multipletests
+
+from bench.large_run import ARMS, make_run
+from looktwice.eval.readers.reader import Reader, Reading
+from looktwice.eval.readers.robust import Robust
+from looktwice.eval.records import RunError, RunFolder
+from looktwice.eval.records.checked import RECORD, parse_line, require
+from looktwice.eval.records.lost_blobs import ON_DISK
+from looktwice.eval.records.records import Record
+from looktwice.eval.runs import Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.stats import holm, paired_test
+from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.shapes import json_reader
+from looktwice.pipelines.state import State
+
+WHOLE: dict[str, Any] = {"point": "p", "sample": "s", "sample_sha": "", "draw": 0, "v": 1}
+CALL = {"messages": ["m"], "draw": 0, "reply": {"text": "B", "usage": {"tokens_in": 1}}, "options": {"stop": ["x"]}}
+
+
+def nested(levels: int) -> Any:
+    """A list of lists, so many levels deep."""
+    value: Any = []
+    for _ in range(levels - 1):
+        value = [value]
+    return value
+
+
+CHANGES: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "call": {"calls": [CALL]},
+    "numbers": {"confidence": 1, "timings": {"total": 0, "stages": {"a": 0.5, "b": None}, "more": [1]}},
+    "no number": {"timings": {"total": float("nan")}, "confidence": float("inf")},
+    "a field of a newer one": {"colour": "red"},
+    "a field of a newer call": {"calls": [CALL | {"colour": "red"}]},
+    "another version": {"v": 2},
+    "a text for a number": {"v": "1"},
+    "a truth for a number": {"v": True},
+    "a fraction": {"draw": 1.0},
+    "a draw below 0": {"draw": -1},
+    "too many draws": {"draw": 10_000},
+    "a number beyond all counts": {"calls": [CALL | {"draw": 2**60}]},
+    "null for a list": {"calls": None},
+    "a number in a list of texts": {"notes": ["a", 5]},
+    "a reply of another kind": {"calls": [CALL | {"reply": "B"}]},
+    "deep": {"calls": [CALL | {"options": {"a": nested(120)}}]},
+    "half a pair": {"reason": "\ud83d"},
+    "a whole pair": {"reason": "\U0001f600"},
+}
+LINES = {name: json.dumps(WHOLE | change) for name, change in CHANGES.items()} | {
+    "twice the same field": '{"point":"p","sample":"a","sample":"s","sample_sha":"","v":1}',
+    "a field too few": '{"point":"p","sample":"s","v":1}',
+    "a sign that is no text": json.dumps(WHOLE).replace('"p"', '"p\x01"'),
+    "nothing but a number": "5",
+    "no JSON": "{",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_a_line_is_read_as_the_careful_look_reads_it(name: str) -> None:
+    """Each line was parsed, and then looked at field by field, which took half of the time of scoring."""
+
+    def outcome(read: Callable[[str], Any]) -> str:
+        try:
+            return json.dumps(read(LINES[name]), sort_keys=True)
+        except ValueError as exc:
+            return f"refused: {exc}"
+
+    careful = outcome(lambda line: require(read_json(line), RECORD))
+    assert outcome(lambda line: parse_line(line, RECORD)) == careful
+    quick = outcome(json_reader(RECORD))
+    assert quick.startswith("refused") or not careful.startswith("refused")
+
+
+def test_a_record_has_every_field_and_default() -> None:
+    """A record is filled at once, past its constructor."""
+    record = Record.from_line(json.dumps(WHOLE | {"calls": [CALL], "choices": ["x"]}))
+    assert record == Record("p", "s", "", calls=(CALL,), choices=("x",))
+    assert Record.from_line(record.to_line()) == record
+    with pytest.raises(RunError, match="version 2"):
+        Record.from_line(LINES["another version"])
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_run(tmp_path_factory.mktemp("quick"), 4)[1]
+
+
+class Wrong(Reader):
+    """Reads what is no text."""
+
+    def read(self, state: State) -> Reading:
+        return Reading(0)  # type: ignore[arg-type]
+
+
+class Torn(Reader):
+    """Reads half a surrogate pair."""
+
+    def read(self, state: State) -> Reading:
+        return Reading("\ud83d")
+
+
+class Raising(Reader):
+    """Always fails."""
+
+    def read(self, state: State) -> Reading:
+        raise KeyError("own")
+
+
+class Looking(Reader):
+    """Answers by the question that was asked, which lies in the blobs."""
+
+    def read(self, state: State) -> Reading:
+        return Reading("A" if state.messages[0].text.startswith("say3") else None, "refused: not mine")
+
+
+class Calling(Robust):
+    """A stage of its own, of which `read` is only a part."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        return state.replace(answer="C")
+
+
+@dataclass(frozen=True)
+class Asking(Reader):
+    """Holds a model, which the run would have to know of."""
+
+    model: Scripted = field(default_factory=Scripted)
+
+    def read(self, state: State) -> Reading:
+        return Reading("D" if type(self.model).__name__ == "SecondModel" else "A")
+
+
+def read_with(run: Path, reader: Reader) -> list[ScoredRecord]:
+    """Every scored record of the run, read by this reader."""
+    return [entry for scores in score_run(RunFolder(run), reader).points for entry in scores.all]
+
+
+@pytest.mark.parametrize(
+    ("reader", "said"), [(Wrong(), "answer is a text, found 0"), (Torn(), "half a surrogate"), (Raising(), "'own'")]
+)
+def test_what_a_reader_of_ones_own_does_wrong_is_said(run: Path, reader: Reader, said: str) -> None:
+    """Its answers were checked after each of them, with a record of the step that nobody kept."""
+    found = read_with(run, reader)
+    assert {entry.verdict for entry in found} == {Verdict.FAILED}
+    assert all(said in entry.detail for entry in found)
+
+
+def test_a_reader_of_ones_own_sees_what_every_stage_sees(run: Path) -> None:
+    """One that looks at the question, is called otherwise or holds a model works as it did."""
+    assert [entry.answer for entry in read_with(run, Looking())].count("A") == 4
+    assert {entry.reason for entry in read_with(run, Looking())} == {"", "refused"}
+    assert {entry.answer for entry in read_with(run, Calling())} == {"C"}
+    assert {entry.answer for entry in read_with(run, Asking())} == {"D"}
+
+
+def test_a_message_that_was_found_whole_is_not_read_again(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resume with nothing to do opened every message of the run, 100,000 files."""
+    blobs = sorted(path for path in (run / "blobs").glob("*/*"))
+
+    def resume(age: float) -> int:
+        for path in blobs:
+            if path.exists():
+                os.utime(path, (time.time() - age,) * 2)
+        return again()
+
+    opened: list[str] = []
+    real = os.open
+
+    def watched(path: Any, *rest: Any) -> int:
+        opened.append(str(path))
+        return real(path, *rest)
+
+    monkeypatch.setattr(os, "open", watched)
+
+    def again() -> int:
+        opened.clear()
+        written = Study(load_plan(run.parent.parent / "large.yaml"), run.parent)().written
+        looked.append(sum("blobs" in path for path in opened))
+        return written
+
+    looked: list[int] = []
+    assert (resume(-1), resume(2 * ON_DISK)) == (0, 0)
+    assert looked == [len(blobs), 0]
+    blobs[0].write_bytes(b"")  # nothing is left of it
+    os.utime(blobs[0], (time.time() - 2 * ON_DISK,) * 2)
+    blobs[1].write_bytes(blobs[1].read_bytes()[:-3])
+    assert again() == 2
+    orphan = run / "blobs" / "ab" / f"ab{'0' * 62}"  # of a record that a power cut took, torn with it
+    orphan.parent.mkdir(exist_ok=True)
+    orphan.write_bytes(b"half")
+    assert again() == 0
+    assert not orphan.exists()
+
+
+def test_what_nobody_looks_for_is_looked_for_once(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For an agent's looks and a baseline's guesses, the keys of all records were read, where there are neither."""
+    keys: list[int] = []
+    real = RunFolder._raw_key
+
+    def counted(folder: RunFolder, number: int, line: bytes) -> Sequence[bytes]:
+        keys.append(number)
+        return real(folder, number, line)
+
+    monkeypatch.setattr(RunFolder, "_raw_key", counted)
+    assert not list(RunFolder(run).last_records(holding='"ended {'))
+    assert not keys
+    assert len(list(RunFolder(run).last_records(samples={"q00001"}))) == ARMS
+
+
+def test_the_tests_of_the_tables_are_those_of_the_libraries() -> None:
+    """To import them took longer than to read 10,000 records."""
+    for better, worse in ((0, 0), (0, 1), (3, 3), (10, 0), (7, 40), (300, 400), (5100, 5000)):
+        test = paired_test([1] * better + [0] * worse + [1], [0] * better + [1] * worse + [1])
+        wanted = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
+        assert test.p == pytest.approx(wanted, rel=1e-12)
+    for ps in ([0.01, 0.04, 0.03, 0.04, 0.9], [0.5, 0.5], [0.02], [1e-9, 0.2, 0.2]):
+        assert holm(ps) == [float(p) for p in multipletests(ps, method="holm")[1]]
+
+
+def test_scoring_imports_neither_a_client_nor_a_library_of_statistics(run: Path) -> None:
+    """`score` imported pandas, statsmodels, scipy.stats and aiohttp: two seconds of five, for any run."""
+    score = "import sys; from looktwice.eval.display.table import score_table; score_table(sys.argv[1])"
+    code = f"{score}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, str(run)], check=True, capture_output=True, text=True)
+    assert not {"pandas", "statsmodels", "scipy.stats", "aiohttp"} & set(done.stdout.split())
