@@ -32,6 +32,7 @@ ESCAPES = "\\%&"  # every escape begins with one of them
 ESCAPE = re.compile(
     r"\\(?:u\{([0-9a-f]{1,5})\}|u([0-9a-f]{4})|U000([0-9a-f]{5})|x([0-9a-f]{2})|([0-7]{3})|([^\w\s]))", re.I
 )
+INVISIBLE = re.compile("[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]")
 ROUNDS = 4  # of escapes within escapes; what is read of a reply is never decoded more than twice
 
 
@@ -94,11 +95,11 @@ def key_variables(at: URL) -> list[str]:
     entries = [
         entry.strip().partition("=") for entry in os.environ.get("LOOKTWICE_KEYS", "").split(",") if entry.strip()
     ]
-    for host, _, name in entries:
+    for number, (_, _, name) in enumerate(entries, 1):
         if not VARIABLE.fullmatch(name.strip()):
             raise ModelError(
-                f"LOOKTWICE_KEYS: behind {host.strip()}= stands no name of an environment variable; put the key into a "
-                f"variable and write {host.strip()}=NAME_OF_IT"
+                f"LOOKTWICE_KEYS: entry {number} is no HOST=VARIABLE, such as {at.host}=MY_KEY; put the key itself "
+                "into that environment variable"
             )
     own = [name.strip() for host, _, name in entries if host.strip().lower() in (at.host, f"{at.host}:{at.port}")]
     return own + [KEYS[host] for host in (at.host or "",) if host in KEYS]
@@ -122,9 +123,9 @@ def _is_variable(name: str) -> bool:
 def mask_keys(text: str, keys: Sequence[str] | None = None) -> str:
     """A text with *** for every key: some servers and proxies send back what they were sent.
 
-    A key that is written with the escapes of JSON, XML or URLs, or in wide letters, would be there again once somebody
-    decodes the text: then the whole text is given back decoded. Other ciphers, which nothing here undoes, stay. Who
-    has many texts gives the `known_keys` along.
+    A key that is written with the escapes of JSON, XML or URLs, in wide letters or with invisible ones between, would
+    be there again once somebody decodes or reads the text: then the whole text is given back decoded. Other ciphers,
+    which nothing here undoes, stay. Who has many texts gives the `known_keys` along.
     """
     if len(text) < SHORTEST or not (keys := known_keys() if keys is None else keys):
         return text
@@ -146,7 +147,8 @@ def _decoded(text: str) -> str:
         *hexadecimal, octal, itself = found.groups()
         return itself or chr(int(octal, 8) if octal else int(next(filter(None, hexadecimal)), 16))
 
-    return unicodedata.normalize("NFKC", html.unescape(unquote(ESCAPE.sub(character, text))))
+    plain = html.unescape(unquote(ESCAPE.sub(character, text)))
+    return plain if plain.isascii() else INVISIBLE.sub("", unicodedata.normalize("NFKC", plain))
 
 
 def refuse_keys(**settings: Any) -> None:

@@ -476,9 +476,12 @@ def test_a_key_among_the_settings_is_refused(settings: dict[str, Any], monkeypat
     assert SECRET not in str(raised.value)
 
 
-def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOOKTWICE_KEYS", f"127.0.0.1={SECRET}")
-    with pytest.raises(ModelError, match=r"LOOKTWICE_KEYS: behind 127\.0\.0\.1= stands no name") as raised:
+@pytest.mark.parametrize("entry", ["127.0.0.1={}", "{}", "{}=127.0.0.1", "{}="])
+def test_a_key_in_the_table_of_keys_is_named_and_not_repeated(entry: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOOKTWICE_KEYS", f"other=NAME, {entry.format(SECRET)}")
+    with pytest.raises(
+        ModelError, match=r"LOOKTWICE_KEYS: entry 2 is no HOST=VARIABLE, such as 127\.0\.0\.1=MY_KEY"
+    ) as raised:
         ChatAPI("m", url="http://127.0.0.1:1/v1").check()
     assert SECRET not in str(raised.value)
 

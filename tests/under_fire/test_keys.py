@@ -64,6 +64,7 @@ SPELLINGS: dict[str, Callable[[str], str]] = {
     "percents twice": lambda key: json.dumps(quote(quote(key)))[1:-1],
     "percents of escapes": lambda key: quote(in_json(key)),
     "wide letters": lambda key: json.dumps(wide(key), ensure_ascii=False)[1:-1],
+    "invisible signs between": lambda key: "\\u200b".join(json.dumps(c)[1:-1] for c in key),
     "plainly and escaped": lambda key: f"{json.dumps(key)[1:-1]} {in_json(key)}",
 }
 
@@ -73,7 +74,7 @@ def undone(text: str) -> str:
     stages = [text]
     for _ in range(6):
         text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-        text = html.unescape(unquote(text)).replace('\\"', '"').replace("\\\\", "\\")
+        text = html.unescape(unquote(text)).replace("\u200b", "").replace('\\"', '"').replace("\\\\", "\\")
         stages.append(text)
     return "\n".join(stages)
 
