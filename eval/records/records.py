@@ -384,7 +384,7 @@ def _stored_picture(blobs: Blobs, sha: str) -> Picture:
     def fetch() -> bytes:
         try:
             return blobs.get(sha)
-        except OSError as exc:
+        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")

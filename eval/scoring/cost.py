@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from looktwice.eval.records.records import PointRow, Record
+from looktwice.eval.records.records import PointRow, Record, RunError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Scope, build
 from looktwice.pipelines.model import Usage
@@ -18,10 +19,24 @@ Prices = Mapping[str, Mapping[str, float]]
 
 
 def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
-    """The `prices` of the point's model and of the models inside its stages, of those that have any."""
+    """The `prices` of the point's model and of the models inside its stages, of those that have any.
+
+    Raises RunError for prices of a run folder that are none.
+    """
     model = point.spec.get("model")
-    own = {"": model["prices"]} if isinstance(model, Mapping) and model.get("prices") else {}
-    return own | {build(node, scope).identity: node["prices"] for node in _priced(point.spec.get("stages"))}
+    own = {"": _checked(model["prices"], point)} if isinstance(model, Mapping) and model.get("prices") else {}
+    inside = _priced(point.spec.get("stages"))
+    return own | {build(node, scope).identity: _checked(node["prices"], point) for node in inside}
+
+
+def _checked(prices: Any, point: PointRow | Arm) -> Mapping[str, float]:
+    known = isinstance(prices, Mapping) and {"in", "out"} <= prices.keys() <= {"in", "out", "cached"}
+    if known and all(type(price) in (int, float) and 0 <= price < math.inf for price in prices.values()):
+        return prices  # type: ignore[no-any-return]
+    raise RunError(
+        f"points.yaml, {point.contestant}: prices are `in`, `out` and perhaps `cached`, money per million tokens, "
+        f"found {prices!r:.100}; mend the line"
+    )
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:
@@ -39,8 +54,11 @@ def cost_of(record: Record, prices: Prices) -> float | None:
 
 
 def price_of(usage: Usage | UsageCount, prices: Mapping[str, float]) -> float:
-    """The list price of these tokens, of which some input tokens may come from the server's own cache."""
-    fresh = usage.tokens_in - usage.cached_tokens
+    """The list price of these tokens, of which some input tokens may come from the server's own cache.
+
+    A server that counts more cached tokens than input tokens leaves the cached ones out of the input.
+    """
+    fresh = usage.tokens_in - (usage.cached_tokens if usage.cached_tokens <= usage.tokens_in else 0)
     reused = usage.cached_tokens * prices.get("cached", prices["in"])
     return (fresh * prices["in"] + reused + usage.tokens_out * prices["out"]) / 1e6
 

@@ -72,11 +72,15 @@ def kind_of(cls: type) -> Kind | None:
 
 
 def misfit(cls: type, hint: Any) -> str:
-    """Why an object of the class cannot stand where the hint asks for a function of a protocol; empty where it can.
+    """Why an object of the class cannot stand where the hint asks for another class; empty where it can.
 
-    Told by what the two give, so that a finder of faces is no detector; where that is not declared, it may fit.
+    For a function of a protocol it is told by what the two give, so that a finder of faces is no detector; where that
+    is not declared, it may fit.
     """
     asked = {each.__name__: _given_by(each) for each in members(hint) if getattr(each, "_is_protocol", False)}
+    values = tuple(each for each in members(hint) if isinstance(each, type) and dataclasses.is_dataclass(each))
+    if values and not asked and not issubclass(cls, values):
+        return f"expected {' or '.join(each.__name__ for each in values)}, found {cls.__name__}"
     given = _given_by(cls)
     if not asked or given is None or any(wanted is None or issubclass(given, wanted) for wanted in asked.values()):
         return ""

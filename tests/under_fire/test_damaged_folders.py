@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from looktwice.eval.records import RunError, RunFolder, records as records_module
+from looktwice.pipelines.runtime import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import looktwice, write_study
 
@@ -218,3 +219,27 @@ def test_pictures_that_are_gone_or_torn_come_back(folder: Folder, damage: str) -
         says(folder, words, 0)
     assert "3 new, 0 were there" in says(folder, folder.again, 0)
     assert whole and {path: path.read_bytes() for path in blobs} == whole
+
+
+@pytest.mark.parametrize("prices", ["free", {"in": 1}, {"in": 1, "out": "2"}, {"in": -1, "out": 2}])
+def test_prices_that_are_none_are_named(folder: Folder, prices: Any) -> None:
+    """A points.yaml from elsewhere with `prices: free` ended score, report and run in a traceback."""
+    points = yaml.safe_load((folder.run / "points.yaml").read_text())
+    points[0]["spec"]["model"]["prices"] = prices
+    (folder.run / "points.yaml").write_text(yaml.safe_dump(points))
+    for words in (["score", folder.run], ["report", folder.run]):
+        assert "prices are `in`, `out` and perhaps `cached`" in " ".join(says(folder, words).split())
+
+
+def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(folder: Folder) -> None:
+    """`show` and `trajectories` ended in a traceback: 'x' is no sha256."""
+    text = (folder.run / "records.jsonl").read_text()
+    blobs = Blobs(folder.run / "blobs")
+    for sha in {name for line in folder.lines("records.jsonl") for call in line["calls"] for name in call["messages"]}:
+        message = json.loads(blobs.get(sha))
+        message["parts"] = [part if isinstance(part, str) else {"picture": "x"} for part in message["parts"]]
+        text = text.replace(sha, blobs.put(json.dumps(message).encode()))
+    (folder.run / "records.jsonl").write_text(text)
+    for words in (["show", folder.run, folder.sample], ["trajectories", folder.run, "--out", folder.run / "out.jsonl"]):
+        result = looktwice(*words)
+        assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)

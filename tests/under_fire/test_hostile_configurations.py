@@ -159,3 +159,10 @@ def test_a_key_that_is_missing_is_said_before_the_run(folder: Path, monkeypatch:
     Path("study.yaml").write_text(STUDY)
     result = CliRunner().invoke(app, ["check", "study.yaml", f"models.m={url}"])
     assert result.exit_code == 0 and "a run cannot ask yet: api.openai.com needs a key" in result.output
+
+
+@pytest.mark.parametrize("setting", ["label", "halo"])
+def test_an_object_of_another_class_is_a_fault(folder: Path, setting: str) -> None:
+    """A stage in the place of a label ended `check` in an AttributeError."""
+    mark = f"stages.mark={{use: prompting.markers.Circles, {setting}: {{use: specialists.answers.Chance}}}}"
+    assert f"stages.mark.{setting}.use: expected {setting.title()}, found Chance" in check("", mark)

@@ -20,7 +20,7 @@ from looktwice.pipelines.json_input import MOST_VALUES, read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.chat_api import read_response
 from looktwice.pipelines.models.http_client import HttpResponse
-from looktwice.pipelines.models.wire import MOST_CALLS
+from looktwice.pipelines.models.wire import MOST_CALLS, reply_of
 from looktwice.pipelines.pipeline import NoModel
 from tests.first_day.studies import looktwice
 
@@ -141,3 +141,11 @@ def test_a_record_of_many_long_replies_is_read_again() -> None:
     """What bounds the values of one response must not bound a record, in which those of many calls stand."""
     record = Record("p", "s", "sha", notes=("," * (MOST_VALUES + 1),))
     assert Record.from_line(record.to_line()) == record
+
+
+def test_nested_parts_are_read() -> None:
+    thought = [{"type": "text", "text": "hm "}, {"type": "text", "text": "so"}]
+    said = {"type": "text", "text": "A"}
+    content = [{"type": "thinking", "thinking": thought}, said, {"type": "refusal", "refusal": "n"}]
+    reply = reply_of({"choices": [{"message": {"content": content}}]}, 0.0)
+    assert (reply.text, reply.reasoning, reply.refusal) == ("A", "hm so", "n")

@@ -16,11 +16,12 @@ from looktwice.eval.readers import BlinkOfficial, Robust
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Score, Verdict
+from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.stats import holm, paired_test, stratified_interval, wilson
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.state import State
 from tests.made_run import MadeRun
@@ -180,6 +181,13 @@ def test_the_cost_is_the_list_price_of_all_calls(
     (found,) = score_table(made.write().path).where(metric="accuracy", task="t", contestant="plain", slice="")
     both = None if cost is None else cost + (6.0 + 8.0 if second else cost)
     assert found.cost == (None if both is None else pytest.approx(both))
+
+
+@pytest.mark.parametrize(("cached", "cost"), [(0, 10.0), (1_000_000, 5.0), (4_000_000, 10.0 + 20.0)])
+def test_cached_tokens_that_a_server_leaves_out_of_the_input_make_no_cost_negative(cached: int, cost: float) -> None:
+    """A server counted more cached tokens than input, and the table showed a cost of -13.5."""
+    prices = {"in": 10.0, "out": 1.0, "cached": 5.0}
+    assert price_of(Usage(1_000_000, 0, cached_tokens=cached), prices) == pytest.approx(cost)
 
 
 def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
