@@ -51,6 +51,8 @@ def require_shallow(value: Any) -> None:
     """
     level = [value] if isinstance(value, list | dict) else []
     for _ in range(MOST_DEPTH):
+        if not level:
+            return
         inside = (held if isinstance(held, list) else held.values() for held in level)
         level = [inner for values in inside for inner in values if isinstance(inner, list | dict)]
     if level:

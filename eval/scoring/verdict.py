@@ -127,7 +127,7 @@ class PointScores:
         found: dict[str, Sequence[ScoredRecord]] = {}
         for name in self.samples:
             if by_draw := self.scored.get(name):
-                found[name] = [by_draw[draw] for draw in sorted(by_draw)]
+                found[name] = [by_draw[d] for d in sorted(by_draw)] if len(by_draw) > 1 else [*by_draw.values()]
         return found
 
     @cached_property
