@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from operator import eq
 from string import ascii_uppercase
 
 from looktwice.eval.readers.vocabulary import (
@@ -98,6 +99,7 @@ _SAME = re.compile(
 )
 _BESIDE = r"((?:[\s:,.=()\"'-]|\bthe\b|\bis\b(?=\s*\())*)"
 _REPEATED = re.compile(rf"(^\W{{0,99}})?\u27e6([A-Z])\u27e7{_BESIDE}(?=\u27e6\2\u27e7)", re.I | re.M)
+_ANY_TAG = re.compile("\u27e6([A-Za-z])\u27e7")
 _TWO_KINDS = re.compile(rf"\u27e6([A-Za-z])\u27e7{_BESIDE}\u27e6([A-Za-z])\u27e7")
 
 
@@ -158,8 +160,8 @@ class MentionTagger:
         for pattern in _BY_LETTER:
             text = pattern.sub(self._tag_letter, text)
         if text.count("\u27e6") > 1:
-            text = _TWO_KINDS.sub(self._prefer_letter, _REPEATED.sub(_drop_repeated, text))
-            text = _REPEATED.sub(_drop_repeated, text)
+            text = _TWO_KINDS.sub(self._prefer_letter, _drop_repeated(text))
+            text = _drop_repeated(text)
         return re.sub(r"(?<=\u27e6)[a-z](?=\u27e7)", lambda match: match[0].upper(), text)
 
     def _tag_letter(self, match: re.Match[str]) -> str:
@@ -176,7 +178,12 @@ class MentionTagger:
         return tag(letter if letter in self.letters else text)
 
 
-def _drop_repeated(match: re.Match[str]) -> str:
+def _drop_repeated(text: str) -> str:
+    letters = [letter.upper() for letter in _ANY_TAG.findall(text)]
+    return _REPEATED.sub(_keep_parted, text) if any(map(eq, letters, letters[1:])) else text
+
+
+def _keep_parted(match: re.Match[str]) -> str:
     """Nothing for a tag that the same one follows, but not from line to line or, within a line, after a full stop."""
     lead, letter, between = match.groups()
     parted = "\n" in between or ((lead is None or letter.islower()) and re.search(r"\.\s", between))
@@ -264,6 +271,6 @@ def _patterns_of_ordinal(word: str) -> Iterator[TextPattern]:
     )
     short = f"{number}(?:st|nd|rd|th)"
     yield TextPattern(rf"\b(?:the\s+)?(?:{word}|{short})\s+{_IMAGE}\b|\A\W*(?:the\s+)?(?:{word}|{short})\W*\Z")
-    yield TextPattern(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)")
+    yield TextPattern(rf"\b(?:the\s+)?{_IMAGE}\s*(?:#|no\.?|number|-|_)?\s*{number}\b(?!\s*[./]\d)", word=str(number))
     if number in FOREIGN_ORDINALS:
         yield TextPattern(rf"\b(?:(?:la|a|das) )?(?:{FOREIGN_ORDINALS[number]})\b")

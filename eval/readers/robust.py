@@ -25,7 +25,7 @@ from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagge
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.readers.phrases import NEGATED, NOT_YET, UNDECIDED
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
-from looktwice.eval.readers.vocabulary import REFUSED
+from looktwice.eval.readers.vocabulary import REFUSED, may_hold
 from looktwice.pipelines.state import State
 
 Kind = Literal["auto", "choice", "yes_no", "true_false", "integer", "letters", "text"]
@@ -166,7 +166,8 @@ def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
     """The only choice that the reply names, where the last sentence that names it neither negates nor asks."""
-    tagged = _CONTRAST.sub("", tagged)
+    if any(may_hold(tagged, word) for word in ("not", "than", "instead")):
+        tagged = _CONTRAST.sub("", tagged)
     naming = [sentence for sentence in split_sentences(tagged) if set(tagged_letters(sentence)) & set(letters)]
     mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(letters)
     if len(mentioned) == 1 and not NEGATED.search(naming[-1]) and not NOT_YET.search(naming[-1]):

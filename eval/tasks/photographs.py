@@ -81,9 +81,11 @@ class Light:
         if not self.strength:
             return pixels
         by = self.settings
-        values = 255 * by["gain"] * np.power(pixels.astype(np.float32) / 255, by["gamma"])
-        blurred = cv2.GaussianBlur(values, (0, 0), by["blur"])
-        return np.asarray(np.clip(np.rint(blurred + by["noise"] * noise), 0, 255), np.uint8)
+        table = 255 * by["gain"] * np.power(np.arange(256, dtype=np.float32) / 255, by["gamma"])
+        blurred = cv2.GaussianBlur(cv2.LUT(pixels, table), (0, 0), by["blur"])
+        noise *= by["noise"]
+        noise += blurred
+        return np.asarray(np.clip(np.rint(noise, out=noise), 0, 255, out=noise), np.uint8)
 
 
 @cache

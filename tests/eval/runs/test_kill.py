@@ -21,7 +21,7 @@ from tests.chat_server import ChatServer, chat_server
 from tests.paths import ROOT
 from tests.pipelines.test_chat_api import walked
 
-N, WORKERS = 150, 8
+N, WORKERS = 60, 8
 PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 STUDY = """

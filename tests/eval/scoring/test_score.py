@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from scipy.stats import binomtest
+from scipy.stats import binomtest, ttest_1samp
+from statsmodels.stats.multitest import multipletests
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import token_table
@@ -18,7 +19,7 @@ from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import holm, paired_test, stratified_interval, wilson
+from looktwice.eval.scoring.stats import holm, mean_difference, paired_test, stratified_interval, wilson
 from looktwice.eval.scoring.verdict import ScoredRecord
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
@@ -204,6 +205,24 @@ def test_the_cost_is_shown_beside_the_tokens(made: MadeRun) -> None:
 def test_wilson_is_that_of_scipy(total: int, n: int) -> None:
     theirs = binomtest(total, n).proportion_ci(method="wilson")
     assert list(wilson(total, n)) == pytest.approx([theirs.low, theirs.high], abs=1e-12)
+
+
+@pytest.mark.parametrize(("better", "worse"), [(0, 0), (0, 1), (0, 12), (3, 1), (7, 7), (40, 61), (9000, 9200)])
+def test_the_paired_test_is_the_binomial_one_of_scipy(better: int, worse: int) -> None:
+    values, others = [1.0] * better + [0.0] * (worse + 3), [0.0] * better + [1.0] * worse + [0.0] * 3
+    theirs = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
+    assert paired_test(values, others).p == pytest.approx(theirs, rel=1e-9)
+
+
+@pytest.mark.parametrize("gaps", [[0.5, 1.0], [0.0, 0.2, -1.0, 0.4], [i % 7 - 2.5 for i in range(60)]])
+def test_the_interval_of_a_mean_difference_is_the_t_interval_of_scipy(gaps: list[float]) -> None:
+    theirs, ours = ttest_1samp(gaps, 0.0).confidence_interval(0.95), mean_difference(gaps)
+    assert [ours.low, ours.high] == pytest.approx([theirs.low, theirs.high])
+
+
+@pytest.mark.parametrize("ps", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9], [1.0, 0.0, 0.02, 0.02, 0.019]])
+def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
+    assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1])
 
 
 def test_the_statistics() -> None:
