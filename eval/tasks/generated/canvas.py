@@ -116,10 +116,11 @@ def translate(points: XY, x: float, y: float) -> XY:
 
 def extent(points: XY, pixels: tuple[int, int] | None = None, rim: float = 0.0) -> tuple[float, float, float, float]:
     """The upright box around corners, with a rim, cut to a picture of (width, height) where that is given."""
-    low, high = points.min(axis=0) - rim, points.max(axis=0) + rim
+    xs, ys = points.T.tolist()  # of a few corners, Python's own min and max are the quicker ones
+    edges = min(xs) - rim, min(ys) - rim, max(xs) + rim, max(ys) + rim
     if pixels is not None:
-        low, high = np.clip(low, 0, pixels), np.clip(high, 0, pixels)
-    x0, y0, x1, y1 = (round(float(edge), 2) for edge in (*low, *high))
+        edges = tuple(min(max(edge, 0), limit) for edge, limit in zip(edges, pixels * 2, strict=True))
+    x0, y0, x1, y1 = (round(float(edge), 2) for edge in edges)
     return x0, y0, x1, y1
 
 
