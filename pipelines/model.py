@@ -173,13 +173,13 @@ REPLY = shape_of(
         "finish": text,
         "reasoning": text,
         "tool_calls": list_of(TOOL_CALL),
-        "calls_left_out": whole,
         "refusal": text,
         "usage": shape_of({}, {name.name: whole for name in fields(Usage)}),
         "seconds": number,
         "logprobs": list_of(mapping_of(maybe(number))),
         "cached": flag,
         "served_by": mapping_of(text),
+        "calls_left_out": whole,
     },
 )
 """What `Reply.to_dict` writes, for what was read from a file before `Reply.from_dict` gets it."""
