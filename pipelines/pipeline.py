@@ -9,7 +9,7 @@ from typing import Any
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply
+from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, canonical
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
 __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
@@ -67,6 +67,10 @@ class RecordingModel:
         except Exception as exc:
             self.calls.append(Call(sent, draw, options, None, describe(exc), name))
             raise
+        if fault := reply_fault(reply):
+            wrong = TypeError(f"the model {model.identity:.80} gave a reply that cannot be recorded: {fault}")
+            self.calls.append(Call(sent, draw, options, None, describe(wrong), name))
+            raise wrong
         self.calls.append(Call(sent, draw, options, reply, "", name))
         if reply.calls_left_out:
             kept = counted(len(reply.tool_calls), "tool call")
@@ -118,6 +122,20 @@ def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
         pairs = {key: with_models(value, change) for key, value in thing.items()}
         return pairs if any(pairs[key] is not thing[key] for key in pairs) else thing
     return thing
+
+
+def reply_fault(reply: object) -> str:
+    """What a model gave back that no record can hold, in words; empty for a Reply of plain values."""
+    if not isinstance(reply, Reply):
+        return f"it is {type(reply).__name__}, not a Reply"
+    try:
+        plain = reply.to_dict()
+        return REPLY(plain).removeprefix(".") or ("" if mend_text(canonical(plain)) == canonical(plain) else HALF)
+    except (TypeError, ValueError, RecursionError) as exc:
+        return str(exc)
+
+
+HALF = "a text of it holds half a surrogate pair"
 
 
 class StageFailed(Exception):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from string import ascii_uppercase
 from typing import Any
 
+from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
@@ -68,6 +69,24 @@ class Item:
     sample: Sample
     answer: str | None
     truth: Mapping[str, Any] = field(default_factory=dict)
+
+
+def say_item_fault(item: object) -> str:
+    """What a task gave that cannot be asked and written down, in words; empty where nothing is."""
+    if not isinstance(item, Item) or not isinstance(item.sample, Sample):
+        return f"it gave {type(item).__name__}, not an Item with its Sample"
+    sample = item.sample
+    for name, words in (("id", sample.id), ("question", sample.question)):
+        if not isinstance(words, str) or mend_text(words) != words:
+            return f"the {name} of a sample is a text, found {words!r:.80}"
+    for name, plain in (("meta", sample.meta), ("truth", item.truth)):
+        try:
+            if mend_text(held := canonical(dict(plain))) == held:
+                continue
+        except (TypeError, ValueError, RecursionError) as exc:
+            return f"sample {sample.id}: {name} holds plain JSON values alone: {exc}"
+        return f"sample {sample.id}: {name} holds half a surrogate pair"
+    return ""
 
 
 def say_key_fault(answer: object, choices: int) -> str:

@@ -13,7 +13,7 @@ from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
 from looktwice.eval.scoring.labels import labels
-from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.base import TaskError, checked_items, count_items
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
@@ -40,7 +40,7 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     setting holds a key.
     """
     rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
-    items = {task_id: next(iter(task)) for task_id, task in tasks.items()}
+    items = {task_id: next(checked_items(task)) for task_id, task in tasks.items()}
     readings = f"; {len(plan.readings)} more read their replies with another reader" if plan.readings else ""
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
@@ -93,7 +93,7 @@ def _stage_faults(trials: Sequence[Trial]) -> list[str]:
 
 def describe_requests(plan: Plan, trials: Sequence[Trial], limit: int | None = None) -> Iterator[str]:
     """What a run asks, a line for each contestant and one for all of them, and how that was counted."""
-    samples = {arm.task_id: min(len(arm.task), limit or len(arm.task)) for arm in plan.points}
+    samples = {arm.task_id: min(count_items(arm.task), limit or count_items(arm.task)) for arm in plan.points}
     whole = count_requests(trials, samples)
     if not whole.requests:
         yield "a run asks no model"
@@ -132,7 +132,7 @@ def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
     """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with their number."""
     opened, faults = 0, 0
     for name, task in {arm.task_id: (arm.task_name, arm.task) for arm in plan.points}.values():
-        items, seen = islice(task, limit), set[str]()
+        items, seen = islice(checked_items(task), limit), set[str]()
         with ThreadPoolExecutor() as pool:
             while some := list(islice(items, SAMPLES_AT_ONCE)):
                 for item, (number, found) in zip(some, pool.map(_open, some), strict=True):

@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any
 
 from looktwice.eval.records.from_state import describe_failure
+from looktwice.eval.tasks.base import checked_items
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings
@@ -184,7 +185,7 @@ def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHI
     trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
     for arm in asking:
         if not any(find_settings(arm.stages, Network)) and time.monotonic() - begun < SECONDS:
-            items[arm.task_id] = items.get(arm.task_id) or next(iter(arm.task))
+            items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)
     if not (left or amount.requests):

@@ -24,7 +24,7 @@ from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
-from looktwice.eval.tasks.base import MadeTask, TaskError
+from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
@@ -152,7 +152,7 @@ class Run:
         """The items within the limit and the shard. Raises TaskError for a duplicate id and for an empty task."""
         seen: set[str] = set()
         number, shards = self.options.shard
-        for item in task:
+        for item in checked_items(task):
             if item.sample.id in seen:
                 raise TaskError(f"{type(task).__name__}: the id {item.sample.id!r} comes twice; ids must be unique")
             if self.options.limit is not None and len(seen) >= self.options.limit:
@@ -173,7 +173,8 @@ class Run:
         tasks, limit = {arm.task_id: arm.task for arm in self.plan.points}, self.options.limit
         if self.options.shard[1] > 1:
             return {name: sum(1 for _ in self.items(task)) for name, task in tasks.items()}
-        return {name: len(task) if limit is None else min(limit, len(task)) for name, task in tasks.items()}
+        counts = {name: count_items(task) for name, task in tasks.items()}
+        return {name: count if limit is None else min(limit, count) for name, count in counts.items()}
 
     def _unchanged(self, known: Mapping[tuple[str, str], SampleRow]) -> dict[str, list[str]]:
         """Task id -> its sample ids, where all of them are known and follow from settings that are still the same."""
@@ -320,7 +321,7 @@ class Run:
             "left_out": dict(self.plan.left_out),
             "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
             "plugins": [describe_plugin(name) for name in self.plan.plugins],
-            "samples": {arm.task_id: len(arm.task) for arm in self.plan.points},
+            "samples": {arm.task_id: count_items(arm.task) for arm in self.plan.points},
             "planned": dict(self.planned),
             "limit": self.options.limit,
             "shard": list(self.options.shard),

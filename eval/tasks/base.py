@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from looktwice.pipelines.sample import Item
+from looktwice.pipelines.sample import Item, say_item_fault
 
 
 class TaskError(ValueError):
@@ -127,6 +127,22 @@ class MadeTask(ABC):
 
     @abstractmethod
     def _item(self, number: int) -> Item: ...
+
+
+def checked_items(task: Task) -> Iterator[Item]:
+    """The items of a task. Raises TaskError at the first that cannot be asked or written down."""
+    for item in task:
+        if fault := say_item_fault(item):
+            raise TaskError(f"{type(task).__name__}: {fault}")
+        yield item
+
+
+def count_items(task: Task) -> int:
+    """How many items a task has. Raises TaskError where it gives no number."""
+    try:
+        return len(task)
+    except (TypeError, ValueError, OverflowError) as exc:
+        raise TaskError(f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}") from exc
 
 
 def find_item(task: Task, sample_id: str) -> Item | None:
