@@ -110,7 +110,25 @@ JUDGEMENT = shape_of(
 )
 NODE = shape_of({}, {"use": text}, more=True)
 SPEC = shape_of({}, {"stages": mapping_of(anything), "task": anything}, more=True)
-FACTS_OF_TASK = shape_of({}, {"scorer": maybe(NODE)}, more=True)
+FACTS_OF_TASK = shape_of(
+    {},
+    {
+        "scorer": maybe(NODE),
+        **dict.fromkeys(("split", "label_version", "note", "revision"), maybe(text)),
+        **dict.fromkeys(("errata", "left_out"), maybe(list_of(text))),
+    },
+    more=True,
+)
+CONFIG = shape_of(
+    {},
+    {
+        **dict.fromkeys(("sweep", "contestants", "models", "stages"), maybe(mapping_of(anything))),
+        "each": maybe(list_of(mapping_of(anything))),
+        "published": maybe(mapping_of(mapping_of(anything))),
+    },
+    more=True,
+)
+"""What score and report read of the configuration that a run was made from."""
 POINTS = list_of(
     shape_of(
         {"id": text, "contestant": text, "task": text, "task_id": text},
@@ -136,7 +154,8 @@ FACTS = shape_of(
     {},
     {
         **dict.fromkeys(("name", "started"), maybe(text)),
-        **dict.fromkeys(("left_out", "config"), maybe(mapping_of(anything))),
+        "left_out": maybe(mapping_of(anything)),
+        "config": maybe(CONFIG),
         "versions": maybe(mapping_of(version)),
         **dict.fromkeys(("samples", "planned"), maybe(mapping_of(whole))),
         "arms": maybe(list_of(text)),

@@ -243,3 +243,25 @@ def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(folder: Folder)
     for words in (["show", folder.run, folder.sample], ["trajectories", folder.run, "--out", folder.run / "out.jsonl"]):
         result = looktwice(*words)
         assert result.exception is None or isinstance(result.exception, SystemExit), (words, result.exception)
+
+
+@pytest.mark.parametrize(
+    "config", ["each: x", "each: [x]", "sweep: x", "published: x", "published: {a: 5}", "models: 5", "contestants: [1]"]
+)
+def test_a_configuration_of_another_shape_is_named(folder: Folder, config: str) -> None:
+    """`each: x` or `published: {a: 5}` in a run.yaml from elsewhere ended score and report in a traceback."""
+    path = folder.run / "run.yaml"
+    facts = yaml.safe_load(path.read_text())
+    facts["config"].update(yaml.safe_load(config))
+    path.write_text(yaml.safe_dump(facts))
+    for words in (["score", folder.run], ["report", folder.run]):
+        assert f"config.{config.split(':')[0]}" in says(folder, words).replace("\n", "")
+
+
+@pytest.mark.parametrize("facts", [{"split": 1.5}, {"errata": "none"}, {"left_out": [3]}])
+def test_facts_of_another_shape_are_named(folder: Folder, facts: Any) -> None:
+    """`split: 1.5` in a points.yaml from elsewhere ended report in a traceback."""
+    points = yaml.safe_load((folder.run / "points.yaml").read_text())
+    points[0]["facts"].update(facts)
+    (folder.run / "points.yaml").write_text(yaml.safe_dump(points))
+    assert f"facts.{next(iter(facts))}" in says(folder, ["report", folder.run]).replace("\n", "")
