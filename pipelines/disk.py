@@ -1,4 +1,4 @@
-"""Files as they are read and written: a pipe or a device is refused, and a file appears whole or not at all."""
+"""Files as they are read and written: what never ends is refused, and a file appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from typing import BinaryIO
 
+MOST_BYTES = 1 << 30  # of a file that is read whole; a hole in a file takes no room on the disk and fills any memory
+MOST_LINE = 1 << 28  # bytes; a longer line is damage, and is not read into memory
 __all__: list[str] = []
 
 
@@ -23,9 +26,19 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file. Raises OSError as `open_file` does."""
+    """The content of a file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`."""
     with open_file(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
+            raise OSError(errno.EINVAL, f"it has {size:,} bytes; {MOST_BYTES:,} are the most", str(path))
         return file.read()
+
+
+def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
+    """The lines of an open file. Raises ValueError for one that is longer than `MOST_LINE`."""
+    while line := file.readline(MOST_LINE):
+        if len(line) == MOST_LINE:
+            raise ValueError(f"longer than {MOST_LINE >> 20} MiB")
+        yield line
 
 
 def write_file(path: Path, data: bytes | str) -> None:

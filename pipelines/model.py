@@ -150,7 +150,8 @@ class Reply:
 
     def to_dict(self) -> dict[str, Any]:
         """As the cache and the records hold it; what is empty is left out."""
-        return {key: value for key, value in asdict(self).items() if value or key == "text"}
+        held = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+        return {key: value for key, value in held.items() if value or key == "text"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reply:

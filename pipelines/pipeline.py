@@ -9,7 +9,7 @@ from typing import Any
 
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.json_input import mend_text
-from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, canonical
+from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, canonical
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
 __all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
@@ -168,7 +168,9 @@ def step(slot: str, stage: Stage, state: State, recorder: RecordingModel) -> Sta
     with collect_remarks() as said:
         try:
             after = with_models(stage, recorder.record_second)(state, recorder)
-        except Exception as exc:
+        except (KeyboardInterrupt, Stopped):
+            raise
+        except BaseException as exc:  # also `sys.exit` and a cancelled task of the stage's own loop end it alone
             inner = exc.state.notes if isinstance(exc, StageFailed) else ()
             known = state.with_notes(*inner, *said)
             raise StageFailed(slot, _traced(slot, known, known, recorder.calls[calls_before:], start)) from exc

@@ -8,12 +8,13 @@ import yaml
 
 MOST_DEPTH = 50
 MOST_REPEATED = 1_000_000
+BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 __all__: list[str] = []
 
 
 def check_yaml(text: str) -> None:
-    """Raises ValueError for more than 50 levels of nesting, and for aliases that repeat more than a million values.
+    """Raises ValueError for more than 50 levels of nesting, !!binary, and aliases of more than a million values.
 
     A few lines of aliases of aliases stand for more values than any memory holds. Raises yaml.YAMLError.
     """
@@ -30,6 +31,8 @@ def check_yaml(text: str) -> None:
             anchor, before = inside.pop()
             sizes |= {anchor: values + repeated - before} if anchor else {}
         elif isinstance(event, yaml.ScalarEvent):
+            if event.tag == BINARY:
+                raise ValueError(f"!!binary holds no text, at line {_line(event)}; write the text itself")
             values += 1
             sizes |= {event.anchor: 1} if event.anchor else {}
         if len(inside) > MOST_DEPTH:

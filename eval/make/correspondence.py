@@ -28,6 +28,7 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.points import APART, MARGIN, XY, choose_points, find_corners, make_marks
 from looktwice.eval.tasks.row_errors import RowErrors
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
@@ -103,7 +104,7 @@ def read_homography(file: Path) -> Matrix:
 
 def _read_numbers(file: Path) -> Matrix | None:
     try:
-        words = re.split(r"[\s,;]+", file.read_text(encoding="utf-8").strip())
+        words = re.split(r"[\s,;]+", read_file(file).decode().strip())
         return np.array([float(word) for word in words])
     except (OSError, ValueError):
         return None

@@ -17,6 +17,7 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.row_errors import RowErrors
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.marks import Box
@@ -83,7 +84,7 @@ class Localization:
     @cached_property
     def _json(self) -> Mapping[str, Any]:
         try:
-            data = read_json(Path(self.path).read_text(encoding="utf-8"), most=None)
+            data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
         wanted = ("images", "annotations", "categories")

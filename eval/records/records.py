@@ -9,14 +9,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
-from looktwice.pipelines.disk import open_file
+from looktwice.pipelines.disk import open_file, read_lines
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
@@ -25,8 +24,6 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
 VERSION = 1
-MOST_LINE = 1 << 28
-"""Bytes; a longer line is no record but damage, and is not read into memory."""
 
 Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
@@ -345,13 +342,13 @@ def _lines(path: Path) -> Iterator[bytes]:
     if not path.exists():
         return
     with open_file(path) as file:
-        for number in count(1):
-            line = file.readline(MOST_LINE)
-            if len(line) == MOST_LINE:
-                raise _damaged(path, number, "a line", ValueError(f"longer than {MOST_LINE >> 20} MiB"))
-            if not line.endswith(b"\n"):
-                return
-            yield line
+        number = 0
+        try:
+            for number, line in enumerate(read_lines(file), 1):  # noqa: B007
+                if line.endswith(b"\n"):
+                    yield line
+        except ValueError as exc:
+            raise _damaged(path, number + 1, "a line", exc) from exc
 
 
 def refuse_links(run: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from filelock import FileLock, Timeout
 
-from looktwice.eval.records.records import MOST_LINE, PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
-from looktwice.pipelines.disk import append_file, write_file
+from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
+from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.stores import Blobs
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import csv
 import gzip
 import re
-import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from io import TextIOWrapper
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.disk import open_file, read_file
+from looktwice.pipelines.disk import MOST_LINE, open_file, read_file, read_lines
 from looktwice.pipelines.json_input import read_json
 
 _POINTS = tuple(f"Point {letter}" for letter in "ABCD")
@@ -186,29 +185,31 @@ def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
 
 
 def _tsv_rows(file: Path) -> Iterator[dict[str, str]]:
-    csv.field_size_limit(sys.maxsize)  # cells hold whole images
+    csv.field_size_limit(MOST_LINE)  # cells hold whole images
     try:
-        with TextIOWrapper(open_file(file), encoding="utf-8", newline="") as source:
-            for row in csv.DictReader(source, delimiter="\t"):
-                yield {name: value or "" for name, value in row.items() if name}
-    except (OSError, UnicodeDecodeError, csv.Error) as exc:
+        for row in csv.DictReader(_lines(file), delimiter="\t"):
+            yield {name: value or "" for name, value in row.items() if name}
+    except csv.Error as exc:
         raise TaskError(f"{file} cannot be read as a TSV ({exc})") from exc
 
 
 def _xlsx_rows(file: Path) -> Iterator[dict[str, str]]:
-    from zipfile import BadZipFile
+    from zipfile import ZipFile
 
     try:
         from openpyxl import load_workbook
     except ImportError as exc:
         raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
     try:
+        with open_file(file) as source, ZipFile(source) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > MOST_LINE:
+                raise ValueError(f"it would unpack to more than {MOST_LINE >> 20} MiB")
         with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
             rows = book.worksheets[0].iter_rows(values_only=True)
             header = [str(name) for name in next(rows, ())]
             for row in rows:
                 yield {name: "" if cell is None else str(cell) for name, cell in zip(header, row, strict=False)}
-    except (OSError, BadZipFile, KeyError, ValueError) as exc:
+    except Exception as exc:  # a damaged table raises whatever its readers stumble over
         raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 
@@ -216,6 +217,7 @@ def _lines(file: Path) -> Iterable[str]:
     try:
         with open_file(file) as packed:
             plain = gzip.GzipFile(fileobj=packed) if file.suffix == ".gz" else packed
-            yield from TextIOWrapper(plain, encoding="utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as exc:
-        raise TaskError(f"{file} cannot be read ({exc}); expected JSON lines, plain or .gz") from exc
+            for line in read_lines(plain):
+                yield line.decode("utf-8-sig")
+    except (OSError, EOFError, ValueError, zlib.error) as exc:
+        raise TaskError(f"{file} cannot be read ({exc}); expected lines of UTF-8, plain or .gz") from exc

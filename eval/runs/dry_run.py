@@ -15,7 +15,7 @@ from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.config.spec import find_settings
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, request_key
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply, Stopped, request_key
 from looktwice.pipelines.models.image_tokens import image_rule
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step, with_models
@@ -110,7 +110,7 @@ def try_arm(arm: Arm, item: Item) -> Trial:
             state = state if state.ended else step(slot, stage, state, model)
     except StageFailed as exc:
         state, error = exc.state, describe_failure(cause_of(exc))
-    except PictureError as exc:
+    except (PictureError, Stopped) as exc:
         error = describe_failure(exc)
     try:
         requests = [Request.of(call, models[call.model]) for entry in state.trace for call in entry.calls]

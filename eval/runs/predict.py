@@ -120,6 +120,9 @@ class Run:
         if self.errors:
             raise self.errors[0]
         counts = self.counts
+        if counts["stopped"] and not stopped:
+            ended = counted(counts["stopped"], "time")
+            raise RunError(f"a stage raised Stopped {ended}; only the run raises it, so raise another exception there")
         return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped, self.why)
 
     def _done_by_arm(self, done: Collection[Key]) -> Mapping[str, set[tuple[str, int]]]:
@@ -258,6 +261,9 @@ class Run:
                 Walk(context, item.sample, row, draw, wanted, slots.release).start(roots, seed)
 
     def _on_error(self, exc: BaseException) -> None:
+        if isinstance(exc, Stopped):
+            self._count("stopped")
+            return
         self.errors.append(exc)
         self.drain.set()
 

@@ -27,6 +27,8 @@ from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
+TOGETHER = 0.5  # seconds
+
 
 @dataclass(frozen=True)
 class Study:
@@ -98,10 +100,15 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
     """Ctrl-C, and the signals of a scheduler and of a closed terminal.
 
     At the first, no request leaves any more, but those on their way end; the second gives them up, the third exits
-    immediately.
+    immediately. Those that come together are one: `timeout` sends its own to the process and to its group.
     """
+    last = -TOGETHER
 
     def interrupt(number: int, frame: Any) -> None:
+        nonlocal last
+        if time.monotonic() - last < TOGETHER:
+            return
+        last = time.monotonic()
         if run.stop.is_set():
             os._exit(130)
         if run.drain.is_set():
@@ -112,7 +119,7 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
             run.drain.set()
             said = "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
         with suppress(OSError):  # the terminal may be gone
-            console.print(said, highlight=False)
+            console.print(cell(said))  # a plain text would import more, in the middle of another import
 
     before: dict[int, Any] = {}
     try:

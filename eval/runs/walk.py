@@ -111,8 +111,6 @@ class Walk:
     def _run_task(self, task: Callable[[], None]) -> None:
         try:
             task()
-        except Stopped:
-            pass
         except BaseException as exc:
             self.context.on_error(exc)
         finally:

@@ -39,6 +39,15 @@ class Facts:
     left_out: tuple[str, ...] = ()
     scorer: Any = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        for name in ("split", "label_version", "note", "revision"):
+            if not isinstance(value := getattr(self, name), str):
+                raise TaskError(f"facts.{name} is a text, found {value!r:.80}")
+        for name in ("errata", "left_out"):
+            value = getattr(self, name)
+            if not isinstance(value, tuple | list) or not all(isinstance(each, str) for each in value):
+                raise TaskError(f"facts.{name} is a tuple of texts, found {value!r:.80}")
+
 
 @dataclass(frozen=True)
 class Subset:

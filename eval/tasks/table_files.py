@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import csv
 import hashlib
-import io
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.disk import MOST_LINE, open_file, read_lines
 from looktwice.pipelines.json_input import read_json
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ class TextTable:
 
     def _lines(self, place: int) -> _Lines:
         try:
-            return _Lines(self.file, self.file.open("rb"), place)
+            return _Lines(self.file, open_file(self.file), place)
         except OSError as exc:
             raise TaskError(f"{self.file} cannot be read ({exc.strerror})") from exc
 
@@ -236,7 +236,7 @@ class TextTable:
 class _Lines:
     """The lines of an open file from a place on, and where the next one begins."""
 
-    def __init__(self, path: Path, file: io.BufferedReader, place: int) -> None:
+    def __init__(self, path: Path, file: BinaryIO, place: int) -> None:
         self.path, self.file, self.place, self.number = path, file, place, 0
         file.seek(place)
 
@@ -247,16 +247,18 @@ class _Lines:
         self.file.close()
 
     def __iter__(self) -> Iterator[str]:
-        for line in self.file:
-            self.place += len(line)
-            self.number += 1
-            try:
+        try:
+            for line in read_lines(self.file):
+                self.place += len(line)
+                self.number += 1
                 yield line.decode("utf-8")
-            except UnicodeDecodeError as exc:
-                raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
+        except UnicodeDecodeError as exc:
+            raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
+        except ValueError as exc:
+            raise TaskError(f"{self.path} line {self.number + 1}: {exc}") from exc
 
     def cells(self, kind: str) -> Iterator[list[str]]:
-        csv.field_size_limit(1 << 30)  # cells may hold whole images
+        csv.field_size_limit(MOST_LINE)  # cells may hold whole images
         reader = csv.reader(iter(self), delimiter="\t" if kind == "tsv" else ",", strict=False)
         try:
             yield from reader

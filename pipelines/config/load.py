@@ -81,7 +81,7 @@ def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...]) -> Node:
     included = node.pop("include", None) or []
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
-        if not isinstance(name, str):
+        if not isinstance(name, str) or "\0" in name:
             raise ConfigError([f"{path}: include: expected the name of a configuration, or a list, found {name!r:.80}"])
         inner = find_config(name, path.parent).resolve()
         if inner.exists() and not any(inner.is_relative_to(root.resolve()) for root in roots):

@@ -77,13 +77,28 @@ def test_the_second_interrupt_ends_what_is_on_its_way(tmp_path: Path) -> None:
 
         def twice() -> None:
             send(signal.SIGINT)()
-            time.sleep(0.5)
+            time.sleep(0.8)
             send(signal.SIGINT)()
 
         with when(lambda: server.stats["requests"] >= 2, twice):
             result = looktwice("run", config, "--out", tmp_path, "--workers", 2)
         assert result.exit_code == 130 and "stopping now" in result.output
         assert time.monotonic() - start < 18
+
+
+def test_two_signals_that_come_together_are_one(tmp_path: Path) -> None:
+    """`timeout` and schedulers send one to the process and one to its group; the second gave up what was paid."""
+    with chat_server(None, "--delay", "0.4") as server:
+
+        def together() -> None:
+            send(signal.SIGTERM)()
+            time.sleep(0.01)
+            send(signal.SIGTERM)()
+
+        with when(lambda: server.stats["requests"] >= 2, together):
+            result = looktwice("run", write_study(tmp_path, server.url), "--out", tmp_path, "--workers", 2)
+        assert result.exit_code == 130 and "stopping now" not in result.output, result.output
+        assert len(RunFolder(tmp_path / "study").records()) == 2
 
 
 def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:

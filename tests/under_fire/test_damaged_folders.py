@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from looktwice.eval.records import RunError, RunFolder, records as records_module
+from looktwice.eval.records import RunError, RunFolder
 from looktwice.pipelines.runtime import Blobs
 from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import looktwice, write_study
@@ -170,7 +170,7 @@ def test_a_number_of_draws_that_cannot_be_is_named(folder: Folder, value: object
 
 
 def test_an_endless_line_is_not_read_into_memory(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records_module, "MOST_LINE", 1 << 16)
+    monkeypatch.setattr("looktwice.pipelines.disk.MOST_LINE", 1 << 16)
     with (folder.run / "records.jsonl").open("ab") as file:
         file.truncate(1 << 30)
     with pytest.raises(RunError, match=r"line 4: .*longer than"):

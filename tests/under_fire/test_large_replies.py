@@ -122,7 +122,7 @@ def test_a_record_that_nobody_could_read_fails_its_own_sample(tmp_path: Path, mo
     """Several long replies made a line of more than 256 MiB, which every later command on the folder refused."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("looktwice.eval.records.writer.MOST_LINE", 9_000)
-    monkeypatch.setattr("looktwice.eval.records.records.MOST_LINE", 9_000)
+    monkeypatch.setattr("looktwice.pipelines.disk.MOST_LINE", 9_000)
 
     def script(body: Json, before: int) -> Answer:
         return Answer(http(200, json.dumps(completion("(A)" + "x" * 10_000 * ("agent" not in str(body)))).encode()))
