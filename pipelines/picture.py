@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import os
+import re
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000
 """What is read, whatever a file is called: Pillow would start another program for an EPS named photo.png."""
 
 MAX_PIXELS = 89_478_485  # Pillow's own number of pixels from which on it speaks of a decompression bomb
+MOST_HEADER = 1 << 16
+NETPBM = re.compile(rb"P[0-6Ffy]")
+NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 
 
 class PictureError(ValueError):
@@ -77,6 +81,8 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
 
 
 def _open(data: bytes, name: str) -> Image.Image:
+    if NETPBM.match(data) and not NETPBM_HEADER.match(data, 0, MOST_HEADER):  # Pillow reads comments byte by byte
+        raise PictureError(f"{name}: not an image that can be read; its first {MOST_HEADER:,} bytes hold no size")
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
@@ -131,7 +137,7 @@ def _changes(image: Image.Image, data: bytes) -> str:
         f"{image.format} is not sent to models": image.format not in PASSED_THROUGH,
         "EXIF orientation applied": _orientation(image, data) != 1,
         "transparency laid on white": image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info,
-        "first frame of several": getattr(image, "n_frames", 1) > 1,
+        "first frame of several": getattr(image, "is_animated", False),
         "16 bit scaled to 8": image.mode in SIXTEEN_BIT or _deep_png(data),
         f"{image.mode} converted to RGB": image.mode in ("CMYK", "P", "1", "YCbCr", "LAB", "HSV", "F"),
         "colour profile converted to sRGB": _profile(image) is not None,

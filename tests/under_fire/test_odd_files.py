@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import time
 from pathlib import Path
 from typing import Any
 from zipfile import ZIP_DEFLATED, ZipFile
@@ -14,7 +15,7 @@ from openpyxl import Workbook
 
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.picture import to_png
+from looktwice.pipelines.picture import Picture, PictureError, to_png
 from tests.first_day.studies import looktwice
 
 STUDY = """
@@ -57,6 +58,16 @@ def test_a_text_that_is_too_large_to_read_is_named(study: Path, name: str) -> No
     hole(name)
     result = looktwice("check", study)
     assert result.exit_code == 2 and Path(name).name in result.output and "are the most" in result.output
+
+
+@pytest.mark.parametrize("filler", [b"#" * 10_000_000 + b"\n", b" " * 10_000_000])
+def test_a_header_without_end_is_not_read(filler: bytes) -> None:
+    """A picture whose comment has 50 MB took a minute of each worker, at every look."""
+    begun = time.monotonic()
+    with pytest.raises(PictureError, match="bytes hold no size"):
+        Picture.encoded(b"P6\n" + filler + b"1 1\n255\nabc").size  # noqa: B018
+    assert time.monotonic() - begun < 1
+    assert Picture.encoded(b"P6 # by hand\n1 1\n255\nabc").size == (1, 1)
 
 
 def test_a_file_that_fits_is_read(tmp_path: Path) -> None:
