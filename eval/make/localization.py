@@ -25,6 +25,8 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
 
 CHOICES = ("Box A", "Box B")
+LISTS = ("images", "annotations", "categories")
+IDS = ("id", "image_id", "category_id")
 TRIES = 200
 SLACK = 1.0  # pixels that a box may stick out of its image
 
@@ -87,17 +89,20 @@ class Localization:
             data = read_json(read_file(Path(self.path)), most=None)
         except (OSError, ValueError) as exc:
             raise TaskError(f"{self.path} cannot be read as COCO's JSON ({exc})") from exc
-        wanted = ("images", "annotations", "categories")
-        if not isinstance(data, dict) or any(not isinstance(data.get(name), list) for name in wanted):
+        if not isinstance(data, dict) or any(not isinstance(data.get(name), list) for name in LISTS):
             found = ", ".join(sorted(data)) if isinstance(data, dict) else type(data).__name__
-            raise TaskError(f"{self.path}: COCO's JSON has the lists {', '.join(wanted)}; found {found}")
+            raise TaskError(f"{self.path}: COCO's JSON has the lists {', '.join(LISTS)}; found {found}")
+        for name in LISTS:
+            for number, row in enumerate(data[name]):
+                if not isinstance(row, dict) or any(isinstance(row.get(key), list | dict) for key in IDS):
+                    raise TaskError(f"{self.path}: {name}[{number}] is no object with ids, found {row!r:.80}")
         return data
 
     @cached_property
     def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
         """The usable objects by image: what each is called, and its box."""
         names = {row.get("id"): _in_words(str(row.get("name", "object"))) for row in self._json["categories"]}
-        rows = [row for row in self._json["annotations"] if isinstance(row, dict)]
+        rows = self._json["annotations"]
         held = [row for row in rows if _is_box(row.get("bbox"))]
         if not held:
             raise TaskError(

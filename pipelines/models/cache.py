@@ -202,6 +202,8 @@ def _foreign(connection: sqlite3.Connection) -> str:
         found = [row[1] for row in connection.execute(f"PRAGMA table_xinfo({table})")]
         if found != COLUMNS[table]:
             return f"the table {name!r} has the columns {', '.join(found)}"
+    if rows and "replies" not in (table for _, _, table, _ in rows):
+        return f"it holds {rows[0][1]!r} and no replies"
     return ""
 
 

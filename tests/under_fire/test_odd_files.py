@@ -135,6 +135,19 @@ def test_recorded_replies_that_unpack_to_any_size_are_refused(
     assert result.exit_code == 2 and said in result.output.replace("\n", " "), result.output
 
 
+@pytest.mark.parametrize(
+    ("name", "row"),
+    [("annotations", {"image_id": [1], "bbox": [1, 1, 5, 5]}), ("categories", 5), ("images", {"id": {}})],
+)
+def test_ids_that_are_none_are_named(study: Path, name: str, row: object) -> None:
+    """`make` ended with a traceback."""
+    lists = {"images": [], "annotations": [{"image_id": 1, "bbox": [1, 1, 5, 5]}], "categories": []}
+    Path("coco.json").write_text(json.dumps({**lists, name: [row]}))
+    study.write_text("task: {use: eval.make.Localization, path: coco.json, images: questions}")
+    result = looktwice("make", study)
+    assert result.exit_code == 2 and f"{name}[0] is no object with ids" in result.output, result.output
+
+
 STAGE = """
 from dataclasses import dataclass
 from looktwice.pipelines.model import Stopped

@@ -252,6 +252,7 @@ FOREIGN = {
     "the columns key, reply": "CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT)",
     "stored, more": "CREATE TABLE replies (key TEXT PRIMARY KEY, model, reply, blob, stored, more AS (1))",
     "a virtual table": "CREATE VIRTUAL TABLE replies USING fts5(key, model, reply, blob, stored)",
+    "'bookmarks' and no replies": "CREATE TABLE bookmarks (address TEXT)",
     "a trigger ": "CREATE TABLE claims (key, owner, until); "
     "CREATE TRIGGER obeyed AFTER INSERT ON claims BEGIN DELETE FROM claims; END",
 }  # fmt: skip
