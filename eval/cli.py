@@ -114,7 +114,8 @@ def run(
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
         if outcome.written or outcome.kept:
-            print_results([outcome.folder], found)
+            whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
+            print_results(outcome.folder, found, whole and not (outcome.written or outcome.stopped))
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
         if outcome.failed:
             say(f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same command asks again")

@@ -40,18 +40,33 @@ AllArms = Annotated[bool, typer.Option("--all", help="Also show the arms of earl
 By = Annotated[list[str] | None, typer.Option("--by", help="Also report each value of this meta field.")]
 
 
-def print_results(runs: list[Path], plan: Any) -> None:
-    """Print the table of a run, and write its report."""
+def print_results(run: Path, plan: Any, same: bool) -> None:
+    """Print the table of a run, and write its report; where all is the `same`, print what was printed for it."""
+    from rich.console import Console
+
+    from looktwice.eval.kept_results import KeptResults
+
+    kept = KeptResults(run, plan, Console())
+    if not (same and kept.say_again()):
+        _compute_results(kept)
+    say(f"report: {run / 'report.html'}")
+
+
+def _compute_results(kept: Any) -> None:
     from looktwice.eval.display.table import score_table
     from looktwice.eval.report import write_report
     from looktwice.eval.runs.show import sample_images
 
-    scored = score_table(runs, plan=plan)
-    print_table(scored)
-    say(f"report: {write_report(scored, runs[0], sample_images(plan))}")
+    _ = kept.inputs  # before anything is read
+    scored = score_table([kept.run], plan=kept.plan)
+    print_table(scored, kept.console)
+    write_report(scored, kept.run, sample_images(kept.plan))
+    with kept.console.capture() as again:
+        print_table(scored, kept.console)
+    kept.keep(again.get())
 
 
-def print_table(scored: Any) -> None:
+def print_table(scored: Any, console: Any = None) -> None:
     """Print the table, and the effect of each factor of a sweep, of each single change, or of a gap."""
     from rich.console import Console
 
@@ -59,7 +74,7 @@ def print_table(scored: Any) -> None:
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
     from looktwice.eval.display.table import console_table
 
-    console, gap, swept = Console(), factor_table(scored), sweep_table(scored, whole=False)
+    console, gap, swept = console or Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))
     if swept.rows:
         console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any
 
 MOST_DEPTH = 100
@@ -41,6 +42,17 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
         return [with_texts(inner, change) for inner in value]
     if isinstance(value, dict):
         return {change(name): with_texts(inner, change) for name, inner in value.items()}
+    return value
+
+
+def finite_or_null(value: Any) -> Any:
+    """The value with null for every number that JSON does not know."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: finite_or_null(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite_or_null(inner) for inner in value]
     return value
 
 

@@ -50,11 +50,14 @@ class Reader(ABC):
         reading = self.masked(state)
         return state.replace(answer=reading.answer, reason=reading.reason)
 
-    def masked(self, state: State) -> Reading:
-        """What `read` gives, without keys: what Markdown and the like had torn apart may be one again."""
+    def masked(self, state: State, keys: Sequence[str] | None = None) -> Reading:
+        """What `read` gives, without keys: what Markdown and the like had torn apart may be one again.
+
+        Who has many states gives the `known_keys` along.
+        """
         reading = self.read(state)
-        answer = mask_keys(reading.answer) if isinstance(reading.answer, str) else reading.answer
-        return Reading(answer, mask_keys(reading.reason))
+        answer = mask_keys(reading.answer, keys) if isinstance(reading.answer, str) else reading.answer
+        return Reading(answer, mask_keys(reading.reason, keys))
 
 
 def subtask_of(state: State) -> str:

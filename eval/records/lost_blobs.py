@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from looktwice.eval.records.records import Record
+from looktwice.eval.records.records import Key, RunFolder
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
@@ -29,14 +31,29 @@ class LostBlobs:
     blobs: Blobs
     whole: set[str] = field(default_factory=set)
 
-    def of(self, record: Record) -> bool:
+    def look_through(self, run: RunFolder) -> tuple[dict[Key, bool], set[Key]]:
+        """Whether the last record of each key failed, and the keys of those that have lost a blob. Raises RunError."""
+        failed, lost = dict[Key, bool](), set[Key]()
+        for record in run.parsed_lines():
+            key = record["point"], record["sample"], record.get("draw", 0)
+            failed[key] = bool(record.get("error"))
+            if not failed[key] and self._of(record):  # its replies are in the cache, which gives it back
+                lost.add(key)
+            elif lost:
+                lost.discard(key)
+        self._finish()
+        return failed, lost
+
+    def _of(self, record: Mapping[str, Any]) -> bool:
         """Whether one of the record's blobs is gone or torn."""
-        whole, sizes = self.whole, {kept["sha"]: kept.get("bytes") for kept in record.sent}
-        lost = [s for call in record.calls for s in call["messages"] if s not in whole and not self._is_whole(s)]
-        lost += [sha for sha in record.pictures if sha not in whole and not self._has_size(sha, sizes.get(sha))]
+        whole = self.whole
+        lost = [s for c in record.get("calls", ()) for s in c["messages"] if s not in whole and not self._is_whole(s)]
+        if pictures := record.get("pictures"):
+            sizes = {kept["sha"]: kept.get("bytes") for kept in record.get("sent", ())}
+            lost += [sha for sha in pictures if sha not in whole and not self._has_size(sha, sizes.get(sha))]
         return bool(lost)
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Look at what no record asked for, as one that was lost in a power cut, and mark that all was looked at."""
         for sha in self._unread - self.whole:
             self._is_whole(sha)

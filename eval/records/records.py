@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +15,7 @@ import yaml
 
 from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
 from looktwice.pipelines.disk import open_file, read_lines
+from looktwice.pipelines.json_input import finite_or_null
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
@@ -77,15 +77,13 @@ class Record:
     def to_line(self) -> str:
         """One line of JSON; numbers that JSON does not know become null."""
         return (
-            json.dumps(_finite_or_null(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
+            json.dumps(finite_or_null(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
         )
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
         """The way back. Raises RunError for a version that this code does not know."""
-        data = parse_line(line, RECORD)
-        if data["v"] != VERSION:
-            raise RunError(f"a record of version {data['v']}; this looktwice reads version {VERSION}")
+        data = _parse_record(line)
         for name in ("calls", "pictures", "marks", "notes", "sent", "choices"):
             if data.get(name) is not None:
                 data[name] = tuple(data[name])
@@ -105,6 +103,13 @@ class Record:
     def replies(self) -> list[Reply]:
         """The replies of every call that brought one, in order."""
         return [Reply.from_dict(call["reply"]) for call in self.calls if call.get("reply")]
+
+
+def _parse_record(line: str | bytes) -> dict[str, Any]:
+    data = parse_line(line, RECORD)
+    if data["v"] != VERSION:
+        raise RunError(f"a record of version {data['v']}; this looktwice reads version {VERSION}")
+    return data
 
 
 @dataclass(frozen=True)
@@ -253,7 +258,12 @@ class RunFolder:
             if replaced is None:  # where no line is wanted, as where no agent ran, nobody asks which of them count
                 replaced = self._replaced_lines()
             if number not in replaced:
-                yield self._record(number, line)
+                yield self._parsed(number, line, Record.from_line)
+
+    def parsed_lines(self) -> Iterator[dict[str, Any]]:
+        """Every line of records.jsonl as JSON, replaced ones too. Raises RunError as `last_records` does."""
+        for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
+            yield self._parsed(number, line, _parse_record)
 
     def _replaced_lines(self) -> set[int]:
         """The numbers of the lines that a later one with the same key replaces; mostly none."""
@@ -268,11 +278,11 @@ class RunFolder:
     def _raw_key(self, number: int, line: bytes) -> Sequence[bytes]:
         if head := _HEAD.match(line):
             return head.groups()
-        return tuple(str(part).encode() for part in self._record(number, line).key)
+        return tuple(str(part).encode() for part in self._parsed(number, line, Record.from_line).key)
 
-    def _record(self, number: int, line: bytes) -> Record:
+    def _parsed(self, number: int, line: bytes, parse: Callable[[bytes], Any]) -> Any:
         try:
-            return Record.from_line(line)
+            return parse(line)
         except ValueError as exc:
             raise _damaged(self.path / "records.jsonl", number, "a record", exc) from exc
 
@@ -385,13 +395,3 @@ def _stored_picture(blobs: Blobs, sha: str) -> Picture:
             raise PictureError(str(exc)) from exc
 
     return Picture.lazy(fetch, f"picture {sha[:12]}")
-
-
-def _finite_or_null(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite_or_null(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite_or_null(inner) for inner in value]
-    return value

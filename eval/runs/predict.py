@@ -98,16 +98,12 @@ class Run:
         with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
             known = existing_run.samples
-            blobs, lost, failed = LostBlobs(writer.blobs), set[Key](), dict[Key, bool]()
-            for record in existing_run.last_records():
-                failed[record.key] = bool(record.error)
-                if not record.error and blobs.of(record):  # its replies are in the cache, which gives it back
-                    lost.add(record.key)
-            blobs.finish()
+            failed, lost = LostBlobs(writer.blobs).look_through(existing_run)
             rows = make_point_rows(self.plan)
             same_versions = existing_run.facts.get("versions") == self._versions
             unchanged = self._unchanged(known) if same_versions else {}
-            self._refuse_changed(known, _answered_samples([*rows, *writer.known.values()], failed), unchanged)
+            answered = _answered_samples([*rows, *writer.known.values()], failed)
+            unchanged |= self._refuse_changed(known, answered, unchanged)
             writer.points(rows)
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
@@ -189,16 +185,21 @@ class Run:
 
     def _refuse_changed(
         self, known: Mapping[tuple[str, str], SampleRow], answered: set[tuple[str, str]], unchanged: Collection[str]
-    ) -> None:
+    ) -> dict[str, list[str]]:
         """Refuse to mix old answers with questions that changed under the same ids.
 
-        A sample that only failed so far may change: an image that could not be read may have been repaired.
+        A sample that only failed so far may change: an image that could not be read may have been repaired. Returns
+        the sample ids of every task that was looked at and is the same as it is known.
         """
+        same: dict[str, list[str]] = {}
         for task_id, task in {p.task_id: p.task for p in self.plan.points}.items():
             old = {sample: row for (task_id_, sample), row in known.items() if task_id_ == task_id}
             if not old or task_id in unchanged:
                 continue
-            now = {item.sample.id: item.sample.sha for item in self.items(task)}
+            found = [(item.sample.id, item.sample.sha, item.answer) for item in self.items(task)]
+            if all(name in old and (old[name].sha, old[name].answer) == (sha, key) for name, sha, key in found):
+                same[task_id] = [name for name, *_ in found]
+            now = {name: sha for name, sha, _ in found}
             answered_shas = {name: row.sha for name, row in old.items() if (task_id, name) in answered}
             changed = [name for name, sha in now.items() if answered_shas.get(name, sha) != sha]
             whole = self.options.limit is None and self.options.shard == (1, 1)
@@ -209,6 +210,7 @@ class Run:
                         f"{self.folder}: {counted(len(names), 'sample')} {problem} since the first "
                         f"run, such as {', '.join(names[:3])}; choose another --out, or start over with --fresh"
                     )
+        return same
 
     def _predict(
         self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],

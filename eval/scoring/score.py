@@ -41,6 +41,7 @@ from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Model
+from looktwice.pipelines.models.keys import known_keys
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, step, with_models
 from looktwice.pipelines.sample import say_key_fault
 from looktwice.pipelines.state import Stage, State
@@ -201,10 +202,14 @@ class RecordScorer:
         """What a `Reader` reads, without the records that a stage needs; None where `step` has to say what is wrong."""
         if self._plain_reader is not None:
             with suppress(Exception):
-                reading = self._plain_reader.masked(state)
+                reading = self._plain_reader.masked(state, self._keys)
                 if (reading.answer is None or _is_whole(reading.answer)) and _is_whole(reading.reason):
                     return reading
         return None
+
+    @cached_property
+    def _keys(self) -> Sequence[str]:
+        return known_keys()
 
     @cached_property
     def _plain_reader(self) -> Reader | None:
