@@ -120,7 +120,9 @@ def move_file(tree: Path, path: str) -> None:
     door.write_text(door.read_text().replace(f"from .{file.stem} ", f"from .{file.stem}_moved "))
     for other in tree.rglob("*.py"):
         text = other.read_text(encoding="utf-8")
-        other.write_text(text.replace(f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved "))
+        moved = text.replace(f"looktwice.{room}.{file.stem} ", f"looktwice.{room}.{file.stem}_moved ")
+        if moved != text:  # the others keep their bytecode
+            other.write_text(moved)
 
 
 def run(tree: Path, *more: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -104,7 +105,7 @@ def damaged(folder: Path, only: str = "") -> Iterator[Finding]:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(4)))
         ended = looktwice("run", config, "--out", folder / "runs", url=server.url)
         yield finding("damaged", "a good run", "exit 0", faults(ended, {0}), ended)
-        todo = {name: damage for name, damage in damages().items() if only in name}
+        todo = {name: damage for name, damage in damages().items() if re.search(only, name)}
         commands: list[list[object]] = []
         for number, damage in enumerate(todo.values()):
             runs = folder / str(number)

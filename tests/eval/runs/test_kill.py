@@ -13,15 +13,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
+from typer.testing import CliRunner
 
+from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import ROOT
 from tests.pipelines.test_chat_api import walked
 
-N, WORKERS = 60, 8
+N, WORKERS = 32, 8
 PARAMS = TypeAdapter(CompletionCreateParamsNonStreaming)
 
 STUDY = """
@@ -102,14 +105,17 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
     assert killed == calm
 
 
-def test_only_cached_asks_nobody(tmp_path: Path) -> None:
+def test_only_cached_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OPENAI_")]:
+        monkeypatch.delenv(name)
     config = tmp_path / "study.yaml"
+    words = ["run", str(config), "--out", str(tmp_path / "runs")]
     with chat_server(None) as server:
         config.write_text(STUDY % (4, server.url))
-        run(config, tmp_path / "runs")
+        done = CliRunner().invoke(app, words, catch_exceptions=False)
+        assert done.exit_code == 0, done.output
     records = tmp_path / "runs" / "study" / "records.jsonl"
     records.unlink()
-    again = [*command(config, tmp_path / "runs"), "--only-cached"]
-    done = subprocess.run(again, env=environment(), capture_output=True, text=True, timeout=100)
-    assert done.returncode == 0, done.stdout + done.stderr
+    again = CliRunner().invoke(app, [*words, "--only-cached"], catch_exceptions=False)
+    assert again.exit_code == 0, again.output
     assert len(RunFolder(tmp_path / "runs" / "study").records()) == 4

@@ -3,6 +3,7 @@
 import io
 import math
 from collections import Counter
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -20,6 +21,12 @@ from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 KINDS = ["jigsaw", "correspondence", "depth"]
+
+
+@cache
+def made(kind: Any, strength: float = 0.0, source: Any = "both", n: int = 24) -> list[Item]:
+    """The first questions of a kind, which several tests look at."""
+    return list(Photos(kind, n=n, strength=strength, source=source))
 
 
 def points(sample: Sample) -> dict[str, Point]:
@@ -81,7 +88,7 @@ def test_another_seed_asks_other_questions(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_letters_are_dealt_evenly(kind: Any) -> None:
-    items = list(Photos(kind, n=24))
+    items = made(kind)
     counts = Counter(item.answer for item in items)
     assert set(counts.values()) == {24 // len(items[0].sample.choices)}
     assert set(counts) == set(items[0].sample.letters)
@@ -158,7 +165,7 @@ def test_a_wheel_without_its_photographs_is_named(monkeypatch: pytest.MonkeyPatc
 
 
 def test_jigsaw_has_the_sizes_of_blink() -> None:
-    for item in Photos("jigsaw", n=24):
+    for item in made("jigsaw"):
         board, *pieces = (image.pixels for image in item.sample.images)
         height = pieces[0].shape[0]
         assert [piece.shape for piece in pieces] == [(height, 200, 3)] * 2
@@ -171,7 +178,7 @@ def test_jigsaw_has_the_sizes_of_blink() -> None:
 
 def test_the_true_piece_pastes_back_into_the_photograph() -> None:
     checked = 0
-    for item in Photos("jigsaw", n=36):
+    for item in made("jigsaw"):
         name = photographs.FILES[item.sample.meta["photo"]]
         photo, (left, top, right, bottom) = shipped(name), item.sample.meta["crop"]
         board, *pieces = (image.pixels for image in item.sample.images)
@@ -187,7 +194,7 @@ def test_the_true_piece_pastes_back_into_the_photograph() -> None:
         assert errors["AB".index(item.answer or "")] < 0.5, item.sample.id
         assert max(errors) > 2
         checked += 1
-    assert checked == 36
+    assert checked == 24
 
 
 def test_light_falls_on_the_pieces_alone() -> None:
@@ -203,7 +210,7 @@ def test_light_falls_on_the_pieces_alone() -> None:
 @pytest.mark.parametrize("strength", [0.0, 0.1, 0.5, 0.65, 1.0])
 @pytest.mark.parametrize("source", ["photos", "stereo"])
 def test_candidates_are_inside_and_apart(strength: float, source: Any) -> None:
-    for item in Photos("correspondence", n=30, strength=strength, source=source):
+    for item in made("correspondence", strength, source):
         width, height = item.sample.images[1].size
         found = list(candidates(item).values())
         assert len(found) == 4
@@ -214,14 +221,14 @@ def test_candidates_are_inside_and_apart(strength: float, source: Any) -> None:
 
 
 def test_without_change_the_true_point_has_the_very_same_surroundings() -> None:
-    for item in Photos("correspondence", n=40, strength=0, source="photos"):
+    for item in made("correspondence", 0.0, "photos"):
         same = {letter: likeness(item, letter) for letter in "ABCD"}
         assert same[item.answer or ""] > 0.9999, item.sample.id
         assert max(same, key=lambda letter: same[letter]) == item.answer
 
 
 def test_true_disparity_points_at_the_same_surroundings() -> None:
-    items = list(Photos("correspondence", n=60, strength=0, source="stereo"))
+    items = made("correspondence", 0.0, "stereo")
     alike = [{letter: likeness(item, letter) for letter in "ABCD"} for item in items]
     true = [same[item.answer or ""] for item, same in zip(items, alike, strict=True)]
     best = [max(same, key=lambda letter: same[letter]) for same in alike]
@@ -232,7 +239,7 @@ def test_true_disparity_points_at_the_same_surroundings() -> None:
 def test_an_independent_matcher_finds_the_true_point() -> None:
     """SIFT and RANSAC know nothing of how the second view was made; where they succeed they land on the truth."""
     sift, landed = cv2.SIFT.create(), []
-    for item in Photos("correspondence", n=20, strength=0.5, source="photos"):
+    for item in made("correspondence", 0.5, "photos")[:10]:
         (keys0, words0), (keys1, words1) = (
             sift.detectAndCompute(cv2.cvtColor(image.pixels, cv2.COLOR_RGB2GRAY), None) for image in item.sample.images
         )
@@ -246,7 +253,7 @@ def test_an_independent_matcher_finds_the_true_point() -> None:
         x, y, w = np.asarray(fit) @ (found["REF"].x, found["REF"].y, 1)
         true = found[item.answer or ""]
         landed.append(math.hypot(x / w - true.x, y / w - true.y))
-    assert len(landed) >= 15
+    assert len(landed) >= 8
     assert np.median(landed) < 0.5
     assert max(landed) < 3
 
@@ -290,7 +297,7 @@ def test_strength_changes_the_second_view_and_not_the_question() -> None:
 @pytest.mark.parametrize("strength", [0.0, 0.5, 1.0])
 def test_places_alone_do_not_tell_the_answer(strength: float, source: Any) -> None:
     """A guess by the distance to where REF was is right for exactly one question in four, at either end."""
-    items = list(Photos("correspondence", n=40, strength=strength, source=source))
+    items = made("correspondence", strength, source)
     assert guessed(items, from_reference) == 0.25
     assert guessed(items, lambda item, point: -from_reference(item, point)) == 0.25
 
@@ -302,7 +309,7 @@ def test_nearer_is_the_larger_true_disparity() -> None:
     with np.load(io.BytesIO(files("skimage").joinpath("data", "motorcycle_disp.npz").read_bytes())) as data:
         disparity = data["arr_0"]
     left_view, right_view = shipped("motorcycle_left.png"), shipped("motorcycle_right.png")
-    for item in Photos("depth", n=40):
+    for item in made("depth"):
         left, top = item.sample.meta["window"]
         for image, view in zip(item.sample.images, (left_view, right_view), strict=True):
             assert np.array_equal(image.pixels, view[top : top + 400, left : left + 560])
@@ -316,7 +323,7 @@ def test_nearer_is_the_larger_true_disparity() -> None:
 
 
 def test_the_place_in_the_picture_does_not_tell_depth() -> None:
-    items = list(Photos("depth", n=40))
+    items = made("depth")
     assert guessed(items, lambda _, point: -point.y) == 0.5
     assert guessed(items, lambda _, point: math.hypot(point.x - 280, point.y - 200)) == 0.5
 
