@@ -19,6 +19,7 @@ from rich.console import Console
 from looktwice.eval.records.checked import parse_line
 from looktwice.pipelines.config.build import FOLDERS, is_foreign
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.disk import read_file, write_file
 from looktwice.pipelines.models.keys import known_keys
 from looktwice.pipelines.shapes import fields, text
@@ -83,7 +84,7 @@ class KeptResults:
     def _can_be_kept(self) -> bool:
         arms = (*self.plan.points, *self.plan.readings)
         own = all(_is_own(part) for arm in arms for part in (arm.read, arm.task, arm.model, *arm.stages.values()))
-        scorers = [(arm.task.facts.scorer or {}).get("use", "") for arm in arms] if own else []
+        scorers = [spec(arm.task.facts.scorer or {}).get("use", "") for arm in arms] if own else []
         return own and not (self.plan.plugins or any(map(is_foreign, scorers)) or self.console.legacy_windows)
 
     def _digest_of_inputs(self) -> str:

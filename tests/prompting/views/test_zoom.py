@@ -366,7 +366,7 @@ def off_the_map(view: View, mark: Point) -> list[float]:
             # The pixel itself says which place of the source it shows.
             aim = part.affine.inverse((x, y))
             off = float(np.abs(view.pixels[y, x, :2] - aim).max() * min(1.0, part.affine.scale))
-            assert off <= 1
+            assert off <= 1.2  # a pixel holds a rounded number, and Lanczos may overshoot
             found.append(off)
     return found
 
