@@ -8,6 +8,7 @@ from .do_you_see_me.task import DoYouSeeMe as DoYouSeeMe
 from .folder import Folder as Folder
 from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
+from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
 from .near_sighted_model import NearSighted as NearSighted
 from .photos.task import Photos as Photos
 from .tsv import Tsv as Tsv

@@ -92,16 +92,7 @@ class SweepScorer(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """A test and a row per level, for every control that has several levels."""
-        values, samples = accuracy(scores), samples_with_key(scores)
-        found: list[Metric] = []
-        for control in self.controls:
-            levels: dict[Any, dict[str, float]] = defaultdict(dict)
-            for name, row in samples.items():
-                if control in row.meta and name in values:
-                    levels[row.meta[control]][name] = values[name]
-            if len(levels) > 1:
-                found += _accuracy_along(control, levels)
-        return found
+        return accuracy_along(self.controls, scores)
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """One in four options, one in two for yes and no, one in 26 per letter; none for counts, which are open."""
@@ -110,7 +101,20 @@ class SweepScorer(Scorer):
         return {"accuracy": {"option": 0.25, "yes_no": 0.5}[self.form]} if self.form != "integer" else {}
 
 
-def _accuracy_along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metric]:
+def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]:
+    """For every control that has several levels its test, and the accuracy at each of its levels."""
+    values, found = accuracy(scores), list[Metric]()
+    for control in controls:
+        levels: dict[Any, dict[str, float]] = defaultdict(dict)
+        for name, row in samples_with_key(scores).items():
+            if control in row.meta and name in values:
+                levels[row.meta[control]][name] = values[name]
+        if len(levels) > 1:
+            found += _along(control, levels)
+    return found
+
+
+def _along(control: str, levels: Mapping[Any, Mapping[str, float]]) -> list[Metric]:
     ordered = sorted(levels, key=lambda level: (isinstance(level, str), level))
     effect, p = kruskal([list(levels[level].values()) for level in ordered])
     units = {name: value for level in ordered for name, value in levels[level].items()}

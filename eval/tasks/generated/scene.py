@@ -10,6 +10,7 @@ from typing import Any, Literal
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.picture import Pixels
 
@@ -72,6 +73,26 @@ class Control:
 
     def _bounds(self) -> str:
         return f"in {self.low:g}..{self.high:g}"
+
+
+def all_levels(controls: Sequence[Control], given: Mapping[str, Any]) -> dict[str, tuple[Level, ...]]:
+    """The levels of every control: those `given`, one or several, else its own."""
+    held = {control.name: given.get(control.name, control.levels) for control in controls}
+    return {name: tuple(each) if isinstance(each, list | tuple) else (each,) for name, each in held.items()}
+
+
+def check_levels(name: str, controls: Sequence[Control], given: Mapping[str, Any]) -> None:
+    """Raise TaskError for a control that the kind of question `name` has not, and for levels that cannot be."""
+    known = {control.name: control for control in controls}
+    for other in given:
+        if other not in known:
+            hint = suggest_name(other, known)
+            raise TaskError(f"{name} has no control {other!r}{hint} It has {', '.join(known)}")
+    levels = all_levels(controls, given)
+    faults = [known[control].fault(level) for control, each in levels.items() for level in each]
+    faults += [f"{control} has no level" for control, each in levels.items() if not each]
+    if any(faults):
+        raise TaskError("controls: " + "; ".join(filter(None, faults)))
 
 
 @dataclass(frozen=True)

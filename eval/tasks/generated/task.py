@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
 from looktwice.eval.tasks.generated import closure, colors, constancy, grids, ground, letters, patches, shapes
-from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType
+from looktwice.eval.tasks.generated.scene import Level, Scene, SceneParameters, SceneType, all_levels, check_levels
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import suggest_among, suggest_name
+from looktwice.eval.tasks.row_errors import suggest_among
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
@@ -66,16 +66,7 @@ class GeneratedDoYouSeeMe(MadeTask):
             raise TaskError(f"no subtask is named {self.name!r}{suggest_among(self.name, KINDS)}")
         if self.n < 1:
             raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
-        known = {control.name: control for control in self.kind.controls}
-        for name in self.controls:
-            if name not in known:
-                raise TaskError(
-                    f"{self.name} has no control {name!r}{suggest_name(name, known)} It has {', '.join(known)}"
-                )
-        faults = [known[name].fault(level) for name, levels in self.levels.items() for level in levels]
-        faults += [f"{name} has no level" for name, levels in self.levels.items() if not levels]
-        if any(faults):
-            raise TaskError("controls: " + "; ".join(filter(None, faults)))
+        check_levels(self.name, self.kind.controls, self.controls)
         if self.official and not self.kind.flaws:
             raise TaskError(f"official: the code of {self.name} was not published, so there is nothing to reproduce")
 
@@ -87,9 +78,7 @@ class GeneratedDoYouSeeMe(MadeTask):
     @property
     def levels(self) -> dict[str, tuple[Level, ...]]:
         """The levels of every control."""
-        return {
-            control.name: _as_tuple(self.controls.get(control.name, control.levels)) for control in self.kind.controls
-        }
+        return all_levels(self.kind.controls, self.controls)
 
     @property
     def facts(self) -> Facts:
@@ -155,8 +144,3 @@ class GeneratedDoYouSeeMe(MadeTask):
             return plan
         scene = self.scene(number)
         return {**plan, **scene.meta, "answer": scene.answer}
-
-
-def _as_tuple(levels: Any) -> tuple[Level, ...]:
-    """One level or several, as several."""
-    return tuple(levels) if isinstance(levels, list | tuple) else (levels,)

@@ -1,0 +1,106 @@
+"""Questions about a scene whose things are known, each with its choices and its key."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from string import ascii_uppercase
+
+from numpy.random import Generator
+
+from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS, Thing
+
+Dealer = Callable[[Sequence[int]], int]
+"""Gives one of its numbers, so that over the questions of a task each comes equally often."""
+
+CELLS = tuple(f"row {row}, column {column}" for row, column in product((1, 2, 3), repeat=2))
+SAME_SIZE, SAME_HEIGHT = "they are equally large", "they are equally high up"
+
+
+@dataclass(frozen=True)
+class Question:
+    """`answer` is the right one in words; `choices` holds it too, or is empty where the question is open."""
+
+    text: str
+    answer: str
+    choices: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The letter of the right choice, or the answer to an open question."""
+        return ascii_uppercase[self.choices.index(self.answer)] if self.choices else self.answer
+
+
+def ask_shape(rng: Generator, thing: Thing, at: int) -> Question:
+    """What shape a marked thing has; the right choice is number `at`."""
+    return _choose(rng, "What shape is the marked thing?", thing.shape, SHAPES, at)
+
+
+def ask_color(rng: Generator, thing: Thing, at: int) -> Question:
+    """What colour a marked thing has."""
+    return _choose(rng, "What color is the marked thing?", thing.color, tuple(COLORS), at)
+
+
+def ask_symbol(rng: Generator, thing: Thing, at: int) -> Question:
+    """What a marked tile says."""
+    return _choose(rng, "Which letter or digit is on the marked tile?", thing.symbol, SYMBOLS, at)
+
+
+def ask_larger(one: Thing, other: Thing) -> Question:
+    """Which of two things that are marked A and B is larger."""
+    answer = SAME_SIZE if one.size == other.size else "A" if one.size > other.size else "B"
+    return Question("Which of the two marked things is larger, A or B?", answer, ("A", "B", SAME_SIZE))
+
+
+def ask_higher(one: Thing, other: Thing) -> Question:
+    """Which of two things that are marked A and B is higher up."""
+    answer = SAME_HEIGHT if one.y == other.y else "A" if one.y < other.y else "B"
+    return Question(
+        "Which of the two marked things is higher up in the image, A or B?", answer, ("A", "B", SAME_HEIGHT)
+    )
+
+
+def ask_count(things: Sequence[Thing], color: str = "", shape: str = "") -> Question:
+    """How many things have a colour, a shape, or both."""
+    count = sum(color in ("", thing.color) and shape in ("", thing.shape) for thing in things)
+    noun = f"{shape}s" if shape and shape != "cross" else "crosses" if shape else "things"
+    return Question(f"How many {f'{color} ' if color else ''}{noun} are in the image?", str(count))
+
+
+def ask_cell(rng: Generator, thing: Thing, side: int, at: int) -> Question:
+    """In which cell of a grid of three by three a thing lies that is the only one of its name."""
+    text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
+    return _choose(rng, text, cell_of(thing, side), CELLS, at)
+
+
+def cell_of(thing: Thing, side: int) -> str:
+    """The row and column, from 1, of a thing in an image of `side` pixels that is divided in three by three."""
+    return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
+
+
+def ask_present(rng: Generator, things: Sequence[Thing], thing: Thing, at: int) -> Question:
+    """Which of four things is there; the other three share their colour or shape with it or with others."""
+    absent = sorted({f"{color} {shape}" for color, shape in product(COLORS, SHAPES)} - {other.name for other in things})
+    return _choose(rng, "Which of these is in the image?", thing.name, (thing.name, *absent), at, "a ")
+
+
+def ask_where(thing: Thing, side: int) -> Question:
+    """Where a thing lies; the key is its box, left, top, right, bottom, in percent of the image's side."""
+    box = " ".join(f"{100 * edge / side:.1f}" for edge in thing.box)
+    place = "Give the place of its middle as (x, y), in percent of the image's width and height."
+    return Question(f"Where is the {thing.name}? {place}", box)
+
+
+def unique_things(things: Sequence[Thing]) -> list[Thing]:
+    """Those that no other thing shares colour and shape with."""
+    counts: Mapping[str, int] = Counter(thing.name for thing in things)
+    return [thing for thing in things if counts[thing.name] == 1]
+
+
+def _choose(rng: Generator, text: str, answer: str, pool: Sequence[str], at: int, article: str = "") -> Question:
+    others = [str(word) for word in rng.permutation([word for word in pool if word != answer])[:3]]
+    choices = [*others[:at], answer, *others[at:]]
+    named = [f"{'an ' if article and word[0] in 'aeiou' else article}{word}" for word in choices]
+    return Question(text, named[at], tuple(named))

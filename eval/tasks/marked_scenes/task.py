@@ -1,0 +1,144 @@
+"""Made scenes with marked things: nine kinds of questions, each with control parameters, any number of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from typing import Any, ClassVar, Literal
+
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.scoring.benchmark import Metric, Scorer
+from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
+from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
+from looktwice.eval.tasks.do_you_see_me.metrics import accuracy_along
+from looktwice.eval.tasks.generated.scene import Level, all_levels, check_levels
+from looktwice.eval.tasks.marked_scenes.kinds import KINDS, Asked, Wanted
+from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground
+from looktwice.eval.tasks.marked_scenes.things import Thing
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
+from looktwice.eval.tasks.row_errors import suggest_among
+from looktwice.pipelines.config.spec import spec
+from looktwice.pipelines.marks import Box, Mark, Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.sample import Item, Sample
+
+TEST_PHOTOS = ("camera", "chelsea", "moon", "retina", "rocket")
+"""Grounds of the questions. The others are for training on such scenes, so that what is asked was never seen."""
+TRAINING_PHOTOS = tuple(name for name in PHOTOGRAPHS if name not in TEST_PHOTOS)
+PAIR = re.compile(r"(\d+(?:\.\d+)?)\s*%?\s*[,; ]\s*(\d+(?:\.\d+)?)")
+
+
+@dataclass(frozen=True)
+class MarkedScenes(MadeTask):
+    """`n` questions of one `kind` about coloured shapes and lettered tiles, on a plain or a photographed ground.
+
+    Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B), count (of a colour,
+    a shape or both), cell (of three rows and columns), present (one of four), where (x and y in percent). `controls`
+    gives levels by parameter, one or a list: `size` is the height in pixels of what is asked about, `things` how many
+    there are, `ratio` that of two sizes, `drop` the pixels by which one lies higher, `overlap` how far things may
+    cover each other, as a share of their sizes. Every run of as many questions as there are combinations of levels has
+    each of them once, and they are slices of the scores; right choices are dealt.
+
+    Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any stage may draw it.
+    Images are 320 x 320 pixels. Question `i` depends on kind, `controls`, `ground`, `seed` and `i` alone, and not on
+    `mark`. Raises TaskError.
+    """
+
+    kind: str
+    n: int = 100
+    seed: int = 0
+    controls: Mapping[str, Any] = field(default_factory=dict)
+    ground: Ground = "both"
+    mark: Literal["point", "box"] = "point"
+    subset: Subset = field(default_factory=Subset)
+
+    version: ClassVar[int] = 1
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise TaskError(f"no kind of question is named {self.kind!r}{suggest_among(self.kind, KINDS)}")
+        if self.n < 1:
+            raise TaskError(f"n is how many questions are made, 1 or more; found {self.n}")
+        check_levels(self.kind, KINDS[self.kind].controls, self.controls)
+
+    @property
+    def facts(self) -> Facts:
+        """That the truth is made, and how the answers are scored."""
+        scorer = spec(SceneScorer(self.kind, tuple(self._levels)))
+        return Facts("made", "by construction", note="made images", scorer=scorer)
+
+    @cached_property
+    def _levels(self) -> dict[str, tuple[Level, ...]]:
+        return all_levels(KINDS[self.kind].controls, self.controls)
+
+    @cached_property
+    def _combinations(self) -> list[tuple[Level, ...]]:
+        return list(product(*self._levels.values()))
+
+    @cached_property
+    def _chosen(self) -> list[int]:
+        plan = self._plan if self.subset.per else lambda number: {}
+        return self.subset.choose([(self._id(number), plan(number)) for number in range(self.n)])
+
+    def _id(self, number: int) -> str:
+        return f"{self.kind}_{number:05}"
+
+    def _plan(self, number: int) -> dict[str, Level]:
+        levels = deal_evenly(number, self._combinations, "levels", self.kind, self.seed)
+        return dict(zip(self._levels, levels, strict=True))
+
+    def _item(self, number: int) -> Item:
+        plan, style = self._plan(number), Style(ground=self.ground, photos=TEST_PHOTOS)
+        words = ("marked scenes", self.kind, self.ground, self.seed, number)
+        rng = seeded_rng(*words, *(f"{name}={level}" for name, level in plan.items()))
+
+        def deal(cards: Sequence[Any]) -> Any:
+            return deal_evenly(number, cards, "answer", self.kind, self.seed)
+
+        asked = KINDS[self.kind].make(Wanted(rng, plan, deal, style))
+        picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), self._id(number))
+        marks, question = self._marks(asked), asked.question
+        sample = Sample(
+            self._id(number), question.text, (picture,), question.choices, marks, {"kind": self.kind, **plan}
+        )
+        return Item(sample, question.key, {"things": [_describe(thing) for thing in asked.things]})
+
+    def _marks(self, asked: Asked) -> tuple[Mark, ...]:
+        named = zip("AB", asked.marked, strict=False)
+        if self.mark == "box":
+            return tuple(Box(label, *thing.box) for label, thing in named)
+        return tuple(Point(label, thing.x - 0.5, thing.y - 0.5) for label, thing in named)
+
+
+def _describe(thing: Thing) -> dict[str, Any]:
+    return {"name": thing.name, "symbol": thing.symbol, "box": [round(edge, 2) for edge in thing.box]}
+
+
+@dataclass(frozen=True)
+class SceneScorer(Scorer):
+    """Scores `MarkedScenes` of one `kind`: a place is right within the thing's box, and accuracy goes by `controls`.
+
+    `accuracy_along` is given for every level of each control, `kruskal_*` for each control.
+    """
+
+    kind: str
+    controls: tuple[str, ...] = ()
+
+    def compare(self, answer: str, row: SampleRow) -> Score | None:
+        """Of a place: whether the last pair of numbers lies in the box that is the key; otherwise as for any task."""
+        if self.kind != "where":
+            return None
+        found = PAIR.findall(answer)
+        if not found:
+            return Score(Verdict.UNREADABLE)
+        left, top, right, bottom = (float(edge) for edge in (row.answer or "").split())
+        x, y = (float(number) for number in found[-1])
+        inside = left <= x <= right and top <= y <= bottom
+        return Score(Verdict.RIGHT if inside else Verdict.WRONG, float(inside))
+
+    def metrics(self, scores: PointScores) -> Sequence[Metric]:
+        """A test and a row per level, for every control that has several levels."""
+        return accuracy_along(self.controls, scores)
