@@ -59,11 +59,11 @@ def _compute_results(kept: Any) -> None:
 
     _ = kept.inputs  # before anything is read
     scored = score_table([kept.run], plan=kept.plan)
-    print_table(scored, kept.console)
-    write_report(scored, kept.run, sample_images(kept.plan))
-    with kept.console.capture() as again:
+    with kept.console.capture() as table:
         print_table(scored, kept.console)
-    kept.keep(again.get())
+    kept.say(table.get())
+    write_report(scored, kept.run, sample_images(kept.plan))
+    kept.keep(table.get())
 
 
 def print_table(scored: Any, console: Any = None) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from looktwice.eval.records.checked import parse_line
 from looktwice.pipelines.config.build import FOLDERS, is_foreign
@@ -49,11 +50,17 @@ class KeptResults:
     def say_again(self) -> bool:
         """Print what was printed; nothing, and False, where something of what it follows from may have changed."""
         said = self._said() if self._can_be_kept else None
-        if said is None:
-            return False
-        self.console.file.write(said)
-        self.console.file.flush()
-        return True
+        if said is not None:
+            self.say(said)
+        return said is not None
+
+    def say(self, said: str) -> None:
+        """Print what the console has made of a table."""
+        if self.console.legacy_windows:  # which knows no codes for colours
+            self.console.print(Text.from_ansi(said), soft_wrap=True, end="")
+        else:
+            self.console.file.write(said)
+            self.console.file.flush()
 
     def keep(self, said: str) -> None:
         """Keep what was printed, now that the report is written, unless something changed since `inputs` was seen."""
@@ -85,7 +92,7 @@ class KeptResults:
         arms = (*self.plan.points, *self.plan.readings)
         own = all(_is_own(part) for arm in arms for part in (arm.read, arm.task, arm.model, *arm.stages.values()))
         scorers = [spec(arm.task.facts.scorer or {}).get("use", "") for arm in arms] if own else []
-        return own and not (self.plan.plugins or any(map(is_foreign, scorers)) or self.console.legacy_windows)
+        return own and not (self.plan.plugins or any(map(is_foreign, scorers)))
 
     def _digest_of_inputs(self) -> str:
         return _digest(

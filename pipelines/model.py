@@ -127,6 +127,17 @@ class Usage:
     cached_tokens: int = 0
 
 
+def price_fault(prices: Any) -> str:
+    """What is wrong with the list prices of a model, in words; empty where nothing is."""
+    if not isinstance(prices, Mapping):
+        return f"prices is a mapping with `in` and `out`, found {prices!r:.100}"
+    if not {"in", "out"} <= prices.keys() <= {"in", "out", "cached"}:
+        return f"prices need `in` and `out` and may name `cached`, found {sorted(map(str, prices))}"
+    if any(type(price) not in (int, float) or not 0 <= price < math.inf for price in prices.values()):
+        return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
+    return ""
+
+
 @dataclass(frozen=True)
 class Reply:
     """What came back. `seconds` is the time of the call that was really made, also where `cached` is true.

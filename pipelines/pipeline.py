@@ -130,7 +130,7 @@ def reply_fault(reply: object) -> str:
         return f"it is {type(reply).__name__}, not a Reply"
     try:
         plain = reply.to_dict()
-        return REPLY(plain).removeprefix(".") or ("" if mend_text(canonical(plain)) == canonical(plain) else HALF)
+        return REPLY(plain).removeprefix(".") or ("" if mend_text(text := canonical(plain)) == text else HALF)
     except (TypeError, ValueError, RecursionError) as exc:
         return str(exc)
 

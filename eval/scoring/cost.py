@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.records.records import PointRow, Record, RunError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Scope, build
-from looktwice.pipelines.model import Usage
+from looktwice.pipelines.model import Usage, price_fault
 
 if TYPE_CHECKING:
     from looktwice.pipelines.models.wrappers import UsageCount
@@ -30,13 +29,9 @@ def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
 
 
 def _checked(prices: Any, point: PointRow | Arm) -> Mapping[str, float]:
-    known = isinstance(prices, Mapping) and {"in", "out"} <= prices.keys() <= {"in", "out", "cached"}
-    if known and all(type(price) in (int, float) and 0 <= price < math.inf for price in prices.values()):
-        return prices  # type: ignore[no-any-return]
-    raise RunError(
-        f"points.yaml, {point.contestant}: prices are `in`, `out` and perhaps `cached`, money per million tokens, "
-        f"found {prices!r:.100}; mend the line"
-    )
+    if fault := price_fault(prices):
+        raise RunError(f"points.yaml, {point.contestant}: {fault}; mend the line")
+    return prices  # type: ignore[no-any-return]
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:

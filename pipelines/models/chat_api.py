@@ -16,7 +16,7 @@ from yarl import URL
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     ESCAPES,
@@ -108,10 +108,8 @@ class ChatAPI:
         if self.in_flight < 1 or (self.per_minute is not None and self.per_minute <= 0) or self.timeout <= 0:
             found = f"{self.in_flight}, {self.per_minute} and {self.timeout}"
             raise ValueError(f"in_flight is 1 or more, per_minute and timeout are above 0; found {found}")
-        if self.prices is not None and not {"in", "out"} <= self.prices.keys() <= {"in", "out", "cached"}:
-            raise ValueError(f"prices need `in` and `out` and may name `cached`, found {sorted(self.prices)}")
-        if self.prices is not None and min(self.prices.values()) < 0:
-            raise ValueError(f"prices are money per million tokens, 0 or more; found {dict(self.prices)}")
+        if self.prices is not None and (fault := price_fault(self.prices)):
+            raise ValueError(fault)
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))

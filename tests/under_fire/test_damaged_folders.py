@@ -228,7 +228,8 @@ def test_prices_that_are_none_are_named(folder: Folder, prices: Any) -> None:
     points[0]["spec"]["model"]["prices"] = prices
     (folder.run / "points.yaml").write_text(yaml.safe_dump(points))
     for words in (["score", folder.run], ["report", folder.run]):
-        assert "prices are `in`, `out` and perhaps `cached`" in " ".join(says(folder, words).split())
+        said = " ".join(says(folder, words).split())
+        assert "points.yaml, plain: prices " in said and "mend the line" in said
 
 
 def test_a_picture_of_a_message_that_is_no_hash_is_a_damaged_one(folder: Folder) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from numpy.random import Generator
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.eval.tasks.generated.scene import TRIES, Control
+from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
 from looktwice.eval.tasks.marked_scenes.scene import Style, place, random_thing
@@ -22,13 +21,10 @@ EDGE = 0.03  # of the image's side is kept free on both sides of the lines betwe
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a scene is made from: random numbers, a level of each control, and one of the choices' places, dealt."""
+class MarkedSceneParameters(SceneParameters):
+    """What a scene is drawn from, and how it looks."""
 
-    rng: Generator
-    levels: Mapping[str, Any]
-    deal: Callable[[Sequence[Any]], Any]
-    style: Style
+    style: Style = field(default_factory=Style)
 
     def size(self) -> float:
         """A random height in pixels, any factor being as likely as any other."""
@@ -45,7 +41,7 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedScene:
     """The things of a scene in the order in which they are drawn, those that are marked, and what is asked."""
 
     things: tuple[Thing, ...]
@@ -57,111 +53,115 @@ class Asked:
 class Kind:
     """A kind of question: how its scenes are made, and its control parameters with their levels."""
 
-    make: Callable[[Wanted], Asked]
+    make: Callable[[MarkedSceneParameters], AskedScene]
     controls: tuple[Control, ...]
 
 
-def _place_all(wanted: Wanted, *groups: Sequence[Thing]) -> list[Thing]:
+def _place_all(params: MarkedSceneParameters, *groups: Sequence[Thing]) -> list[Thing]:
     """All things at places of their own, the first ones first."""
     placed: list[Thing] = []
     for thing in (thing for group in groups for thing in group):
-        placed.append(place(wanted.rng, thing, placed, wanted.style))
+        placed.append(place(params.rng, thing, placed, params.style))
     return placed
 
 
-def _shuffled(wanted: Wanted, things: Sequence[Thing]) -> tuple[Thing, ...]:
-    return tuple(things[int(number)] for number in wanted.rng.permutation(len(things)))
+def _shuffled(params: MarkedSceneParameters, things: Sequence[Thing]) -> tuple[Thing, ...]:
+    return tuple(things[int(number)] for number in params.rng.permutation(len(things)))
 
 
-def make_attribute(wanted: Wanted, ask: Callable[[Generator, Thing, int], Question], lettered: bool = False) -> Asked:
+def make_attribute(
+    params: MarkedSceneParameters, ask: Callable[[Generator, Thing, int], Question], lettered: bool = False
+) -> AskedScene:
     """One marked thing of a given size among others."""
-    target = random_thing(wanted.rng, float(wanted.levels["size"]), lettered)
-    placed = _place_all(wanted, [target], wanted.others(wanted.levels["things"] - 1))
-    return Asked(_shuffled(wanted, placed), (placed[0],), ask(wanted.rng, placed[0], wanted.deal(range(4))))
+    target = random_thing(params.rng, float(params.levels["size"]), lettered)
+    placed = _place_all(params, [target], params.others(params.levels["things"] - 1))
+    return AskedScene(_shuffled(params, placed), (placed[0],), ask(params.rng, placed[0], params.deal(range(4))))
 
 
-def make_larger(wanted: Wanted) -> Asked:
+def make_larger(params: MarkedSceneParameters) -> AskedScene:
     """Two marked things of which one is `ratio` times as large as the other, or both are equally large."""
-    ratio, answer = float(wanted.levels["ratio"]), wanted.deal(("A", "B", "same"))
-    small = float(wanted.rng.uniform(20, 64 / ratio))
+    ratio, answer = float(params.levels["ratio"]), params.deal(("A", "B", "same"))
+    small = float(params.rng.uniform(20, 64 / ratio))
     large = small if answer == "same" else small * ratio
     sizes = (large, small) if answer == "A" else (small, large)
-    pair = [random_thing(wanted.rng, size, wanted.rng.random() < LETTERED) for size in sizes]
-    placed = _place_all(wanted, pair, wanted.others(3))
-    return Asked(_shuffled(wanted, placed), (placed[0], placed[1]), questions.ask_larger(placed[0], placed[1]))
+    pair = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
+    placed = _place_all(params, pair, params.others(3))
+    return AskedScene(_shuffled(params, placed), (placed[0], placed[1]), questions.ask_larger(placed[0], placed[1]))
 
 
-def make_higher(wanted: Wanted) -> Asked:
+def make_higher(params: MarkedSceneParameters) -> AskedScene:
     """Two marked things of which one lies `drop` pixels above the other, or both at the same height."""
-    answer = wanted.deal(("A", "B", "same"))
-    drop = {"A": 1, "B": -1, "same": 0}[answer] * float(wanted.levels["drop"])
+    answer = params.deal(("A", "B", "same"))
+    drop = {"A": 1, "B": -1, "same": 0}[answer] * float(params.levels["drop"])
     for _ in range(TRIES):
-        one, other = (random_thing(wanted.rng, float(wanted.rng.uniform(24, 52))) for _ in range(2))
-        one = place(wanted.rng, one, (), wanted.style)
-        other = place(wanted.rng, other, (one,), wanted.style)
+        one, other = (random_thing(params.rng, float(params.rng.uniform(24, 52))) for _ in range(2))
+        one = place(params.rng, one, (), params.style)
+        other = place(params.rng, other, (one,), params.style)
         other = replace(other, y=one.y + drop)
         rim = other.size * 0.6 + 4
-        if rim < other.y < wanted.style.side - rim and abs(one.x - other.x) > 0.7 * (one.size + other.size):
+        if rim < other.y < params.style.side - rim and abs(one.x - other.x) > 0.7 * (one.size + other.size):
             placed = [one, other]
-            placed += [place(wanted.rng, thing, [*placed], wanted.style) for thing in wanted.others(2)]
-            return Asked(_shuffled(wanted, placed), (one, other), questions.ask_higher(one, other))
-    raise TaskError(f"no scene with drop={wanted.levels['drop']} was found in {TRIES} tries; choose a smaller one")
+            placed += [place(params.rng, thing, [*placed], params.style) for thing in params.others(2)]
+            return AskedScene(_shuffled(params, placed), (one, other), questions.ask_higher(one, other))
+    raise TaskError(f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a smaller one")
 
 
-def make_count(wanted: Wanted) -> Asked:
+def make_count(params: MarkedSceneParameters) -> AskedScene:
     """So many things of a colour, a shape or both among `things`, which may `overlap`."""
-    total = int(wanted.levels["things"])
-    count = wanted.deal(range(min(total, 6) + 1))
-    color, shape = str(wanted.rng.choice(list(COLORS))), str(wanted.rng.choice(SHAPES))
-    by = wanted.rng.integers(3)
+    total = int(params.levels["things"])
+    count = params.deal(range(min(total, 6) + 1))
+    color, shape = str(params.rng.choice(list(COLORS))), str(params.rng.choice(SHAPES))
+    by = params.rng.integers(3)
     color, shape = "" if by == 1 else color, "" if by == 0 else shape
 
     def fits(thing: Thing) -> bool:
         return color in ("", thing.color) and shape in ("", thing.shape)
 
-    drawn = [random_thing(wanted.rng, wanted.size()) for _ in range(count)]
+    drawn = [random_thing(params.rng, params.size()) for _ in range(count)]
     asked = [replace(thing, color=color or thing.color, shape=shape or thing.shape) for thing in drawn]
-    style = replace(wanted.style, overlap=float(wanted.levels["overlap"]))
-    sized = [replace(t, size=min(40.0, max(22.0, t.size))) for t in (*asked, *wanted.others(total - count, fits))]
-    placed = _place_all(replace(wanted, style=style), sized)
-    things = _shuffled(wanted, placed)
-    return Asked(things, (), questions.ask_count(things, color, shape))
+    style = replace(params.style, overlap=float(params.levels["overlap"]))
+    sized = [replace(t, size=min(40.0, max(22.0, t.size))) for t in (*asked, *params.others(total - count, fits))]
+    placed = _place_all(replace(params, style=style), sized)
+    things = _shuffled(params, placed)
+    return AskedScene(things, (), questions.ask_count(things, color, shape))
 
 
-def make_named(wanted: Wanted, ask: Callable[[Wanted, Sequence[Thing], Thing], Question]) -> Asked:
+def make_named(
+    params: MarkedSceneParameters, ask: Callable[[MarkedSceneParameters, Sequence[Thing], Thing], Question]
+) -> AskedScene:
     """One thing that is the only one of its colour and shape, of a given size among others."""
-    target = random_thing(wanted.rng, float(wanted.levels["size"]))
-    others = wanted.others(wanted.levels["things"] - 1, lambda thing: thing.name == target.name)
+    target = random_thing(params.rng, float(params.levels["size"]))
+    others = params.others(params.levels["things"] - 1, lambda thing: thing.name == target.name)
     for _ in range(TRIES):
-        placed = _place_all(wanted, [target], others)
-        share = [3 * at / wanted.style.side % 1 for at in (placed[0].x, placed[0].y)]
+        placed = _place_all(params, [target], others)
+        share = [3 * at / params.style.side % 1 for at in (placed[0].x, placed[0].y)]
         if all(3 * EDGE < part < 1 - 3 * EDGE for part in share):
             break
-    return Asked(_shuffled(wanted, placed), (), ask(wanted, placed, placed[0]))
+    return AskedScene(_shuffled(params, placed), (), ask(params, placed, placed[0]))
 
 
-def _ask_cell(wanted: Wanted, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_cell(wanted.rng, thing, wanted.style.side, wanted.deal(range(4)))
+def _ask_cell(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
+    return questions.ask_cell(params.rng, thing, params.style.side, params.deal(range(4)))
 
 
-def _ask_present(wanted: Wanted, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_present(wanted.rng, things, thing, wanted.deal(range(4)))
+def _ask_present(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
+    return questions.ask_present(params.rng, things, thing, params.deal(range(4)))
 
 
-def _ask_where(wanted: Wanted, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_where(thing, wanted.style.side)
+def _ask_where(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
+    return questions.ask_where(thing, params.style.side)
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
 KINDS: Mapping[str, Kind] = {
-    "shape": Kind(lambda wanted: make_attribute(wanted, questions.ask_shape), (SIZE, THINGS)),
-    "color": Kind(lambda wanted: make_attribute(wanted, questions.ask_color), (SIZE, THINGS)),
-    "symbol": Kind(lambda wanted: make_attribute(wanted, questions.ask_symbol, lettered=True), (SIZE, THINGS)),
+    "shape": Kind(lambda params: make_attribute(params, questions.ask_shape), (SIZE, THINGS)),
+    "color": Kind(lambda params: make_attribute(params, questions.ask_color), (SIZE, THINGS)),
+    "symbol": Kind(lambda params: make_attribute(params, questions.ask_symbol, lettered=True), (SIZE, THINGS)),
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
     "count": Kind(make_count, (THINGS, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "cell": Kind(lambda wanted: make_named(wanted, _ask_cell), (SIZE, THINGS)),
-    "present": Kind(lambda wanted: make_named(wanted, _ask_present), (SIZE, THINGS)),
-    "where": Kind(lambda wanted: make_named(wanted, _ask_where), (SIZE, THINGS)),
+    "cell": Kind(lambda params: make_named(params, _ask_cell), (SIZE, THINGS)),
+    "present": Kind(lambda params: make_named(params, _ask_present), (SIZE, THINGS)),
+    "where": Kind(lambda params: make_named(params, _ask_where), (SIZE, THINGS)),
 }

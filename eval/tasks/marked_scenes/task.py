@@ -15,7 +15,7 @@ from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import accuracy_along
 from looktwice.eval.tasks.generated.scene import Level, all_levels, check_levels
-from looktwice.eval.tasks.marked_scenes.kinds import KINDS, Asked, Wanted
+from looktwice.eval.tasks.marked_scenes.kinds import KINDS, AskedScene, MarkedSceneParameters
 from looktwice.eval.tasks.marked_scenes.scene import Ground, Scene, Style, draw_ground
 from looktwice.eval.tasks.marked_scenes.things import Thing
 from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
@@ -98,7 +98,7 @@ class MarkedScenes(MadeTask):
         def deal(cards: Sequence[Any]) -> Any:
             return deal_evenly(number, cards, "answer", self.kind, self.seed)
 
-        asked = KINDS[self.kind].make(Wanted(rng, plan, deal, style))
+        asked = KINDS[self.kind].make(MarkedSceneParameters(rng, plan, deal, style=style))
         picture = Picture(Scene(draw_ground(rng, style), asked.things).draw(), self._id(number))
         marks, question = self._marks(asked), asked.question
         sample = Sample(
@@ -106,7 +106,7 @@ class MarkedScenes(MadeTask):
         )
         return Item(sample, question.key, {"things": [_describe(thing) for thing in asked.things]})
 
-    def _marks(self, asked: Asked) -> tuple[Mark, ...]:
+    def _marks(self, asked: AskedScene) -> tuple[Mark, ...]:
         named = zip("AB", asked.marked, strict=False)
         if self.mark == "box":
             return tuple(Box(label, *thing.box) for label, thing in named)
