@@ -11,7 +11,7 @@ PYTHONS := $(or $(PYTHON),python3.14 python3.13 python3.12 python3.11 python3)
 USABLE := import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))
 
 help:
-	@echo 'make demo    install the core and run configs/quickstart.yaml'
+	@echo 'make demo    install the core, and ask a small model that sees (configs/quickstart.yaml)'
 	@echo 'make test    install the tools and run the tests (make test ARGS="-k name")'
 	@echo 'make check   ruff, mypy, floors and packaging'
 	@echo 'make format  let ruff rewrite the files'

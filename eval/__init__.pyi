@@ -21,6 +21,7 @@ from .tasks import (
     GeneratedDoYouSeeMe as GeneratedDoYouSeeMe,
     JointQuestions as JointQuestions,
     LettersAndShapes as LettersAndShapes,
+    MarkedScenes as MarkedScenes,
     Photos as Photos,
     Subset as Subset,
     Task as Task,

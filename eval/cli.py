@@ -99,6 +99,10 @@ def run(
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")] = False,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+    budget: Annotated[
+        float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
+    ] = None,
+    max_requests: Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")] = None,
 ) -> None:
     """Run a configuration and write its report.
 
@@ -111,7 +115,7 @@ def run(
 
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
-        options = RunOptions(workers, limit, parse_shard(shard), keep_failed)
+        options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
         outcome = Study(found, out, options, cache, fresh, only_cached)()
         if outcome.written or outcome.kept:
             whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
@@ -275,6 +279,25 @@ def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the 
         say(merge(runs, out))
 
 
+@app.command("cache")
+def reply_cache(
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that holds all runs.")] = Path("runs"),
+    cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+    prune: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Remove what no record names, oldest first, down to 2GB, say.")
+    ] = None,
+) -> None:
+    """Say what the reply cache holds, by model, or prune it.
+
+    What a record of a run in OUT names is never removed; judges' replies may be, and are then asked again.
+    """
+    with input_errors():
+        from looktwice.eval.runs.reply_cache import look_at_cache
+
+        for line in look_at_cache(cache or out / ".cache", out, prune):
+            say(line)
+
+
 @app.command()
 def replay(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
@@ -351,6 +374,21 @@ def init(
 
         written = copy_config(config, out)
         say(f"wrote {written}; next: looktwice check {written}")
+
+
+@app.command()
+def serve(
+    model: Annotated[str, typer.Argument(help="pocket, the small model that comes with looktwice.")] = "pocket",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 8765,
+) -> None:
+    """Serve a model over the chat-completions protocol.
+
+    It listens on this machine alone and needs no key. Images are taken as data URLs.
+    """
+    with input_errors():
+        from looktwice.pipelines.models.serving import serve_by_name
+
+        serve_by_name(model, port, lambda url: say(f"{model} answers at {url}; Ctrl-C ends it"))
 
 
 def main() -> None:

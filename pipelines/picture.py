@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.disk import read_file
 
 __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
@@ -266,7 +267,8 @@ class Picture:
         """HxWx3 RGB uint8, read-only; the same array at every call."""
         with self._lock:
             if self._pixels is None:
-                pixels = decode(self._source(), self.name)
+                with spend("decode"):
+                    pixels = decode(self._source(), self.name)
                 pixels.flags.writeable = False
                 self._pixels = pixels
             return self._pixels
@@ -303,7 +305,9 @@ class Picture:
             if not self._known_to_decode:
                 self.pixels  # noqa: B018  a picture that does not decode must not be sent
             return Payload(self._source(), self._head().media_type, self.sha, "")
-        data = to_png(self.pixels)
+        pixels = self.pixels
+        with spend("encode"):
+            data = to_png(pixels)
         return Payload(data, "image/png", hashlib.sha256(data).hexdigest(), changed)
 
     def _source(self) -> bytes:

@@ -1,6 +1,7 @@
 from .answers import (
     CameraMotion as CameraMotion,
     Chance as Chance,
+    ColorAtMark as ColorAtMark,
     Count as Count,
     CountIdentities as CountIdentities,
     DarkerPoint as DarkerPoint,

@@ -161,7 +161,7 @@ def console_table(shown: Table) -> RichTable:
     caption = (
         f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
         f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
-        + ("\none task: macro and micro are its accuracy" if single else "")
+        + ("\nof one task: macro and micro are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )

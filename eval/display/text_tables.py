@@ -146,9 +146,9 @@ def notebook_table(rows: Sequence[Row]) -> TextTable:
 
 
 def drop_means_of_one(rows: Sequence[Row]) -> list[Row]:
-    """The rows without macro and micro where there is only one task, whose accuracy they are."""
+    """The rows without the macro and micro of a contestant that was given one task, whose accuracy they are."""
     single = len({row.task for row in rows if row.task_name}) == 1
-    return [row for row in rows if row.task_name or not single]
+    return [row for row in rows if row.task_name or not (single or row.n_tasks == 1)]
 
 
 def contestant_of(row: Row) -> str:

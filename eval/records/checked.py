@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from looktwice.pipelines.config.yaml_input import LOADER, check_yaml
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import MOST_DEPTH, read_json
 from looktwice.pipelines.model import REPLY, TOOL_CALL, first_non_finite
@@ -26,7 +27,6 @@ from looktwice.pipelines.shapes import (
     whole,
     whole_in,
 )
-from looktwice.pipelines.yaml_input import LOADER, check_yaml
 
 MOST_DRAWS = 10_000
 """Scoring holds a place for every draw of a sample."""

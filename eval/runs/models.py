@@ -16,6 +16,7 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.cache import Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.models.wrappers import Metered, wrap
 
 
@@ -29,6 +30,7 @@ class RunModels:
     run: Run
     cache: Path
     only_cached: bool = False
+    ration: Ration = field(default_factory=Ration)
     models: list[Any] = field(default_factory=list)
     meters: list[tuple[Any, Metered]] = field(default_factory=list)
     cached: int = 0
@@ -48,7 +50,7 @@ class RunModels:
         store = Store(self.cache, "--cache")
         self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
         watch = self.watches[getattr(model, "endpoint", model.identity)]
-        wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch)
+        wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch, ration=self.ration)
         self.models.append(wrapped)
         self.meters.append((model, wrapped))
         return wrapped
@@ -62,15 +64,20 @@ class RunModels:
 
     def remarks(self) -> Iterator[str]:
         """What has to be said at the end: replies that another endpoint gave, and prices without tokens."""
+        yield from self.uncounted()
         found: Counter[tuple[str, str]] = Counter()
-        for model, meter in self.meters:
-            summary = meter.snapshot()
-            found.update({(meter.place, place): number for place, number in summary.elsewhere.items()})
-            if getattr(model, "prices", None) and summary.paid.calls and not summary.paid.tokens_in:
-                yield f"the server at {meter.place} counts no tokens, so there is no cost of what it answered"
+        for _, meter in self.meters:
+            found.update({(meter.place, place): n for place, n in meter.snapshot().elsewhere.items()})
         for (here, there), number in found.items():
             came = counted(number, "reply", "replies")
             yield f"{came} came from the cache as {there} gave them; the model at {here} has the same `name`"
+
+    def uncounted(self) -> Iterator[str]:
+        """A sentence for each server that counts no tokens, although its model has prices."""
+        for model, meter in self.meters:
+            paid = meter.snapshot().paid
+            if getattr(model, "prices", None) and paid.calls and not paid.tokens_in:
+                yield f"the server at {meter.place} counts no tokens, so there is no cost of what it answered"
 
     def close(self) -> None:
         """Close every model and its cache."""

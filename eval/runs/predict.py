@@ -25,6 +25,7 @@ from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunF
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
@@ -39,13 +40,16 @@ class RunOptions:
     """Options of a run that do not change any answer.
 
     `limit` keeps only the first samples of each task, `shard` (i, n) the samples whose hashed id falls in shard i of n.
-    With `keep_failed`, samples that FAILED in an earlier run are not run again.
+    With `keep_failed`, samples that FAILED in an earlier run are not run again. `budget` is the money that the run may
+    cost in all, by the `prices` of its models; `max_requests` how many requests it may send this time.
     """
 
     workers: int = 16
     limit: int | None = None
     shard: tuple[int, int] = (1, 1)
     keep_failed: bool = False
+    budget: float | None = None
+    max_requests: int | None = None
 
 
 @dataclass(frozen=True)
@@ -248,7 +252,7 @@ class Run:
     ) -> None:  # fmt: skip
         """Run every item of one task through the tree, with at most twice as many items as workers in progress."""
         roots = build_tree(arms)
-        for item in self.items(arms[0].task):
+        for item in _timed(self.items(arms[0].task)):
             if self.drain.is_set() or self.stop.is_set():
                 return
             row = SampleRow(arms[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
@@ -344,6 +348,16 @@ def _answered_samples(rows: Sequence[PointRow], failed: Mapping[Key, bool]) -> s
     return {
         (tasks[point], sample) for point, sample, draw in failed if point in tasks and not failed[point, sample, draw]
     }
+
+
+def _timed(items: Iterator[Item]) -> Iterator[Item]:
+    """The items; the time in which they are made counts as that for questions."""
+    while True:
+        with spend("questions"):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def _acquire_slot(slots: threading.Semaphore) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import os
 import signal
+import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,19 +17,56 @@ from rich.console import Console
 
 from looktwice.eval.display.printable import cell
 from looktwice.eval.display.progress import Display
-from looktwice.eval.records.records import Record, RunFolder, SampleRow
+from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary, changed_plugins
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
+from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.models.http_client import http_loop
+from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import use_result_store
 
 TOGETHER = 0.5  # seconds
+SLOWEST = 3  # samples that are named at the end
+Slow = tuple[float, str, str]
+"""Seconds of all stages, the sample, and the contestant."""
+
+
+@dataclass(eq=False)
+class Ledger:
+    """What a run has cost in all, in a file of its folder, so that a later command with a budget knows.
+
+    It is written each second while records come, and at the end: a kill forgets at most the last second. `cost` gives
+    what this command has paid, None without prices.
+    """
+
+    path: Path
+    cost: Callable[[], float | None]
+    written: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        try:
+            self.before = float(self.path.read_text(encoding="ascii"))
+        except (OSError, ValueError):
+            self.before = 0.0
+
+    def write_now_and_then(self) -> None:
+        """Write, if the last time was a second ago."""
+        if time.monotonic() - self.written >= 1:
+            self.write()
+
+    def write(self) -> None:
+        """Write what the run has cost up to now, if anything."""
+        self.written = time.monotonic()
+        if (cost := self.cost()) and self.path.parent.is_dir():
+            with suppress(OSError):
+                write_file(self.path, f"{self.before + cost:.6f}\n")
 
 
 @dataclass(frozen=True)
@@ -63,23 +102,39 @@ class Study:
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = Run(self.plan, self.folder, self.options)
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
+        ledger = Ledger(self.folder / ".spent", lambda: models.spent().cost)
+        models.ration = self._ration(run, models, ledger)
         run.wrap = models.wrap
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.console.print(cell(sentence), highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)
-        run.on_record = _score_for_display(display, scorers)
+        slowest = list[Slow]()
+        run.on_record = _score_for_display(display, scorers, slowest, ledger)
         run.on_skipped = display.skip
         run.on_begin = lambda done: self._announce(run, models, done)
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
-            with results, display, _handle_interrupts(run, self.console):
+            with run_clock() as clock, results, display, _handle_interrupts(run, self.console):
                 summary = run()
-            for sentence in models.remarks():
+            for sentence in (*_say_times(clock, slowest), *models.remarks()):
                 self.console.print(cell(sentence), highlight=False, soft_wrap=True)
             return summary
         finally:
+            ledger.write()
             models.close()
             close_networks()
+
+    def _ration(self, run: Run, models: RunModels, ledger: Ledger) -> Ration:
+        """What may be asked. Raises RunError for a budget where a model has no prices."""
+        budget = self.options.budget
+        if budget is None or self.only_cached:
+            return Ration(self.options.max_requests, give_up=run.give_up)
+        for model in self.plan.models:
+            if getattr(model, "remote", False) and not getattr(model, "prices", None):
+                name = getattr(model, "model", type(model).__name__)
+                raise RunError(f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per million")
+        return Ration(self.options.max_requests, budget, lambda: ledger.before + (models.spent().cost or 0.0),
+                      lambda: next(models.uncounted(), ""), run.give_up)  # fmt: skip
 
     def _announce(self, run: Run, models: RunModels, done: Done) -> None:
         if not self.only_cached and (said := announce_requests(self.plan, run.planned, done, models.cached)):
@@ -87,12 +142,27 @@ class Study:
 
 
 def _score_for_display(
-    display: Display, scorers: Mapping[str, RecordScorer]
+    display: Display, scorers: Mapping[str, RecordScorer], slowest: list[Slow], ledger: Ledger
 ) -> Callable[[Arm, SampleRow, Record], None]:
+    lock = threading.Lock()
+
     def show_verdict(arm: Arm, row: SampleRow, record: Record) -> None:
+        with lock:
+            slowest[:] = heapq.nlargest(
+                SLOWEST, [*slowest, (record.timings.get("total", 0.0), record.sample, arm.contestant)]
+            )
+            ledger.write_now_and_then()
         display.add(scorers[arm.id](record, row).verdict.value)
 
     return show_verdict
+
+
+def _say_times(clock: Clock, slowest: Sequence[Slow]) -> Iterator[str]:
+    """Where the time went, of all threads together, and which samples took longest."""
+    if slowest and (shares := clock.shares()):
+        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
+        slow = ", ".join(f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest)
+        yield f"time: {kinds}; slowest: {slow}"
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from typing import Any
 from looktwice.eval.records.from_state import describe_failure, make_record
 from looktwice.eval.records.records import Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.spec import asks_model, identity
 from looktwice.pipelines.model import Stopped, canonical
@@ -149,7 +150,8 @@ class Walk:
             recording = RecordingModel(
                 model, self.sample.id, self.context.raise_if_stopped, lambda second: self.context.models[id(second)]
             )
-            state = step(node.slot, node.stage, state, recording)
+            with spend(f"stage {node.slot}"):
+                state = step(node.slot, node.stage, state, recording)
         except StageFailed as exc:
             cause = cause_of(exc)
             if isinstance(cause, CacheError):
@@ -176,5 +178,7 @@ class Walk:
                 where = f"contestants.{arm.contestant}.stages: sample {self.sample.id}"
                 wrong = f"{say_no_answer(arm.stages)}; one that finds nothing says `state.abstain(why)`"
                 raise RunError(f"{where}: {wrong}")
-            record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
-            self.context.on_record(arm, self.row, self.context.writer.record(record))
+            with spend("records"):
+                record = make_record(arm, self.sample, self.row.sha, state, self.context.writer.blobs, error)
+                record = self.context.writer.record(record)
+            self.context.on_record(arm, self.row, record)

@@ -127,8 +127,10 @@ class Expansion:
         """The arms of one contestant under one set of changes, one for each of its tasks."""
         applied = {k: v for k, v in changes.items() if self._applies(k, v, merged, overlay)}
         layer, node = Overlay(), merged
-        for key, value in applied.items():
-            node = layer(node, nest(key, value))
+        for key in sorted(
+            applied, key=lambda key: not key.endswith(".use")
+        ):  # the class first: settings are laid on it
+            node = layer(node, nest(key, applied[key]))
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
         node = resolve(node, self.faults)
         tasks = self._tasks(node)
@@ -220,6 +222,8 @@ def flat_changes(changes: Mapping[str, Any]) -> dict[str, Any]:
         elif isinstance(value, Mapping):
             shown = ", ".join(f"{k}={v}" for k, v in value.items() if k not in ("use", "before", "after"))
             flat[key] = str(value["use"]).rpartition(".")[2] + (f"({shown})" if shown else "")
+        elif key.endswith(".use"):
+            flat[key] = str(value).rpartition(".")[2]
         else:
             flat[key] = value
     return flat

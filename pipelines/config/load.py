@@ -16,8 +16,8 @@ from omegaconf.errors import OmegaConfBaseException
 from looktwice.pipelines.config.build import ConfigError, Scope
 from looktwice.pipelines.config.paths import OutsideError, allowed_roots, find_config, shipped
 from looktwice.pipelines.config.suggest import did_you_mean
+from looktwice.pipelines.config.yaml_input import MOST_DEPTH, check_yaml
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.yaml_input import MOST_DEPTH, check_yaml
 
 Node = dict[str, Any]
 REFERENCE = re.compile(r"\$\{([A-Za-z_][\w-]*(?:\.[\w-]+)*)\}")

@@ -8,12 +8,13 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, request_key
@@ -39,6 +40,17 @@ COLUMNS = {"replies": ["key", "model", "reply", "blob", "stored"], "claims": ["k
 
 class CacheError(ValueError):
     """A cache folder that cannot be used; the message says what was found and what to set instead."""
+
+
+@dataclass(frozen=True)
+class StoredReply:
+    """A row of the cache: its key, the identity of the model, bytes, and when it was stored, in Unix time."""
+
+    key: str
+    model: str
+    blob: str
+    size: int
+    stored: float
 
 
 @dataclass(eq=False)
@@ -105,6 +117,37 @@ class Store:
         with self._use() as connection:
             return int(connection.execute("SELECT count(*) FROM replies").fetchone()[0])
 
+    def rows(self) -> Iterator[StoredReply]:
+        """Every reply, without its text."""
+        with self._use() as connection:
+            found = connection.execute("SELECT key, model, blob, length(reply), stored FROM replies").fetchall()
+        for key, model, blob, size, stored in found:
+            sha = blob.decode() if isinstance(blob, bytes) else ""
+            with suppress(OSError, ValueError):
+                size = self.blobs.path(sha).stat().st_size if sha else size
+            texts = (each.decode(errors="replace") for each in (key, model))
+            when = stored if isinstance(stored, int | float) and 0 <= stored < 1e11 else 0.0
+            yield StoredReply(next(texts), next(texts), sha, int(size or 0), float(when))
+
+    def remove(self, rows: Sequence[StoredReply]) -> None:
+        """Forget replies, their blobs too, and give their room back to the disk where nobody else is writing."""
+        if not rows:
+            return
+        with self._use() as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                connection.executemany("DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows])
+            except BaseException:
+                connection.execute("ROLLBACK")
+                raise
+            connection.execute("COMMIT")
+            left = {blob for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")}
+            for sha in {row.blob for row in rows if row.blob and row.blob.encode() not in left}:
+                self.blobs.path(sha).unlink(missing_ok=True)
+                self.blobs.known.discard(sha)
+            with suppress(sqlite3.OperationalError):
+                connection.execute("VACUUM")
+
     @contextmanager
     def turn(self, key: str) -> Iterator[None]:
         """One caller of a key at a time in this process; the others wait."""
@@ -112,8 +155,12 @@ class Store:
             turn = self._turns.setdefault(key, _Turn())
             turn.wanted += 1
         try:
-            with turn.lock:
+            with spend("wait for the same request"):
+                turn.lock.acquire()
+            try:
                 yield
+            finally:
+                turn.lock.release()
         finally:
             with self._turns_lock:
                 turn.wanted -= 1
@@ -131,7 +178,7 @@ class Store:
     def _use(self) -> Iterator[sqlite3.Connection]:
         """The open connection, for one thread at a time. Raises CacheError where file or disk cannot be used."""
         try:
-            with self._lock:
+            with spend("cache"), self._lock:
                 if self._connection is None:
                     self._connection = self._open()
                 yield self._connection
@@ -263,7 +310,9 @@ class Cached:
     def _find(self, key: str) -> Reply | None:
         """The stored reply, if need be after waiting for another process; None where this caller is to ask."""
         while (found := self.store.get(key)) is None and not self.only and not self.store.claim(key):
-            if self.stop.wait(claims.LOOK):
+            with spend("wait for the same request"):
+                stopped = self.stop.wait(claims.LOOK)
+            if stopped:
                 raise Stopped("stopped while another process was asking")
         return found
 

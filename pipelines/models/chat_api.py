@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Literal
 
 from yarl import URL
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
@@ -163,7 +164,8 @@ class ChatAPI:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
         body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
         start = time.perf_counter()
-        response = self._send("POST", "chat/completions", body, self.timeout)
+        with spend("wait for the server"):
+            response = self._send("POST", "chat/completions", body, self.timeout)
         reply = read_response(response, self.endpoint, time.perf_counter() - start)
         return replace(reply, served_by={**reply.served_by, "endpoint": self.place})
 

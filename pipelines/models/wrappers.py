@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import random
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
-from weakref import WeakValueDictionary
 
 import tenacity
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
-from looktwice.pipelines.models.http_client import STOPPING
-
-POLL_SECONDS = 0.2
+from looktwice.pipelines.models.limits import Limited, Ration, stop_if
 
 
 @dataclass(frozen=True)
@@ -86,113 +82,15 @@ class Retried:
         return named + min(jitter, named)
 
     def _sleep(self, seconds: float) -> None:
-        if self.stop.wait(seconds):
+        with spend("wait to ask again"):
+            stopped = self.stop.wait(seconds)
+        if stopped:
             raise Stopped("stopped while waiting to ask again")
 
     def _given_up(self, exc: ModelError, tried: int) -> ModelError:
         asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""
         text = f"{exc}{asked} (given up after {tried} attempt{'s' if tried > 1 else ''})"
         return exc.in_words(text)
-
-
-class RateLimiter:
-    """Limits concurrency and requests per minute, evenly spaced; lets no request start while it is paused."""
-
-    def __init__(self, in_flight: int, per_minute: float | None) -> None:
-        if in_flight < 1 or (per_minute is not None and per_minute <= 0):
-            raise ValueError(f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and {per_minute}")
-        self._slots = threading.Semaphore(in_flight)
-        self._spacing = 60.0 / per_minute if per_minute else 0.0
-        self._lock = threading.Lock()
-        self._paused_until = 0.0
-        self._next = 0.0
-
-    def pause(self, seconds: float) -> None:
-        """Let no request start for so many seconds; a longer pause that is running stays."""
-        with self._lock:
-            self._paused_until = max(self._paused_until, time.monotonic() + seconds)
-
-    @contextmanager
-    def enter(self, stop: threading.Event) -> Iterator[None]:
-        """A context that takes one of the `in_flight` slots. Raises Stopped if `stop` is set while it waits."""
-        while not self._slots.acquire(timeout=POLL_SECONDS):
-            _stop_if(stop.is_set())
-        try:
-            while (wait := self._seconds_left()) > 0:
-                _stop_if(stop.wait(wait))
-            _stop_if(stop.is_set())
-            yield
-        finally:
-            self._slots.release()
-
-    def _seconds_left(self) -> float:
-        """Seconds until a request may start; 0 or less if this caller may start now, which then counts as started."""
-        with self._lock:
-            now = time.monotonic()
-            left = max(self._paused_until, self._next) - now
-            if left <= 0:
-                self._next = now + self._spacing
-            return left
-
-
-def _stop_if(stopped: bool) -> None:
-    if stopped:
-        raise Stopped("stopped while waiting for the endpoint")
-
-
-_limiters: WeakValueDictionary[tuple[str, int, float | None], RateLimiter] = WeakValueDictionary()
-_limiters_lock = threading.Lock()
-
-
-def _limiter_of(model: Model, in_flight: int, per_minute: float | None) -> RateLimiter:
-    """The limiter of an endpoint: models of one URL with equal limits share it; pauses hold for the whole URL."""
-    endpoint = getattr(model, "endpoint", None)
-    if not isinstance(endpoint, str):
-        return RateLimiter(in_flight, per_minute)
-    with _limiters_lock:
-        return _limiters.setdefault((endpoint, in_flight, per_minute), RateLimiter(in_flight, per_minute))
-
-
-def _limiters_of_endpoint(endpoint: object) -> list[RateLimiter]:
-    with _limiters_lock:
-        return [limiter for (url, _, _), limiter in _limiters.items() if url == endpoint]
-
-
-@dataclass(frozen=True)
-class Limited:
-    """Allows `in_flight` calls at a time and `per_minute` a minute; further calls wait, until `stop` is set."""
-
-    model: Model
-    in_flight: int = field(default=64, metadata=NOT_IDENTITY)
-    per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
-    limiter: RateLimiter = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute))
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
-
-    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
-        """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
-        with self.limiter.enter(self.stop):
-            before = STOPPING.set(self.stop)  # pictures take a while to be encoded, and the run may be stopped in it
-            try:
-                return self.model(messages, draw, options)
-            finally:
-                STOPPING.reset(before)
-
-    def pause(self, seconds: float) -> None:
-        """Start no call to this endpoint, from any model, for so many seconds; calls in flight go on."""
-        for limiter in {self.limiter, *_limiters_of_endpoint(getattr(self.model, "endpoint", None))}:
-            limiter.pause(seconds)
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
 
 
 @dataclass(frozen=True)
@@ -213,8 +111,9 @@ class Stoppable:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask. Raises what the model raises; Stopped."""
-        _stop_if(self.stop.is_set())
-        reply: Reply = self.model(messages, draw, options)
+        stop_if(self.stop.is_set())
+        with spend("model"):
+            reply: Reply = self.model(messages, draw, options)
         return reply
 
 
@@ -308,8 +207,9 @@ def wrap(
     attempts: int = 6,
     only_cached: bool = False,
     watch: EndpointWatch | None = None,
+    ration: Ration | None = None,
 ) -> Metered:
-    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without a store nothing is cached, without `watch` watched.
+    """`Metered(Cached(Watched(Retried(Limited(model)))))`; without `store`, `watch` or `ration` that part is left out.
 
     Setting `stop` lets no request start any more. `in_flight` and `per_minute` are read from the model where it has
     them. Raises ValueError.
@@ -317,7 +217,9 @@ def wrap(
     if only_cached and store is None:
         raise ValueError("only_cached needs a store to look into; pass one")
     stop = stop or threading.Event()
-    limited = Limited(model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop)
+    limited = Limited(
+        model, getattr(model, "in_flight", 64), getattr(model, "per_minute", None), stop, ration or Ration()
+    )
     inner: Model = Retried(limited, attempts, stop=stop)
     if watch is not None:
         inner = Watched(Retried(limited, attempts, stop=stop, on_failure=watch.note_attempt), model, watch, stop)

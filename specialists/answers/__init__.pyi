@@ -1,5 +1,6 @@
 from .baselines import Chance as Chance, Guess as Guess
 from .camera import CameraMotion as CameraMotion
+from .color import ColorAtMark as ColorAtMark
 from .correspondence import MatchedPoint as MatchedPoint, NearestFeature as NearestFeature
 from .counting import Count as Count
 from .depth import NearerPoint as NearerPoint

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.batches import Batcher
@@ -65,7 +66,9 @@ class Network(ABC, Generic[Item, Result]):
         keys = [result_key(name, *item) for item in items]
         results = [load_result(key, kind) for key in keys]
         missing = [n for n, result in enumerate(results) if result is None]
-        for n, result in zip(missing, self._batcher().many([items[n] for n in missing]), strict=True):
+        with spend("networks"):
+            found = self._batcher().many([items[n] for n in missing])
+        for n, result in zip(missing, found, strict=True):
             save_result(keys[n], result)
             results[n] = result
         return [result for result in results if result is not None]

@@ -164,3 +164,38 @@ def test_two_contestants_that_a_sweep_makes_equal_are_told_by_which_change(folde
     (folder / "study.yaml").write_text(f"{STUDY}{contestants}\nsweep: {{stages.mark: [{{radius: 5}}, null]}}")
     said = looktwice("check", "study.yaml").output
     assert "contestants.blue: the same as 'plain' on jigsaw under stages.mark=null; drop one, or make this" in said
+
+
+@pytest.mark.parametrize("first", ["use", "radius"])
+def test_a_swept_class_keeps_the_other_swept_settings_in_whatever_order(folder: Path, first: str) -> None:
+    """With the radius first, another class threw it away again: four combinations made three arms."""
+    axes = {"use": "[prompting.markers.Circles, prompting.markers.Crosshairs]", "radius": "[10, 30]"}
+    order = [first, *(name for name in axes if name != first)]
+    lines = "".join(f"  stages.mark.{name}: {axes[name]}\n" for name in order)
+    (folder / "study.yaml").write_text(f"{STUDY}sweep:\n{lines}")
+    arms = load_plan(Path("study.yaml")).points
+    found = {
+        (type(arm.stages["mark"]).__name__, arm.stages["mark"].radius)  # type: ignore[attr-defined]
+        for arm in arms
+    }
+    assert found == {("Circles", 10), ("Circles", 30), ("Crosshairs", 10), ("Crosshairs", 30)}
+    assert {arm.changes["stages.mark.use"] for arm in arms} == {"Circles", "Crosshairs"}
+
+
+@pytest.mark.parametrize(
+    ("each", "found"),
+    [
+        ("null", {"Circles 10", "Circles 30", "none"}),
+        ("{use: prompting.markers.Crosshairs, radius: 7}", {"Circles 10", "Circles 30", "Crosshairs 7"}),
+        ("{radius: 5}", {"Circles 10", "Circles 30", "Circles 5"}),
+        ("{use: prompting.markers.Contours}", {"Circles 10", "Circles 30", "Contours 0"}),
+    ],
+)
+def test_a_single_change_is_laid_over_the_sweep(folder: Path, each: str, found: set[str]) -> None:
+    """What `each` says of a slot counts after what `sweep` says of its settings."""
+    (folder / "study.yaml").write_text(
+        f"{STUDY}sweep: {{stages.mark.radius: [10, 30]}}\neach: [{{stages.mark: {each}}}]\n"
+    )
+    marks = [arm.stages.get("mark") for arm in load_plan(Path("study.yaml")).points]
+    shown = {f"{type(mark).__name__} {getattr(mark, 'radius', 0):g}" if mark else "none" for mark in marks}
+    assert shown == found

@@ -389,19 +389,24 @@ def test_a_mean_over_some_of_the_tasks_says_so(folder: Path) -> None:
         "tasks:\n"
         "  one: {use: eval.tasks.Photos, kind: jigsaw, n: 2}\n"
         "  two: {use: eval.tasks.Photos, kind: jigsaw, n: 4}\n"
+        "  three: {use: eval.tasks.Photos, kind: jigsaw, n: 3}\n"
         "model: {use: pipelines.models.Scripted, answer: (A)}\n"
         "stages: {ask: {use: prompting.turns.Ask}}\n"
         "contestants:\n"
         "  plain: {}\n"
-        "  part: {only: [one], stages: {say: {use: prompting.wording.MultipleChoice, before: ask}}}\n"
+        "  part: {only: [one, two], stages: {say: &say {use: prompting.wording.MultipleChoice, before: ask}}}\n"
+        "  lone: {only: [three], stages: {say: *say}}\n"
     )
     shown = words(looktwice("run", "part.yaml"))
-    assert shown.count("part (1 of 2 tasks)") == 2
-    assert "plain (1 of 2" not in shown and "plain (2 of 2" not in shown
+    assert shown.count("part (2 of 3 tasks)") == 2
+    assert "plain (1 of 3" not in shown and "plain (3 of 3" not in shown
+    assert (
+        shown.partition("task and contestant")[2].count(" lone ") == 1
+    )  # the mean of one task is its accuracy, which stands above
     table = score_table("runs/part")
-    assert "part (1 of 2 tasks)" in table._repr_html_()
+    assert "part (2 of 3 tasks)" in table._repr_html_()
     (macro,) = table.where(metric="accuracy", task="macro", contestant="part")
-    assert (macro.n_tasks, macro.of_tasks) == (1, 2)
+    assert (macro.n_tasks, macro.of_tasks) == (2, 3)
 
 
 def test_a_specialist_is_known_by_what_it_did(folder: Path) -> None:

@@ -26,6 +26,8 @@ from looktwice.pipelines.model import (
     message_json,
 )
 from looktwice.pipelines.models import Cached, ChatAPI, Limited, Metered, Replay, Retried, Scripted
+
+from looktwice.pipelines.models import limits  # isort: skip
 from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.wrappers import UsageCount, wrap
 from looktwice.pipelines.pipeline import RecordingModel
@@ -129,6 +131,41 @@ def test_in_flight_and_per_minute() -> None:
     assert all(after - before >= 0.045 for before, after in itertools.pairwise(times))
     with pytest.raises(ValueError, match="in_flight"):
         Limited(inner, in_flight=0)
+
+
+def test_a_crowded_server_gets_half_as_many_at_a_time_and_more_as_it_answers() -> None:
+    inner = Flaky([BUSY], seconds=0.02)
+    model = Limited(inner, in_flight=8)
+    with pytest.raises(ModelError, match="busy"):
+        model(HELLO)
+    calls(model, 8)
+    assert inner.most == 4
+    calls(model, 60)
+    assert inner.most > 4 and model.limiter._slots == 8
+
+
+def test_slots_are_halved_once_a_crowd_and_grow_by_one_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    limiter = Limited(Flaky(), in_flight=64).limiter
+    for _ in range(5):
+        limiter.shrink()
+    assert limiter._slots == 32
+    monkeypatch.setattr(limits, "CROWD_SECONDS", 0.0)
+    for _ in range(9):
+        limiter.shrink()
+    assert limiter._slots == 1
+    for _ in range(10):
+        limiter.grow()
+    assert 4 < limiter._slots < 5  # 1, 2, then two answers for the next, three ...
+    for _ in range(5000):
+        limiter.grow()
+    assert limiter._slots == 64
+
+
+def test_other_failures_take_no_slot_away() -> None:
+    model = Limited(Flaky([ModelError("broken", status=500, retryable=True)]), in_flight=8)
+    with pytest.raises(ModelError, match="broken"):
+        model(HELLO)
+    assert model.limiter._slots == 8
 
 
 def waiting_for_a_place(stop: threading.Event) -> Model:

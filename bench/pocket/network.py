@@ -1,0 +1,257 @@
+"""Pocket's network in torch, for training: a small convolutional encoder, and a transformer that reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from bench.pocket.scenes import SIZES
+from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS
+from looktwice.pipelines.models.pocket.network import CLASSES, HEADS, LINES, REPLY, VIEWS
+from looktwice.pipelines.models.pocket.views import CELLS
+from looktwice.pipelines.models.pocket.words import LINE, LONGEST, NUMBER_OF, VOCABULARY
+
+WIDTH, SINKS = 96, 4
+LOOKS = (False, True, True, False, False)  # of each layer: whether it looks at the views
+CHECKED = 4  # layers after which each choice has been compared with what was seen
+POINTING_SHARE = 0.2  # of the loss of where words look, beside that of replies
+SPREAD = 0.1  # of the first weights of words, places and their order
+
+
+def _conv(inside: int, outside: int, stride: int = 1) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inside, outside, 3, stride, 1, bias=False), nn.BatchNorm2d(outside))
+
+
+class Residual(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Two convolutions whose result is added to what went in."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one, self.two = _conv(width, width), _conv(width, width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.relu(x + self.two(functional.relu(self.one(x))))
+
+
+class Encoder(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Pixels (n, 3, SIDE, SIDE) in -1..1 to CELLS x CELLS places (n, CELLS * CELLS, WIDTH)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            _conv(3, 24, 2), nn.ReLU(), _conv(24, 48, 2), nn.ReLU(), Residual(48), _conv(48, WIDTH, 2), nn.ReLU(),
+            Residual(WIDTH), Residual(WIDTH),
+        )  # fmt: skip
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.layers(pixels).flatten(2).transpose(1, 2)
+
+
+class Looking(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Words look at the places of the views."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = nn.LayerNorm(WIDTH)
+        self.ask, self.places, self.out = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(WIDTH, WIDTH)
+
+    def forward(self, x: Tensor, places: Tensor, hidden: Tensor | None, questions: int) -> tuple[Tensor, Tensor]:
+        """The words with what they saw, and how they looked (scenes, HEADS, questions * long, places)."""
+        n, long, _ = x.shape
+        asked = self.ask(self.before(x)).view(n // questions, questions * long, WIDTH)
+        key, value = _split(self.places(places), 2)
+        shares = _attention(_split(asked, 1)[0], key, hidden)
+        return x + self.out(_join(shares @ value).view(n, long, WIDTH)), shares
+
+
+class Layer(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Words look at words, then, where the layer does, at the places of the views, then think for themselves."""
+
+    def __init__(self, looks: bool) -> None:
+        super().__init__()
+        self.before_words, self.before_mix = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.words, self.words_out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.looking = Looking() if looks else None
+        self.mix, self.mix_out = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+
+    def forward(
+        self, x: Tensor, places: Tensor, mask: Tensor, hidden: Tensor | None, questions: int, looks: list[Tensor]
+    ) -> Tensor:
+        """The words after this layer; how they looked is appended to `looks`."""
+        query, key, value = _split(self.words(self.before_words(x)), 3)
+        x = x + self.words_out(_join(_attention(query, key, mask) @ value))
+        if self.looking is not None:
+            x, shares = self.looking(x, places, hidden, questions)
+            looks.append(shares)
+        return x + self.mix_out(functional.relu(self.mix(self.before_mix(x))))
+
+
+def _attention(query: Tensor, key: Tensor, mask: Tensor | None) -> Tensor:
+    """Shares of attention with a mask to be added; on a CPU this is faster than torch's own for heads so narrow."""
+    scores = (query * (WIDTH // HEADS) ** -0.5) @ key.transpose(-1, -2)
+    return (scores if mask is None else scores + mask).softmax(-1)
+
+
+def _split(x: Tensor, parts: int) -> Any:
+    """(n, long, parts * WIDTH) to `parts` of (n, HEADS, long, WIDTH / HEADS)."""
+    n, long, _ = x.shape
+    return x.view(n, long, parts, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
+
+
+def _join(x: Tensor) -> Tensor:
+    n, _, long, _ = x.shape
+    return x.transpose(1, 2).reshape(n, long, WIDTH)
+
+
+@dataclass(frozen=True)
+class Words:
+    """Tokens (n, questions, long) of texts with their replies, of which the first `read` are text.
+
+    `targets`, of the same shape, are the tokens that follow, -1 where nothing is learnt; `right`, too, is 1 at the
+    words of the right choice, 0 at those of the others and -1 elsewhere. At each (scene, token of all its questions,
+    head) of `at` (m, 3), `shares` (m, places) says where to look.
+    """
+
+    tokens: Tensor
+    read: int
+    targets: Tensor
+    right: Tensor
+    at: Tensor
+    shares: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Views (n, v, SIDE, SIDE, 3) uint8, which are `shown` (n, v), `grids` (n, v, CELLS, CELLS, parts), and words."""
+
+    views: Tensor
+    shown: Tensor
+    grids: Tensor
+    words: tuple[Words, ...]
+
+    def to(self, device: str) -> Batch:
+        """The same on a device."""
+        words = (
+            Words(w.tokens.to(device), w.read, *(part.to(device) for part in (w.targets, w.right, w.at, w.shares)))
+            for w in self.words
+        )
+        return Batch(self.views.to(device), self.shown.to(device), self.grids.to(device), tuple(words))
+
+
+class Network(nn.Module):  # type: ignore[misc]  # torch is not followed
+    """Tokens of texts and replies, with views, to the likelihood of the tokens that follow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Encoder()
+        steps = (torch.arange(CELLS) + 0.5) / CELLS
+        self.rows, self.columns = nn.Parameter(_waves(steps)), nn.Parameter(_waves(steps))
+        self.view, self.sinks = _drawn(VIEWS), _drawn(SINKS)
+        self.before_seen, self.before_views = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        nn.init.constant_(self.before_seen.weight, SPREAD)
+        self.embed = nn.Embedding(len(VOCABULARY), WIDTH)
+        nn.init.normal_(self.embed.weight, std=SPREAD)
+        numbers = [NUMBER_OF[str(number)] for number in range(101)]
+        with torch.no_grad():
+            self.embed.weight[numbers] = 0.5 * self.embed.weight[numbers] + _waves(torch.arange(101) / 100)
+        self.order, self.line = _drawn(LONGEST + REPLY), _drawn(LINES)
+        self.layers = nn.ModuleList(Layer(looks) for looks in LOOKS)
+        self.before_end = nn.LayerNorm(WIDTH)
+        self.look = nn.Linear(WIDTH, sum(CLASSES))
+        self.right = nn.Linear(WIDTH, 1)
+        self.register_buffer("class_words", torch.tensor(_class_words()), persistent=False)
+        self.other_classes = _drawn(sum(CLASSES))
+
+    def meanings(self) -> Tensor:
+        """What each class that a place can have adds to it (classes, WIDTH): the word for it, where there is one."""
+        known = (self.class_words >= 0)[:, None]
+        return torch.where(known, self.embed(self.class_words.clamp(min=0)), self.other_classes)
+
+    def places(self, views: Tensor, shown: Tensor, learn_to_look: bool = True) -> tuple[Tensor, Tensor, Tensor]:
+        """The places of all views (n, places, WIDTH), which of them there are, and the classes (.., sum(CLASSES))."""
+        n, count = shown.shape
+        with torch.set_grad_enabled(learn_to_look and torch.is_grad_enabled()):
+            pixels = views.flatten(0, 1).permute(0, 3, 1, 2).float() / 127.5 - 1
+            seen = self.encoder(pixels.contiguous(memory_format=torch.channels_last))
+            classes = self.look(seen)
+        shares = torch.cat([part.softmax(-1) for part in classes.split(CLASSES, -1)], -1)
+        where = (self.rows[:, None] + self.columns[None]).view(1, CELLS * CELLS, WIDTH)
+        named = (self.before_seen(seen) + shares @ self.meanings()).view(n, count, CELLS * CELLS, WIDTH)
+        x = named + where + self.view[:count, None]
+        x = torch.cat([x.flatten(1, 2), self.sinks.expand(n, -1, -1)], 1)
+        there = torch.cat([shown.repeat_interleave(CELLS * CELLS, 1), shown.new_ones(n, SINKS)], 1)
+        return self.before_views(x), there, classes
+
+    def forward(self, batch: Batch, learn_to_look: bool = True) -> tuple[Tensor, Tensor]:
+        """The loss of replies, and that of what is at each place; of a batch without words the second alone."""
+        places, there, seen = self.places(batch.views, batch.shown, learn_to_look)
+        if not batch.words:
+            return seen.new_zeros(()), self._look_loss(seen, batch)
+        losses = [self._reply_loss(words, places, there) for words in batch.words]
+        return torch.stack(losses).mean(), self._look_loss(seen, batch)
+
+    def _reply_loss(self, words: Words, places: Tensor, there: Tensor) -> Tensor:
+        logits, checked, looks = self.logits(words.tokens, words.read, places, there)
+        wanted = words.targets.flatten(0, 1)[:, words.read :]
+        loss = functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), ignore_index=-1)
+        if len(words.at):
+            scene, token, head = words.at.unbind(1)
+            aside = [-(words.shares * (look[scene, head, token] + 1e-6).log()).sum(1).mean() for look in looks]
+            loss = loss + POINTING_SHARE * torch.stack(aside).mean()
+        known = words.right.flatten(0, 1) >= 0
+        if not bool(known.any()):
+            return loss
+        right = words.right.flatten(0, 1)[known].float()
+        return loss + functional.binary_cross_entropy_with_logits(self.right(checked)[..., 0][known], right)
+
+    def logits(self, tokens: Tensor, read: int, places: Tensor, there: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """For tokens from number `read` on (n * questions, long - read, words), all after CHECKED, and all looks."""
+        _, questions, long = tokens.shape
+        tokens = tokens.flatten(0, 1)
+        order = torch.cat([torch.arange(LONGEST - read, LONGEST), LONGEST + torch.arange(long - read)])
+        ends = (tokens[:, :read] == LINE).flip(1).cumsum(1).flip(1)
+        lines = functional.pad(ends + 1, (0, long - read)).clamp(max=LINES - 1)
+        x = self.embed(tokens) + self.order[order.to(tokens.device)] + self.line[lines]
+        visible = (tokens != 0)[:, None, None].expand(-1, -1, long, -1)
+        later = torch.ones(long, long, dtype=torch.bool, device=tokens.device).tril()
+        later[:, :read] = True
+        mask = torch.where(visible & later, 0.0, -1e9)
+        hidden = None if bool(there.all()) else torch.where(there, 0.0, -1e9)[:, None, None]
+        checked, looks = x, list[Tensor]()
+        for number, layer in enumerate(self.layers, 1):
+            x = layer(x, places, mask, hidden, questions, looks)
+            checked = x if number == CHECKED else checked
+        return functional.linear(self.before_end(x[:, read:]), self.embed.weight), checked, looks
+
+    def _look_loss(self, seen: Tensor, batch: Batch) -> Tensor:
+        grids = batch.grids.flatten(0, 1).flatten(1, 2).long()[batch.shown.flatten()]
+        seen = seen[batch.shown.flatten()]
+        there = (grids[..., 0] > 0).float()
+        total = seen.new_zeros(())
+        for number, part in enumerate(seen.split(CLASSES, -1)):
+            wanted = grids[..., number]
+            each = functional.cross_entropy(part.flatten(0, 1), wanted.flatten(), reduction="none")
+            weight = 0.15 + 0.85 * there if number == 0 else there * (0.3 + 0.7 * (wanted > 0).float())
+            total = total + (each * weight.flatten()).sum() / weight.sum().clamp(min=1.0)
+        return total
+
+
+def _drawn(count: int) -> nn.Parameter:
+    return nn.Parameter(SPREAD * torch.randn(count, WIDTH))
+
+
+def _waves(at: Tensor) -> Tensor:
+    """(long, WIDTH) for numbers in 0..1, near ones alike, so that a place in an image soon finds its number."""
+    turns = at[:, None] * torch.pi * torch.tensor([0.5, 1.0, 2.0, 4.0, 8.0, 16.0])
+    return torch.cat([turns.sin(), turns.cos()], 1) @ (SPREAD * 0.4 * torch.randn(12, WIDTH))
+
+
+def _class_words() -> list[int]:
+    """The token that names each class, -1 where there is none."""
+    marks = ["", "marked", "A", "B"]
+    names = [["", *SHAPES, "tile"], ["", *COLORS], ["", *SYMBOLS], marks, [""] * (SIZES + 1), ["", ""]]
+    return [NUMBER_OF[name] if name else -1 for part in names for name in part]

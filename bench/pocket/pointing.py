@@ -1,0 +1,77 @@
+"""Where the words of a question should look: the network is told while it learns, and has to know when it runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bench.pocket.network import SINKS
+from looktwice.eval.tasks.marked_scenes.questions import Question
+from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES
+from looktwice.pipelines.models.pocket.words import NUMBER_OF
+
+POINTING, COUNTING = 0, 1
+"""Heads that learn to look at what is asked about, and at the middle of everything that is counted."""
+ON_SINKS = 2.0  # of the counting head, against 1 on each thing: the more things, the smaller the share of the sinks
+FORMS = (*SHAPES, "tile")
+NAMED = re.compile(rf"Where is the ({'|'.join(COLORS)}) ({'|'.join(FORMS)})\?")
+COUNTED = re.compile(rf"How many (?:({'|'.join(COLORS)}) )?(\w+) are")
+NAMES = {(NUMBER_OF[color], NUMBER_OF[form]): (color, form) for color in COLORS for form in FORMS}
+Shares = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The token, by its place in the text, whose `head` should look so: shares of all places and sinks, one in all.
+
+    The first token of the reply comes right after the text.
+    """
+
+    token: int
+    head: int
+    shares: Shares
+
+
+def point_out(words: Sequence[int], question: Question, views: NDArray[np.uint8]) -> Iterator[Pointer]:
+    """Where the tokens of a text should look in views whose places hold these classes (views, CELLS, CELLS, parts)."""
+    if "two marked things" in question.text:
+        for mark, letter in ((2, "A"), (3, "B")):
+            yield Pointer(words.index(NUMBER_OF[letter]), POINTING, _at(views[..., 3] == mark))
+    elif "marked" in question.text:
+        word = next(number for number in (NUMBER_OF["marked"], NUMBER_OF["mark"]) if number in words)
+        yield from _with_reply(words, word, POINTING, _at(views[..., 3] == 1))
+    elif found := NAMED.search(question.text):
+        yield from _with_reply(words, NUMBER_OF[found[2]], POINTING, _at(_named(views, found[1], found[2])))
+    elif found := COUNTED.match(question.text):
+        form = next((form for form in FORMS if found[2].startswith(form)), "")
+        middles = _named(views, found[1] or "", form) & (views[..., 5] == 1)
+        yield from _with_reply(words, NUMBER_OF[found[2]], COUNTING, _at(middles, ON_SINKS))
+    else:
+        for token, pair in enumerate(pairwise(words), 1):
+            if pair in NAMES:
+                yield Pointer(token, POINTING, _at(_named(views, *NAMES[pair])))
+
+
+def _with_reply(words: Sequence[int], word: int, head: int, shares: Shares) -> Iterator[Pointer]:
+    for token in (words.index(word), len(words)):
+        yield Pointer(token, head, shares)
+
+
+def _named(views: NDArray[np.uint8], color: str, form: str) -> NDArray[np.bool_]:
+    right: NDArray[np.bool_] = views[..., 0] > 0
+    if form:
+        right = right & (views[..., 0] == FORMS.index(form) + 1)
+    return right & (views[..., 1] == list(COLORS).index(color) + 1) if color else right
+
+
+def _at(places: NDArray[np.bool_], on_sinks: float = 0.0) -> Shares:
+    """Equal shares of these places; the sinks have `on_sinks` times one of those, or all where there is no place."""
+    weights = np.concatenate([places.ravel().astype(np.float32), np.full(SINKS, on_sinks / SINKS, np.float32)])
+    if not weights.any():
+        weights[-SINKS:] = 1
+    return np.asarray(weights / weights.sum(), np.float32)

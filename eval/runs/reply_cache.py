@@ -1,0 +1,119 @@
+"""What the reply cache holds, and its pruning: what no record names goes first, the oldest before the others."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.records.records import PointRow, RunError, RunFolder, read_message
+from looktwice.eval.runs.replay import request_digest
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.models.cache import Store, StoredReply
+
+YOUNG = 3600.0  # seconds in which a reply may still be on its way into a record
+UNITS = {"": 1, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12}
+
+
+def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
+    """What is said of a cache, after it was pruned to a size, if one is given. Raises RunError, CacheError."""
+    if not (folder / "replies.sqlite").is_file():
+        raise RunError(f"{folder} holds no replies.sqlite; name the folder of the runs, or --cache")
+    store = Store(folder, "--cache")
+    if prune is not None:
+        yield prune_cache(store, runs, parse_size(prune))
+    yield from describe_cache(store)
+
+
+def parse_size(text: str) -> int:
+    """Bytes: "500MB", "2 GB", "0". Raises RunError."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
+    if not found:
+        raise RunError(f"--prune: a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
+    return int(float(found[1]) * UNITS[found[2].lower()])
+
+
+def describe_cache(store: Store) -> Iterator[str]:
+    """How many replies of which models, how large, and from when."""
+    rows = list(store.rows())
+    yield f"{store.folder}: {counted(len(rows), 'reply', 'replies')}, {_size(sum(row.size for row in rows))}"
+    by_model: dict[str, list[StoredReply]] = defaultdict(list)
+    for row in rows:
+        by_model[row.model].append(row)
+    for model, own in sorted(by_model.items(), key=lambda each: -len(each[1])):
+        first, last = (_day(most(row.stored for row in own)) for most in (min, max))
+        when = first if first == last else f"{first} to {last}"
+        yield f"  {_name(model)}: {counted(len(own), 'reply', 'replies')}, {_size(sum(r.size for r in own))}, {when}"
+
+
+def prune_cache(store: Store, runs: Path, most: int) -> str:
+    """Remove replies until the cache holds at most `most` bytes, and say what was done.
+
+    Only those go that no last record of a run in `runs` names and that are older than an hour, the oldest first; what
+    a judge said, and samples that a run was stopped in, no record names. Raises RunError for a run that cannot be read.
+    """
+    rows = sorted(store.rows(), key=lambda row: row.stored)
+    if not any(runs.glob("*/points.yaml")):
+        raise RunError(f"{runs} holds no runs, whose records would say what to keep; name the folder of the runs first")
+    named, total, gone = _named(runs, {row.model for row in rows}), sum(row.size for row in rows), list[StoredReply]()
+    for row in rows:
+        if total > most and row.key not in named and time.time() - row.stored > YOUNG:
+            gone.append(row)
+            total -= row.size
+    store.remove(gone)
+    kept = counted(len(rows) - len(gone), "reply", "replies")
+    said = f"removed {counted(len(gone), 'reply', 'replies')}, {_size(sum(row.size for row in gone))}; {kept} left"
+    if total > most:
+        said += f", {_size(total)}: what is left is named by records in {runs} or younger than an hour"
+    return said
+
+
+def _named(runs: Path, models: set[str]) -> set[str]:
+    """The keys of all requests in the records of all runs, with those of these models that the arm may have asked."""
+    found: set[str] = set()
+    for path in sorted(runs.glob("*/points.yaml")):
+        folder = RunFolder(path.parent)
+        for record in folder.last_records():
+            point = folder.points.get(record.point)
+            for call in record.calls:
+                sent = [read_message(folder.blobs, sha) for sha in call["messages"]]
+                asked = call.get("draw", 0), call.get("options", {})
+                may_be = {call["model"]} if call.get("model") else _models_of(point, models)
+                found |= {request_digest(sent, *asked, model=model) for model in may_be}
+    return found
+
+
+def _models_of(point: PointRow | None, models: set[str]) -> set[str]:
+    """The identities that have the arm's model's name: where it was served, the environment of that day decided."""
+    node = point.spec.get("model") if point else None
+    name = node.get("model") if isinstance(node, Mapping) else None
+    return {model for model in models if name is None or _parsed(model).get("model", name) == name}
+
+
+def _parsed(identity: str) -> Mapping[str, Any]:
+    with suppress(ValueError):
+        known = json.loads(identity)
+        return known if isinstance(known, dict) else {}
+    return {}
+
+
+def _name(identity: str) -> str:
+    known = _parsed(identity)
+    parts = known.get("model") or known.get("use"), known.get("endpoint") or known.get("name")
+    return " at ".join(str(part) for part in parts if part) or identity[:80]
+
+
+def _size(size: float) -> str:
+    return (
+        f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.1f} kB"
+    )
+
+
+def _day(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

@@ -1,0 +1,232 @@
+"""Pocket's network in numpy: what `bench/pocket` trains in torch, one question at a time.
+
+Shapes: a view is SIDE x SIDE x 3 RGB uint8, its places (CELLS * CELLS, width); words are (length, width).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache
+from importlib.resources import files
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+from looktwice.pipelines.models.pocket.views import CELLS
+from looktwice.pipelines.models.pocket.words import LINE, LONGEST
+from looktwice.pipelines.picture import Pixels
+
+Floats = NDArray[np.float32]
+HEADS = 4
+LINES = 8  # of a text that are told apart, from its end
+CLASSES = (10, 9, 17, 4, 13, 2)
+"""Of a place: its shape, colour, symbol, mark and size, and whether a thing's middle is there; the first means none."""
+REPLY = 8  # tokens of the longest reply, with its end
+VIEWS = 4  # that are told apart
+KEPT = 256  # views whose places are kept, about 25 MB
+FILE = "pocket.npz"
+
+
+class OneThread:
+    """While anybody is inside, numpy's matrix products run on one thread: theirs are too small for several.
+
+    Several spend five times the processor's time on waiting for each other, and the products of two questions that are
+    asked at once would share them.
+    """
+
+    def __init__(self) -> None:
+        self._inside, self._lock, self._limit = 0, threading.Lock(), ExitStack()
+        self._pools = ThreadpoolController()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._inside += 1
+            if self._inside == 1:
+                self._limit.enter_context(self._pools.limit(limits=1, user_api="blas"))
+
+    def __exit__(self, *raised: object) -> None:
+        with self._lock:
+            self._inside -= 1
+            if self._inside == 0:
+                self._limit.close()
+
+
+ONE_THREAD = OneThread()
+"""The one of this process."""
+_opening = threading.Lock()
+
+
+class Weights:
+    """The shipped weights by name, and the sha256 of their file."""
+
+    def __init__(self, data: bytes) -> None:
+        self.sha = hashlib.sha256(data).hexdigest()
+        with np.load(io.BytesIO(data), allow_pickle=False) as held:
+            self._held: Mapping[str, Floats] = {name: held[name].astype(np.float32) for name in held.files}
+        self.layers = 1 + max(int(name.split(".")[1]) for name in self._held if name.startswith("layers."))
+        self._places: OrderedDict[str, Floats] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def count(self) -> int:
+        """How many numbers there are."""
+        return sum(each.size for each in self._held.values())
+
+    def __getitem__(self, name: str) -> Floats:
+        return self._held[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._held
+
+    def linear(self, name: str, x: Floats) -> Floats:
+        """A linear layer of this name."""
+        return x @ self[f"{name}.weight"] + self[f"{name}.bias"]
+
+    def norm(self, name: str, x: Floats) -> Floats:
+        """A layer norm of this name."""
+        centred = x - x.mean(-1, keepdims=True, dtype=np.float32)
+        spread = np.sqrt((centred * centred).mean(-1, keepdims=True, dtype=np.float32) + np.float32(1e-5))
+        return np.asarray(centred / spread * self[f"{name}.weight"] + self[f"{name}.bias"], np.float32)
+
+    def places(self, sha: str, pixels: Pixels) -> Floats:
+        """What the encoder sees at each place of a view, kept under the sha256 of its picture."""
+        with self._lock:
+            if sha in self._places:
+                self._places.move_to_end(sha)
+                return self._places[sha]
+        seen = encode(self, pixels)
+        with self._lock:
+            self._places[sha] = seen
+            if len(self._places) > KEPT:
+                self._places.popitem(last=False)
+        return seen
+
+
+def shipped_weights() -> Weights:
+    """The weights that come with looktwice, read once."""
+    with _opening:
+        return _open_weights()
+
+
+@lru_cache(maxsize=1)
+def _open_weights() -> Weights:
+    return Weights(files(__package__).joinpath(FILE).read_bytes())
+
+
+def encode(weights: Weights, pixels: Pixels) -> Floats:
+    """The places of one view."""
+    x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
+    x = _relu(_convolve(weights, "encoder.0", x, 2))
+    x = _relu(_convolve(weights, "encoder.1", x, 2))
+    x = _residual(weights, "encoder.2", x)
+    x = _relu(_convolve(weights, "encoder.3", x, 2))
+    x = _residual(weights, "encoder.4", x)
+    x = _residual(weights, "encoder.5", x)
+    seen = np.ascontiguousarray(x.reshape(x.shape[0], CELLS * CELLS).T)
+    classes = np.split(weights.linear("look", seen), np.cumsum(CLASSES)[:-1], -1)
+    shares = np.concatenate([_softmax(part) for part in classes], -1)
+    return np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32)
+
+
+def _residual(weights: Weights, name: str, x: Floats) -> Floats:
+    return _relu(x + _convolve(weights, f"{name}.two", _relu(_convolve(weights, f"{name}.one", x))))
+
+
+def _convolve(weights: Weights, name: str, x: Floats, stride: int = 1) -> Floats:
+    """3 x 3, with a rim of zeros; the weights are (9 * inside, outside), normalisation folded in."""
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    windows = sliding_window_view(padded, (3, 3), axis=(1, 2))[:, ::stride, ::stride]
+    inside, height, width = windows.shape[:3]
+    columns = windows.transpose(0, 3, 4, 1, 2).reshape(inside * 9, height * width)
+    out = weights[f"{name}.weight"].T @ columns + weights[f"{name}.bias"][:, None]
+    return out.reshape(-1, height, width)
+
+
+def _relu(x: Floats) -> Floats:
+    return np.maximum(x, np.float32(0))
+
+
+class Conversation:
+    """A text that was read with its views, and the reply as far as it was written.
+
+    `tokens` are the text's, `views` the places of its views, in order. `write` appends tokens and gives the natural
+    log-probabilities (tokens, words) of what follows each of them.
+    """
+
+    def __init__(self, weights: Weights, tokens: Sequence[int], views: Sequence[Floats]) -> None:
+        self._weights, self._written = weights, 0
+        self._places = self._project(views)
+        self._words: list[tuple[Floats, Floats]] = []
+        ends = np.cumsum(np.array(tokens)[::-1] == LINE)[::-1]
+        x = weights["embed"][list(tokens)] + weights["order"][LONGEST - len(tokens) : LONGEST]
+        x = x + weights["line"][np.minimum(ends + 1, LINES - 1)]
+        for layer in range(weights.layers):
+            x = self._layer(layer, x, first=True)
+
+    def copy(self) -> Conversation:
+        """The same, to be continued on its own."""
+        other = object.__new__(Conversation)
+        other._weights, other._written = self._weights, self._written
+        other._places, other._words = self._places, list(self._words)
+        return other
+
+    def write(self, token: int) -> Floats:
+        """Append a token; the natural log-probabilities of every word to follow it."""
+        weights = self._weights
+        x = weights["embed"][[token]] + weights["order"][LONGEST + self._written] + weights["line"][0]
+        self._written += 1
+        for layer in range(weights.layers):
+            x = self._layer(layer, x, first=False)
+        logits = weights.norm("before_end", x)[0] @ weights["embed"].T
+        logits = logits - logits.max()
+        return np.asarray(logits - np.log(np.exp(logits).sum(dtype=np.float32)), np.float32)
+
+    def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
+        """Keys and values of all places, by layer; none for a layer that does not look."""
+        weights = self._weights
+        where = weights["where"]
+        parts = [places + where + weights["view"][number] for number, places in enumerate(views)]
+        x = weights.norm("before_views", np.concatenate([*parts, weights["sinks"]]))
+        names = [f"layers.{layer}.looking.places" for layer in range(weights.layers)]
+        return [_two(weights.linear(name, x)) if f"{name}.weight" in weights else None for name in names]
+
+    def _layer(self, layer: int, x: Floats, first: bool) -> Floats:
+        weights, name = self._weights, f"layers.{layer}"
+        asked, key, value = np.split(weights.linear(f"{name}.words", weights.norm(f"{name}.before_words", x)), 3, -1)
+        if first:
+            self._words.append((key, value))
+        else:
+            known = self._words[layer]
+            key, value = np.concatenate([known[0], key]), np.concatenate([known[1], value])
+            self._words[layer] = key, value
+        x = x + weights.linear(f"{name}.words_out", attend(asked, key, value))
+        if places := self._places[layer]:
+            asked = weights.linear(f"{name}.looking.ask", weights.norm(f"{name}.looking.before", x))
+            x = x + weights.linear(f"{name}.looking.out", attend(asked, *places))
+        mixed = _relu(weights.linear(f"{name}.mix", weights.norm(f"{name}.before_mix", x)))
+        return x + weights.linear(f"{name}.mix_out", mixed)
+
+
+def attend(asked: Floats, key: Floats, value: Floats) -> Floats:
+    """Multi-head attention: (long, width) for queries of that shape, keys and values (places, width)."""
+    split = [each.reshape(len(each), HEADS, -1).transpose(1, 0, 2) for each in (asked, key, value)]
+    scores = split[0] @ split[1].transpose(0, 2, 1) / np.float32(np.sqrt(split[0].shape[-1]))
+    seen = _softmax(scores) @ split[2]
+    return np.asarray(seen.transpose(1, 0, 2).reshape(asked.shape), np.float32)
+
+
+def _two(x: Floats) -> tuple[Floats, Floats]:
+    key, value = np.split(x, 2, -1)
+    return np.ascontiguousarray(key), np.ascontiguousarray(value)
+
+
+def _softmax(x: Floats) -> Floats:
+    shares = np.exp(x - x.max(-1, keepdims=True))
+    return np.asarray(shares / shares.sum(-1, keepdims=True, dtype=np.float32), np.float32)

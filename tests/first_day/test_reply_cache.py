@@ -1,0 +1,86 @@
+"""`looktwice cache`: what the reply cache holds, and pruning that leaves what a record names."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.runs.reply_cache import parse_size
+from looktwice.pipelines.model import Reply
+from looktwice.pipelines.models.cache import INLINE, Store
+from tests.chat_server import chat_server
+from tests.first_day.studies import looktwice, write_study
+
+
+def write_chance(folder: Path) -> Path:
+    """A study that asks no model."""
+    path = folder / "chance.yaml"
+    answer = "stages: {answer: {use: specialists.answers.Chance}}"
+    path.write_text(f"task: {{use: eval.tasks.Photos, kind: jigsaw, n: 1}}\n{answer}\n")
+    return path
+
+
+def make_older(folder: Path, seconds: float = 7200) -> None:
+    with sqlite3.connect(folder / "replies.sqlite") as connection:
+        connection.execute("UPDATE replies SET stored = stored - ?", (seconds,))
+
+
+def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_path: Path) -> None:
+    with chat_server() as server:
+        config = write_study(tmp_path, server.url, n=6)
+        for name, model in (("kept", "tiny"), ("gone", "huge")):
+            result = looktwice("run", config, "--out", tmp_path, f"name={name}", f"model.model={model}")
+            assert result.exit_code == 0, result.output
+        said = looktwice("cache", tmp_path).output
+        assert "12 replies" in said and "tiny at 127.0.0.1" in said and "huge at" in said
+        assert said.count("6 replies") == 2
+        shutil.rmtree(tmp_path / "gone")
+        young = looktwice("cache", tmp_path, "--prune", "0").output
+        assert "removed 0 replies" in young and "younger than an hour" in young
+        make_older(tmp_path / ".cache")
+        pruned = looktwice("cache", tmp_path, "--prune", "0").output
+        assert "removed 6 replies" in pruned and "6 replies left" in pruned and "huge" not in pruned
+        asked = server.stats["requests"]
+        again = looktwice("run", config, "--out", tmp_path, "name=kept", "--fresh")
+        assert "(6 new" in again.output and server.stats["requests"] == asked
+
+
+def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
+    store = Store(tmp_path / ".cache")
+    for number in range(4):
+        store.put(f"{number:064}", "m", Reply("x" * (2 * INLINE)))
+        make_older(tmp_path / ".cache", 4000)
+    size = sum(row.size for row in store.rows())
+    nowhere = looktwice("cache", tmp_path, "--prune", "0")
+    assert nowhere.exit_code == 2 and "holds no runs, whose records would say what to keep" in nowhere.output
+    assert looktwice("run", write_chance(tmp_path), "--out", tmp_path).exit_code == 0
+    said = looktwice("cache", tmp_path, "--prune", str(size * 5 // 8)).output
+    assert "removed 2 replies" in said and "2 replies left" in said
+    assert sorted(row.key for row in store.rows()) == [f"{number:064}" for number in (2, 3)]
+
+
+def test_a_blob_goes_with_its_last_reply(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for key, model in (("a", "m"), ("b", "m"), ("c", "n")):
+        store.put(key, model, Reply("x" * INLINE + ("" if key != "c" else "c")))
+    rows = {row.key: row for row in store.rows()}
+    assert rows["a"].blob == rows["b"].blob != rows["c"].blob
+    store.remove([rows["a"], rows["c"]])
+    assert rows["a"].blob in store.blobs and not store.blobs.path(rows["c"].blob).exists()
+    assert store.get("b") is not None and store.get("a") is store.get("c") is None
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("500MB", 500_000_000), ("1.5 gb", 1_500_000_000), ("2k", 2000)])
+def test_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+def test_what_is_no_size_and_no_cache_is_said(tmp_path: Path) -> None:
+    nothing = looktwice("cache", tmp_path)
+    assert nothing.exit_code == 2 and "holds no replies.sqlite" in nothing.output
+    Store(tmp_path / ".cache").put("a", "m", Reply("x"))
+    wrong = looktwice("cache", tmp_path, "--prune", "lots")
+    assert wrong.exit_code == 2 and "such as 500MB or 2GB; found 'lots'" in wrong.output

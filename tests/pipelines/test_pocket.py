@@ -1,0 +1,180 @@
+"""Pocket: its words, that numpy computes what was trained in torch, its replies, and what it refuses."""
+
+from __future__ import annotations
+
+import math
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from looktwice.eval.readers import Robust
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.pipelines import Message, Pipeline, Pocket, State, View
+from looktwice.pipelines.model import CallOptions, ModelError, Tool
+from looktwice.pipelines.models.pocket.network import Conversation, Weights, shipped_weights
+from looktwice.pipelines.models.pocket.views import SIDE, fit_pixels
+from looktwice.pipelines.models.pocket.words import (
+    ANSWER,
+    END,
+    LINE,
+    LONGEST,
+    NUMBER_OF,
+    UNKNOWN,
+    VOCABULARY,
+    read_words,
+    reply_words,
+    write_words,
+)  # fmt: skip
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.state import Stage
+from looktwice.prompting import Ask, Circles, MultipleChoice
+from looktwice.prompting.turns import CaptionThenAnswer, Reperceive, Vote
+
+PROMPT = "What shape is the marked thing?\n(A) star\n(B) heart\nAnswer with the letter."
+
+
+def noise(seed: int = 0, width: int = 200, height: int = 120) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), np.uint8)
+
+
+def asked(*seeds: int, text: str = PROMPT) -> list[Message]:
+    views = tuple(View.of(Picture(noise(seed), "noise")) for seed in seeds)
+    return [Message("user", (*views, text))]
+
+
+def test_a_text_becomes_words_and_words_a_text() -> None:
+    numbers = read_words("What's  a Star?!\n\n\n(A) a RED star")
+    assert [VOCABULARY[n] for n in numbers] == ["<unknown>", "a", "star", "<line>", "A", "a", "red", "star"]
+    assert len(set(VOCABULARY)) == len(VOCABULARY)
+    assert write_words([*reply_words("row 2, column 3")]) == "row 2, column 3"
+    assert reply_words("37, 52") == [NUMBER_OF["37"], NUMBER_OF[","], NUMBER_OF["52"], END]
+    assert reply_words("a zebra") == []
+
+
+def test_unknown_words_and_lines_in_a_row_are_one_and_the_last_words_count() -> None:
+    assert read_words("xylophone quartz \n \n red") == [UNKNOWN, LINE, NUMBER_OF["red"]]
+    long = read_words("red " * 500 + "star")
+    assert len(long) == LONGEST and long[-1] == NUMBER_OF["star"]
+
+
+def test_a_picture_is_brought_to_the_input_with_its_proportions() -> None:
+    pixels = np.full((50, 100, 3), 200, np.uint8)
+    whole, scale, corner = fit_pixels(pixels)
+    assert (whole.shape, scale, corner) == ((SIDE, SIDE, 3), SIDE / 100, (0, 32))
+    assert (whole[32:96] == 200).all() and (whole[:32] == 128).all() and (whole[96:] == 128).all()
+
+
+def test_numpy_computes_what_torch_was_trained_with(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from bench.pocket.export import export
+    from bench.pocket.network import Network
+
+    torch.manual_seed(0)
+    network = Network()
+    for module in network.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.running_mean.normal_(0, 0.2)
+            module.running_var.uniform_(0.5, 2)
+    export(network.eval(), tmp_path / "weights.npz")
+    weights = Weights((tmp_path / "weights.npz").read_bytes())
+    inputs = [fit_pixels(noise(seed))[0] for seed in (1, 2)]
+    text, reply = read_words(PROMPT), [ANSWER, NUMBER_OF["star"], NUMBER_OF["7"]]
+    with torch.no_grad():
+        places, there, _ = network.places(torch.from_numpy(np.stack(inputs))[None], torch.ones(1, 2, dtype=torch.bool))
+        logits = network.logits(torch.tensor([[text + reply]]), len(text), places, there)[0][0]
+    seen = [weights.places(str(number), pixels) for number, pixels in enumerate(inputs)]
+    talk = Conversation(weights, text, seen)
+    mine = np.stack([talk.write(token) for token in reply])
+    assert np.abs(mine - logits.log_softmax(-1).numpy()).max() < 5e-3  # half precision of the weights
+    assert np.abs(mine - np.stack([Conversation(weights, text, seen[::-1]).write(t) for t in reply])).max() > 1e-3
+
+
+def test_a_reply_is_the_same_alone_and_among_others() -> None:
+    model = Pocket()
+    requests = [asked(seed) for seed in range(8)]
+    options = CallOptions(logprobs=3)
+    alone = [model(each, options=options) for each in requests]
+    shipped_weights()._places.clear()
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(lambda each: model(each, options=options), requests * 3))
+    for one, many in zip(alone * 3, together, strict=True):
+        assert (one.text, one.logprobs, one.usage) == (many.text, many.logprobs, many.usage)
+
+
+def test_choices_are_scored_as_continuations() -> None:
+    reply = Pocket()(asked(1), options=CallOptions(choices=("red star", "A", "37")))
+    scored = reply.logprobs[0]
+    assert set(scored) == {"red star", "A", "37"} and reply.text == max(scored, key=lambda text: scored[text])
+    weights = shipped_weights()
+    view = View.of(Picture(noise(1), "noise"))
+    talk = Conversation(
+        weights, read_words(PROMPT), [weights.places(view.picture.payload.sha, fit_pixels(noise(1))[0])]
+    )
+    red, star = NUMBER_OF["red"], NUMBER_OF["star"]
+    total = float(talk.write(ANSWER)[red]) + float(talk.write(red)[star]) + float(talk.write(star)[END])
+    assert scored["red star"] == pytest.approx(total, abs=2e-5)
+
+
+def test_log_probabilities_are_of_the_tokens_said() -> None:
+    reply = Pocket()(asked(1), options=CallOptions(logprobs=382))
+    assert all(sum(map(math.exp, set(step.values()))) == pytest.approx(1, abs=0.05) for step in reply.logprobs)
+    assert len(reply.logprobs) == reply.usage.tokens_out
+
+
+def test_sampling_depends_on_seed_and_draw_alone() -> None:
+    model = Pocket(temperature=3.0)
+    first = [model(asked(1), draw).text for draw in range(12)]
+    assert first == [model(asked(1), draw).text for draw in range(12)]
+    assert len(set(first)) > 1
+    assert first != [Pocket(temperature=3.0, seed=1)(asked(1), draw).text for draw in range(12)]
+    assert len({model(asked(1), draw, CallOptions(top_p=1e-6)).text for draw in range(6)}) == 1
+
+
+def test_equal_pictures_are_seen_once_and_more_than_four_are_refused() -> None:
+    model = Pocket()
+    assert model(asked(1, 1, 1)).text == model(asked(1)).text
+    assert model(asked(1, 1)).usage == model(asked(1)).usage
+    with pytest.raises(ModelError, match="tells 4 different views apart, found 5"):
+        model(asked(1, 2, 3, 4, 5))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (CallOptions(tools=(Tool("zoom", "zooms"),)), "Pocket knows no tools"),
+        (CallOptions(schema={"type": "object"}, effort="low"), "Pocket knows no schema and no effort"),
+        (CallOptions(choices=("zebra",)), "the choice 'zebra' is no reply"),
+    ],
+)
+def test_what_it_does_not_know_is_refused(options: CallOptions, words: str) -> None:
+    with pytest.raises(ModelError, match=words):
+        Pocket()(asked(1), options=options)
+
+
+def test_it_works_in_votes_and_several_turns_and_learns_nothing_from_a_caption() -> None:
+    items = list(MarkedScenes("shape", n=12, controls={"size": 56, "things": 3}))
+
+    def right(stage: Stage, temperature: float = 0.0) -> int:
+        pipeline = Pipeline({"mark": Circles(radius=28, color="red"), "choose": MultipleChoice(), "ask": stage})
+        states = [pipeline(State.start(item.sample), Pocket(temperature)) for item in items]
+        answers = [state.answer or Robust()(state, NoModel()).answer for state in states]
+        return sum(answer == item.answer for answer, item in zip(answers, items, strict=True))
+
+    assert right(Ask()) >= 11
+    assert right(Vote(Robust(), n=3), temperature=0.5) >= 11
+    assert right(Reperceive()) >= 11
+    assert right(CaptionThenAnswer()) <= 7  # its words for an image say nothing
+
+
+def test_a_request_without_words_is_refused() -> None:
+    with pytest.raises(ModelError, match="asked nothing"):
+        Pocket()(asked(1, text="?!"))
+
+
+def test_its_identity_names_the_weights_and_its_settings() -> None:
+    assert shipped_weights().sha in Pocket().identity
+    assert Pocket().identity != Pocket(temperature=0.5).identity
+    assert len(shipped_weights().sha) == 64

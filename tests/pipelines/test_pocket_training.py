@@ -1,0 +1,142 @@
+"""The trainer of Pocket: its scenes and batches are true, it learns, it stops and goes on, and two workers agree."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from bench.pocket import store, train  # noqa: E402
+from bench.pocket.network import Network  # noqa: E402
+from bench.pocket.pointing import point_out  # noqa: E402
+from bench.pocket.scenes import SIZES, make_example, more_questions  # noqa: E402
+from bench.pocket.train import Plan, batches, make_batch  # noqa: E402
+from bench.pocket.wording import write_prompt  # noqa: E402
+from looktwice.eval.tasks.marked_scenes.questions import Question  # noqa: E402
+from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, SYMBOLS  # noqa: E402
+from looktwice.pipelines.models.pocket.views import CELLS, STEP  # noqa: E402
+from looktwice.pipelines.models.pocket.words import END, UNKNOWN, VOCABULARY, read_words, write_words  # noqa: E402
+
+SCENES = 12
+
+
+@pytest.fixture
+def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    """Three parts of two steps each, on a dozen scenes."""
+    for module in (store, train):
+        monkeypatch.setattr(module, "SHARD", SCENES)
+    return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=2, workers=1)
+
+
+def test_what_the_encoder_is_told_is_where_the_things_are() -> None:
+    for number in range(6):
+        example = make_example(3, number)
+        whole = example.grids[0]
+        if not example.whole:
+            continue
+        for thing in example.things:
+            row, column = (int(at * 128 / 320 // STEP) for at in (thing.y, thing.x))
+            shape, color, symbol, _, size, middle = whole[row, column]
+            hidden = any(other is not thing and np.hypot(other.x - thing.x, other.y - thing.y) < other.size / 3 + 8
+                         for other in example.things)  # fmt: skip
+            if not hidden:
+                assert middle == 1 and list(COLORS)[color - 1] == thing.color
+                assert (SYMBOLS[symbol - 1] == thing.symbol) if thing.symbol else SHAPES[shape - 1] == thing.shape
+                assert 1 <= size <= SIZES
+
+
+def test_scenes_are_those_of_their_number_and_kept_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "SHARD", 3)
+    path = store.write_shard(tmp_path, 5, 1)
+    for number, kept in enumerate(store.read_shard(path), 3):
+        drawn = make_example(5, number)
+        assert (kept.things, kept.marked, kept.question) == (drawn.things, drawn.marked, drawn.question)
+        assert all(np.array_equal(*pair) for pair in zip(kept.inputs, drawn.inputs, strict=True))
+        assert all(np.array_equal(*pair) for pair in zip(kept.grids, drawn.grids, strict=True))
+
+
+def test_every_word_that_is_taught_is_known_and_the_right_choice_is_marked() -> None:
+    rng, told = np.random.default_rng(0), 0
+    for number in range(8):
+        example = make_example(4, number)
+        for with_choices in (True, False):
+            for question in more_questions(rng, example, 3, with_choices):
+                prompt, _ = write_prompt(rng, question, with_choices)
+                assert UNKNOWN not in read_words(prompt), prompt
+        batch = make_batch(rng, [example])
+        for words in batch.words:
+            for tokens, targets, right in zip(words.tokens[0], words.targets[0], words.right[0], strict=True):
+                reply = write_words(int(token) for token in targets[targets >= 0])
+                assert int(targets[targets >= 0][-1]) == END
+                chosen = [VOCABULARY[int(token)] for token in tokens[right == 1]]
+                assert not chosen or chosen[0] == reply
+                told += bool(chosen)
+    assert told > 20
+
+
+def test_words_are_told_to_look_at_what_they_name_and_at_nothing_where_it_is_not() -> None:
+    grids = np.zeros((1, CELLS, CELLS, 6), np.uint8)
+    grids[0, 3, 4] = SHAPES.index("star") + 1, list(COLORS).index("red") + 1, 0, 2, 5, 1
+    grids[0, 9, 9] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 1
+    grids[0, 9, 10] = SHAPES.index("star") + 1, list(COLORS).index("blue") + 1, 0, 3, 5, 0
+    red, blue, both = {3 * CELLS + 4}, {9 * CELLS + 9, 9 * CELLS + 10}, {3 * CELLS + 4, 9 * CELLS + 9}
+    sinks = set(range(CELLS * CELLS, CELLS * CELLS + 4))
+    place = Question("Where is the blue star? Give its place.", "1.0 2.0 3.0 4.0")
+    which = Question("Which of these is in the image?", "a red star", ("a red star", "a red heart"))
+    pair = Question("Which of the two marked things is larger, A or B?", "B", ("A", "B", "equally large"))
+    count = Question("How many stars are in the image?", "2")
+    for question, text, expected in [
+        (place, "Find the blue star.", {"star": blue, "": blue}),
+        (which, "Which one?\nA. a red star\nB. a red heart", {"star": red, "heart": sinks}),
+        (pair, "Is A larger, or B?\nA) A\nB) B", {"A": red, "B": blue}),
+        (count, "Count the stars.", {"stars": both | sinks, "": both | sinks}),
+    ]:
+        words = [*read_words(text)]
+        names = [*(VOCABULARY[word] for word in words), ""]
+        pointers = list(point_out(words, question, grids))
+        found = {names[p.token]: set(np.flatnonzero(p.shares).tolist()) for p in pointers}
+        assert found == expected, text
+        assert all(p.shares.sum() == pytest.approx(1) for p in pointers)
+    assert pointers[0].shares[CELLS * CELLS :].sum() == pytest.approx(0.5)  # two things and as much on the sinks
+
+
+def test_it_learns_stops_and_goes_on_as_if_it_had_not(plan: Plan, tmp_path: Path) -> None:
+    train.train(plan)
+    whole = torch.load(tmp_path / "state.pt", weights_only=True)
+    (tmp_path / "state.pt").unlink()
+    train.train(plan, until=3)
+    train.train(plan)
+    again = torch.load(tmp_path / "state.pt", weights_only=True)
+    assert whole["step"] == again["step"] == 6
+    first = Network().state_dict()
+    for name, value in whole["network"].items():
+        assert torch.equal(value, again["network"][name]), name
+    assert any(not torch.equal(value, first[name]) for name, value in whole["network"].items())
+
+
+def test_the_encoder_rests_while_the_rest_learns_to_read(plan: Plan, tmp_path: Path) -> None:
+    def encoder(until: int) -> Any:
+        train.train(plan, until=until)
+        network = torch.load(tmp_path / "state.pt", weights_only=True)["network"]
+        return torch.cat([network["encoder.layers.0.0.weight"].flatten(), network["look.bias"]])
+
+    looked, read, both = encoder(2), encoder(4), encoder(6)
+    assert torch.equal(looked, read) and not torch.equal(read, both)
+
+
+def test_the_loss_of_a_few_scenes_falls(plan: Plan) -> None:
+    torch.manual_seed(0)
+    network, batch = Network(), next(batches(plan, 0, plan.look))
+    optimizer = torch.optim.AdamW(network.parameters(), lr=2e-3)
+    losses = []
+    for _ in range(12):
+        reply, seen = network(batch)
+        optimizer.zero_grad()
+        (reply + seen).backward()
+        optimizer.step()
+        losses.append((reply.item(), seen.item()))
+    assert losses[-1][0] < 0.6 * losses[0][0] and losses[-1][1] < 0.8 * losses[0][1]

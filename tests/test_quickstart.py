@@ -1,0 +1,62 @@
+"""The first study: every part of it answers, its effects are told, and the same table comes again, on any workers."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.first_day.studies import looktwice
+
+SMALL = [f"tasks.{name}.n={n}" for name, n in (("shape", 6), ("color", 4), ("correspondence", 2))]
+
+
+def run(folder: Path, *words: object) -> str:
+    result = looktwice("run", "quickstart", *SMALL, "--out", folder, *words)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def records(folder: Path) -> dict[tuple[str, str], Any]:
+    """The records of a run without their times."""
+    lines = map(json.loads, (folder / "quickstart/records.jsonl").read_text().splitlines())
+    return {(line["point"], line["sample"]): {**line, "timings": None} for line in lines}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("quickstart")
+    (folder / "said").write_text(run(folder))
+    return folder
+
+
+def test_every_contestant_answers_and_none_fails(folder: Path) -> None:
+    with (folder / "quickstart/report.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["metric"] == "accuracy" and row["point"]]
+    asked = Counter(row["contestant"].partition(" [")[0] for row in rows)
+    assert asked == {
+        "marked": 12, "zoomed": 1, "zoomed elsewhere": 1, "reworded": 1, "grid": 1, "unmarked": 1, "ringed": 1,
+        "color at mark": 1, "sift": 1, "chance": 3,
+    }  # fmt: skip
+    assert not any(int(row["failed"]) for row in rows)
+    assert sum(int(row["right"]) + int(row["wrong"]) for row in rows) >= 0.95 * sum(int(row["n"]) for row in rows)
+    (whole,) = [row for row in rows if row["contestant"] == "zoomed"]
+    assert float(whole["value"]) >= 4 / 6, "it sees"
+
+
+def test_the_effects_of_all_three_factors_are_told(folder: Path) -> None:
+    with (folder / "quickstart/effects.csv").open(newline="") as file:
+        factors = Counter(row["factor"] for row in csv.DictReader(file))
+    assert factors == {"mark.radius": 2, "mark.color": 1, "mark.use": 1}
+
+
+@pytest.mark.parametrize("workers", [1, 5])
+def test_the_same_comes_again_on_any_number_of_workers(folder: Path, tmp_path: Path, workers: int) -> None:
+    run(tmp_path, "--workers", workers)
+    assert records(tmp_path) == records(folder)
+    for name in ("report.csv", "effects.csv"):
+        assert (tmp_path / "quickstart" / name).read_bytes() == (folder / "quickstart" / name).read_bytes()

@@ -1,0 +1,98 @@
+"""`looktwice serve pocket` as other programs meet it: openai's client, our own, and the model in this process agree."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.tasks import MarkedScenes
+from looktwice.pipelines import ChatAPI, Message, Pipeline, Pocket, State, View
+from looktwice.pipelines.model import CallOptions
+from looktwice.prompting import Circles, MultipleChoice
+from tests.first_day.studies import looktwice
+
+openai = pytest.importorskip("openai")
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    command = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "serve", "pocket", "--port", "0"]
+    env = os.environ | {"PYTHONPATH": str(ROOT / "typings"), "PYTHONUNBUFFERED": "1", "COLUMNS": "200"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line.startswith("pocket answers at http://127.0.0.1:"), line
+            yield line.split()[3].rstrip(";")
+        finally:
+            process.kill()
+
+
+def prompts() -> list[tuple[View, str]]:
+    """Marked images with the words of the question."""
+    shown = Pipeline({"mark": Circles(radius=28), "choose": MultipleChoice()})
+    states = [shown(State.start(item.sample)) for kind in ("shape", "larger") for item in MarkedScenes(kind, n=4)]
+    return [(state.views[0], state.prompt) for state in states]
+
+
+def test_openais_client_gets_the_same_answers(url: str) -> None:
+    client = openai.OpenAI(base_url=url, api_key="none")
+    assert [model.id for model in client.models.list()] == ["pocket"]
+    for view, words in prompts():
+        image = {"type": "image_url", "image_url": {"url": view.picture.payload.data_url}}
+        content = [image, {"type": "text", "text": words}]
+        said = client.chat.completions.create(
+            model="pocket", messages=[{"role": "user", "content": content}], n=2, logprobs=True, top_logprobs=3
+        )
+        here = Pocket()([Message("user", (view, words))], options=CallOptions(logprobs=3))
+        assert [choice.message.content for choice in said.choices] == [here.text, here.text]
+        tokens = said.choices[0].logprobs.content
+        assert [{each.token: each.logprob for each in token.top_logprobs} for token in tokens] == list(here.logprobs)
+        assert said.usage.prompt_tokens == here.usage.tokens_in
+
+
+def test_our_client_gets_the_same_answers_and_likelihoods(url: str) -> None:
+    served, here = ChatAPI("pocket", url, choices_as="structured_outputs"), Pocket()
+    for view, words in prompts()[::3]:
+        asked = [Message("system", ("You see images.",)), Message("user", (view, words))]
+        one, other = served(asked), here(asked)
+        assert (one.text, one.finish, one.usage) == (other.text, other.finish, other.usage)
+        options = CallOptions(choices=("A", "B"), logprobs=2)
+        one, other = served(asked, options=options), here(asked, options=options)
+        assert (one.text, list(one.logprobs[0].items())) == (other.text, list(other.logprobs[0].items()))
+
+
+def test_what_cannot_be_answered_is_an_error_of_the_request(url: str) -> None:
+    client = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
+    with pytest.raises(openai.BadRequestError, match="nothing is fetched"):
+        image = {"type": "image_url", "image_url": {"url": "http://127.0.0.1/x.png"}}
+        client.chat.completions.create(model="pocket", messages=[{"role": "user", "content": [image]}])
+    with pytest.raises(openai.BadRequestError, match="is text here"):
+        form = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "object"}}}
+        client.chat.completions.create(
+            model="pocket", messages=[{"role": "user", "content": "Which?"}], response_format=form
+        )
+
+
+def test_a_page_in_a_browser_cannot_ask(url: str) -> None:
+    body = b'{"messages": [{"role": "user", "content": "Which?"}]}'
+    for headers in ({"Content-Type": "text/plain"}, {"Content-Type": "application/json", "Host": "evil.example"}):
+        request = urllib.request.Request(f"{url}/chat/completions", body, headers)
+        with pytest.raises(urllib.error.HTTPError, match="403"):
+            urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10)
+
+
+def test_another_model_and_a_taken_port_are_said(url: str) -> None:
+    result = looktwice("serve", "gpt")
+    assert result.exit_code == 2 and "serve gpt: no such model is here; there is pocket" in result.output
+    port = url.split(":")[2].split("/")[0]
+    result = looktwice("serve", "pocket", "--port", port)
+    assert result.exit_code == 2 and f"port {port} cannot be used" in result.output and "--port" in result.output
