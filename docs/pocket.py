@@ -42,7 +42,10 @@ BLIND = ("no image", "blank image", "another image")
 NOISE = """\
 The shipped weights come from one run of 18,000 steps with seed 0. It was stopped several times, and the trainer changed
 while it ran: words were told where to look from step 8,750 on, and cells and counts were asked for more often from
-12,750 on. So the command does not give them bit for bit, and how far two whole runs lie apart was not measured."""
+12,750 on. So the command does not give them bit for bit, and how far two whole runs lie apart was not measured. A run
+from the beginning with a quarter of the steps (seed 1, 20,000 scenes, 4,500 steps) was right on these shares of 60 easy
+questions each: color 100 %, where 85, larger 83, cell 75, present 63, higher 62, count 48; shape 22 and symbol 18,
+which is chance."""
 HEAD = """\
 # Pocket
 
