@@ -96,7 +96,7 @@ def _draw_example(rng: Generator, number: int) -> Example:
         "things": int(rng.integers(2, 12)),
         "ratio": float(rng.uniform(1.15, 2.3)),
         "drop": float(rng.uniform(14, 150)),
-        "overlap": float(rng.choice([0.0, 0.15, 0.3])),
+        "overlap": float(rng.choice([0.0, 0.0, 0.2, 0.4])),
     }
     asked = KINDS[kind].make(
         MarkedSceneParameters(rng, levels, lambda cards: cards[int(rng.integers(len(cards)))], style=style)

@@ -121,9 +121,9 @@ class Plan:
     seed: int = 0
     scenes: int = 60_000
     batch: int = 16
-    look: int = 4_000
-    read: int = 8_000
-    both: int = 6_000
+    look: int = 3_500
+    read: int = 6_000
+    both: int = 5_000
     rate: float = 1.5e-3
     workers: int = 2
     device: str = "cpu"

@@ -12,7 +12,7 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.scene import Style, place, random_thing
+from looktwice.eval.tasks.marked_scenes.scene import Style, place, place_over, random_thing
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, Thing
 
 SMALLEST, LARGEST = 16.0, 56.0  # pixels of the things that are there beside what is asked about
@@ -65,6 +65,17 @@ def _place_all(params: MarkedSceneParameters, *groups: Sequence[Thing]) -> list[
     return placed
 
 
+def _place_in_pairs(params: MarkedSceneParameters, things: Sequence[Thing], overlap: float) -> list[Thing]:
+    """Every second thing covers the one before it by `overlap`, or none another where that is 0."""
+    placed: list[Thing] = []
+    for number, thing in enumerate(things):
+        if overlap and number % 2:
+            placed.append(place_over(params.rng, thing, placed[-1], overlap, placed[:-1], params.style))
+        else:
+            placed.append(place(params.rng, thing, placed, params.style))
+    return placed
+
+
 def _shuffled(params: MarkedSceneParameters, things: Sequence[Thing]) -> tuple[Thing, ...]:
     return tuple(things[int(number)] for number in params.rng.permutation(len(things)))
 
@@ -107,7 +118,7 @@ def make_higher(params: MarkedSceneParameters) -> AskedScene:
 
 
 def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """So many things of a colour, a shape or both among `things`, which may `overlap`."""
+    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the smaller in front."""
     total = int(params.levels["things"])
     count = params.deal(range(min(total, 6) + 1))
     color, shape = str(params.rng.choice(list(COLORS))), str(params.rng.choice(SHAPES))
@@ -119,10 +130,9 @@ def make_count(params: MarkedSceneParameters) -> AskedScene:
 
     drawn = [random_thing(params.rng, params.size()) for _ in range(count)]
     asked = [replace(thing, color=color or thing.color, shape=shape or thing.shape) for thing in drawn]
-    style = replace(params.style, overlap=float(params.levels["overlap"]))
     sized = [replace(t, size=min(40.0, max(22.0, t.size))) for t in (*asked, *params.others(total - count, fits))]
-    placed = _place_all(replace(params, style=style), sized)
-    things = _shuffled(params, placed)
+    placed = _place_in_pairs(params, _shuffled(params, sized), float(params.levels["overlap"]))
+    things = tuple(sorted(placed, key=lambda thing: -thing.size))
     return AskedScene(things, (), questions.ask_count(things, color, shape))
 
 

@@ -23,16 +23,11 @@ RIM = 4.0  # pixels between a thing and the rim of the image
 
 @dataclass(frozen=True)
 class Style:
-    """How scenes look: `side` pixels square, on `ground`, of which `photos` are cut; `overlap` is a share of sizes.
-
-    Two things of which one hides nothing of the other have an overlap of 0; at 0.5 the nearer may reach to the middle
-    of the farther.
-    """
+    """How scenes look: `side` pixels square, on `ground`, of which `photos` are cut."""
 
     side: int = 320
     ground: Ground = "both"
     photos: tuple[str, ...] = ()
-    overlap: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -73,14 +68,34 @@ def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
 
 
 def place(rng: Generator, thing: Thing, others: Sequence[Thing], style: Style) -> Thing:
-    """The thing at a free place. Raises TaskError where there is none."""
+    """The thing at a place apart from all others. Raises TaskError where there is none."""
     low = thing.size * 0.6 + RIM
     for _ in range(PLACES):
         x, y = (float(v) for v in rng.uniform(low, style.side - low, 2))
-        if all(_apart(x, y, thing.size, other, style.overlap) for other in others):
+        if _is_free(x, y, thing.size, others):
             return replace(thing, x=x, y=y)
-    raise TaskError(f"an image of {style.side} pixels has no room for {len(others) + 1} things; make them fewer")
+    raise _no_room(style, others)
 
 
-def _apart(x: float, y: float, size: float, other: Thing, overlap: float) -> bool:
-    return math.hypot(x - other.x, y - other.y) >= (0.62 if not overlap else 0.5) * (1 - overlap) * (size + other.size)
+def place_over(
+    rng: Generator, thing: Thing, over: Thing, overlap: float, others: Sequence[Thing], style: Style
+) -> Thing:
+    """The thing at a place where it and `over` cover each other by `overlap`, apart from all others.
+
+    At 0 they touch, as circles would, and at 1 their middles are at one place. Raises TaskError where there is none.
+    """
+    far, low = (1 - overlap) * (thing.size + over.size) / 2, thing.size * 0.6 + RIM
+    for _ in range(PLACES):
+        turn = float(rng.uniform(0, 2 * math.pi))
+        x, y = over.x + far * math.cos(turn), over.y + far * math.sin(turn)
+        if low <= min(x, y) and max(x, y) <= style.side - low and _is_free(x, y, thing.size, others):
+            return replace(thing, x=x, y=y)
+    raise _no_room(style, others)
+
+
+def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
+    return all(math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size) for other in others)
+
+
+def _no_room(style: Style, others: Sequence[Thing]) -> TaskError:
+    return TaskError(f"an image of {style.side} pixels has no room for {len(others) + 1} things; make them fewer")
