@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from numpy.random import Generator
@@ -12,11 +13,12 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.scene import Style, place, place_over, random_thing
+from looktwice.eval.tasks.marked_scenes.scene import Style, no_room, place, place_over, random_thing
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, Thing
 
 SMALLEST, LARGEST = 16.0, 56.0  # pixels of the things that are there beside what is asked about
 LETTERED = 0.35  # how often such a thing is a tile
+BEGINNINGS = 30  # of a scene, until all of its things find room
 EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
 
 
@@ -58,11 +60,15 @@ class Kind:
 
 
 def _place_all(params: MarkedSceneParameters, *groups: Sequence[Thing]) -> list[Thing]:
-    """All things at places of their own, the first ones first."""
-    placed: list[Thing] = []
-    for thing in (thing for group in groups for thing in group):
-        placed.append(place(params.rng, thing, placed, params.style))
-    return placed
+    """All things at places of their own, the first ones first, begun anew where the last ones find no room."""
+    things = [thing for group in groups for thing in group]
+    for _ in range(BEGINNINGS):
+        with suppress(TaskError):
+            placed: list[Thing] = []
+            for thing in things:
+                placed.append(place(params.rng, thing, placed, params.style))
+            return placed
+    raise no_room(params.style, len(things))
 
 
 def _place_in_pairs(params: MarkedSceneParameters, things: Sequence[Thing], overlap: float) -> list[Thing]:

@@ -74,7 +74,7 @@ def place(rng: Generator, thing: Thing, others: Sequence[Thing], style: Style) -
         x, y = (float(v) for v in rng.uniform(low, style.side - low, 2))
         if _is_free(x, y, thing.size, others):
             return replace(thing, x=x, y=y)
-    raise _no_room(style, others)
+    raise no_room(style, len(others) + 1)
 
 
 def place_over(
@@ -90,12 +90,13 @@ def place_over(
         x, y = over.x + far * math.cos(turn), over.y + far * math.sin(turn)
         if low <= min(x, y) and max(x, y) <= style.side - low and _is_free(x, y, thing.size, others):
             return replace(thing, x=x, y=y)
-    raise _no_room(style, others)
+    raise no_room(style, len(others) + 1)
 
 
 def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
     return all(math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size) for other in others)
 
 
-def _no_room(style: Style, others: Sequence[Thing]) -> TaskError:
-    return TaskError(f"an image of {style.side} pixels has no room for {len(others) + 1} things; make them fewer")
+def no_room(style: Style, count: int) -> TaskError:
+    """What to say where so many things do not fit."""
+    return TaskError(f"an image of {style.side} pixels has no room for {count} things; make them fewer")

@@ -38,9 +38,9 @@ class MarkedScenes(MadeTask):
     Kinds: shape, color and symbol (of one marked thing), larger and higher (of two marked A and B), count (of a colour,
     a shape or both), cell (of three rows and columns), present (one of four), where (x and y in percent). `controls`
     gives levels by parameter, one or a list: `size` is the height in pixels of what is asked about, `things` how many
-    there are, `ratio` that of two sizes, `drop` the pixels by which one lies higher, `overlap` the share of their sizes
-    by which the things cover each other in pairs. Every run of as many questions as there are combinations of levels has
-    each of them once, and they are slices of the scores; right choices are dealt.
+    there are, `ratio` that of two sizes, `drop` the pixels by which one lies higher, `overlap` the share of their
+    sizes by which the things cover each other in pairs. Every run of as many questions as there are combinations of
+    levels has each of them once, and they are slices of the scores; right choices are dealt.
 
     Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any stage may draw it.
     Images are 320 x 320 pixels. Question `i` depends on kind, `controls`, `ground`, `seed` and `i` alone, and not on
