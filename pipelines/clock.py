@@ -18,29 +18,39 @@ class Clock:
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
-        self._lock, self._local = threading.Lock(), threading.local()
+        self.lock, self.local = threading.Lock(), threading.local()
 
-    @contextmanager
-    def spend(self, kind: str) -> Iterator[None]:
+    def spend(self, kind: str) -> Spending:
         """Count the time inside as time for this kind of work."""
-        outer: list[float] | None = getattr(self._local, "inside", None)
-        inside = self._local.inside = [0.0]  # seconds of the kinds within this one
-        start = time.perf_counter()
-        try:
-            yield
-        finally:
-            took = time.perf_counter() - start
-            self._local.inside = outer
-            if outer is not None:
-                outer[0] += took
-            with self._lock:
-                self.seconds[kind] += took - inside[0]
+        return Spending(self, kind)
 
     def shares(self, least: float = 0.01) -> list[tuple[str, float]]:
         """Each kind with its share of all the time, the largest first, without those below `least`."""
-        with self._lock:
+        with self.lock:
             total = sum(self.seconds.values())
             return [(kind, spent / total) for kind, spent in self.seconds.most_common() if spent >= least * total > 0]
+
+
+class Spending:
+    """A stretch of time of one thread, and the seconds of the other kinds of work within it."""
+
+    __slots__ = ("clock", "inside", "kind", "outer", "start")
+
+    def __init__(self, clock: Clock, kind: str) -> None:
+        self.clock, self.kind, self.inside = clock, kind, 0.0
+
+    def __enter__(self) -> None:
+        local = self.clock.local
+        self.outer: Spending | None = getattr(local, "now", None)
+        local.now, self.start = self, time.perf_counter()
+
+    def __exit__(self, *raised: object) -> None:
+        took = time.perf_counter() - self.start
+        self.clock.local.now = self.outer
+        if self.outer is not None:
+            self.outer.inside += took
+        with self.clock.lock:
+            self.clock.seconds[self.kind] += took - self.inside
 
 
 _running: Clock | None = None

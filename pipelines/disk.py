@@ -53,17 +53,24 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
     Raises OSError that names it, such as where the disk is full; nothing half-written stays behind.
     """
-    draft = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}.part")
+    draft = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with draft.open("wb") as file:
+        with _create(draft) as file:
             yield file
-        draft.replace(path)
+        os.replace(draft, path)
     except BaseException as exc:
-        draft.unlink(missing_ok=True)
-        if isinstance(exc, OSError) and exc.filename in (None, str(draft)):
+        Path(draft).unlink(missing_ok=True)
+        if isinstance(exc, OSError) and exc.filename in (None, draft):
             raise OSError(exc.errno, exc.strerror, str(path)) from exc
         raise
+
+
+def _create(path: str) -> BinaryIO:
+    try:
+        return open(path, "wb")
+    except FileNotFoundError:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "wb")
 
 
 def append_file(path: Path, data: bytes) -> None:

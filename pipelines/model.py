@@ -161,8 +161,13 @@ class Reply:
 
     def to_dict(self) -> dict[str, Any]:
         """As the cache and the records hold it; what is empty is left out."""
-        held = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
-        return {key: value for key, value in held.items() if value or key == "text"}
+        plain = {
+            "tool_calls": [dict(vars(call)) for call in self.tool_calls],
+            "usage": dict(vars(self.usage)),
+            "logprobs": [dict(token) for token in self.logprobs],
+            "served_by": dict(self.served_by),
+        }
+        return {key: value for key, value in (vars(self) | plain).items() if value or key == "text"}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Reply:

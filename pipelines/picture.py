@@ -56,7 +56,10 @@ class Header:
 
 def inspect(data: bytes, name: str) -> Header:
     """Read the header alone. Raises PictureError."""
-    image = _open(data, name)
+    return _header_of(_open(data, name), data, name)
+
+
+def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
     width, height = image.size
     try:
         size = (height, width) if _orientation(image, data) in TURNED else (width, height)
@@ -79,6 +82,21 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
         if isinstance(exc, PictureError):
             raise
         raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
+
+
+def _check(image: Image.Image, data: bytes, name: str) -> None:
+    """Raises PictureError as `decode` does, in a fraction of its time.
+
+    A PNG is whole where the checksums of its parts are right, a JPEG where it can be read at an eighth of its size.
+    """
+    try:
+        if image.format == "PNG":
+            image.verify()
+        else:
+            image.draft("L", (1, 1))
+            image.load()
+    except BROKEN:
+        decode(data, name)
 
 
 def _open(data: bytes, name: str) -> Image.Image:
@@ -233,6 +251,7 @@ class Picture:
         self._fetch: Callable[[], bytes] | None = None
         self._data: bytes | None = None
         self._header: Header | None = None
+        self._opened: Image.Image | None = None
         self._payload: Payload | None = None
         self._sha: str | None = None
         self._known_to_decode = True
@@ -243,7 +262,8 @@ class Picture:
         """A picture whose encoded bytes are fetched when first needed; `name` stands in error messages."""
         self = cls.__new__(cls)
         self.name, self._fetch, self._data, self._pixels = name, fetch, None, None
-        self._header, self._payload, self._sha, self._lock = None, None, None, threading.RLock()
+        self._header, self._opened, self._payload, self._sha = None, None, None, None
+        self._lock = threading.RLock()
         self._known_to_decode = False
         return self
 
@@ -302,8 +322,10 @@ class Picture:
     def _encode(self) -> Payload:
         changed = "made or changed by a stage" if self._fetch is None else self._head().changed
         if not changed:
-            if not self._known_to_decode:
-                self.pixels  # noqa: B018  a picture that does not decode must not be sent
+            if not self._known_to_decode and self._pixels is None:
+                with spend("decode"):  # a picture that does not decode must not be sent
+                    opened, self._opened = self._opened or _open(self._source(), self.name), None
+                    _check(opened, self._source(), self.name)
             return Payload(self._source(), self._head().media_type, self.sha, "")
         pixels = self.pixels
         with spend("encode"):
@@ -321,7 +343,8 @@ class Picture:
     def _head(self) -> Header:
         with self._lock:
             if self._header is None:
-                self._header = inspect(self._source(), self.name)
+                self._opened = _open(self._source(), self.name)
+                self._header = _header_of(self._opened, self._source(), self.name)
             return self._header
 
     def __repr__(self) -> str:

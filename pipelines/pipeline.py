@@ -104,9 +104,12 @@ class SecondModel:
         return self.recorder.ask(self.model, messages, draw, options)
 
 
+PLAIN = (str, int, float, type, RecordingModel, SecondModel)
+
+
 def with_models(thing: Any, change: Callable[[Model], Model]) -> Any:
     """The stage with `change` applied to every model in its settings, at any depth; the same object without one."""
-    if isinstance(thing, type | RecordingModel | SecondModel):
+    if thing is None or isinstance(thing, PLAIN):
         return thing
     if callable(thing) and isinstance(getattr(thing, "identity", None), str):  # a stage may hold another identity
         return change(thing)

@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, fields
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,11 @@ class Record:
 
     def to_line(self) -> str:
         """One line of JSON; numbers that JSON does not know become null."""
-        return (
-            json.dumps(finite_or_null(asdict(self)), ensure_ascii=False, separators=(",", ":"), allow_nan=False) + "\n"
-        )
+        held = {name: getattr(self, name) for name in _FIELDS}
+        try:
+            return _to_json(held) + "\n"
+        except (TypeError, ValueError):
+            return _to_json(finite_or_null(held)) + "\n"
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
@@ -103,6 +105,10 @@ class Record:
     def replies(self) -> list[Reply]:
         """The replies of every call that brought one, in order."""
         return [Reply.from_dict(call["reply"]) for call in self.calls if call.get("reply")]
+
+
+_FIELDS = tuple(each.name for each in fields(Record))
+_to_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _parse_record(line: str | bytes) -> dict[str, Any]:

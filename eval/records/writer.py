@@ -71,7 +71,7 @@ class RunWriter:
 
     def sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""
-        self._put("samples.jsonl", canonical(asdict(row)).encode() + b"\n")
+        self._put("samples.jsonl", canonical(vars(row)).encode() + b"\n")
 
     @property
     def known(self) -> Mapping[str, PointRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import platform
@@ -96,6 +97,7 @@ class Run:
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
         cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
+        gc.freeze()  # what is there by now stays, and need not be looked through again and again
         for model in self.plan.models:
             wrapped = self.wrap(model)
             self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped

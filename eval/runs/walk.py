@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -86,8 +86,8 @@ class RunContext:
 class Walk:
     """Runs the wanted part of the tree for one sample; stage tasks never block on each other.
 
-    A stage task runs one stage, submits the children of its node to the pool and returns. The last task to end calls
-    `finished`.
+    A stage task runs one stage and goes on with the first child of its node, the others go to the pool. The last task
+    to end calls `finished`.
     """
 
     context: RunContext
@@ -101,13 +101,12 @@ class Walk:
 
     def start(self, roots: Sequence[TreeNode], seed: int) -> None:
         """Submit the first task; returns immediately."""
-        self._submit([partial(self._run_roots, roots, seed)])
+        self._submit(partial(self._run_roots, roots, seed))
 
-    def _submit(self, tasks: Sequence[Callable[[], None]]) -> None:
+    def _submit(self, task: Callable[[], None]) -> None:
         with self.lock:
-            self.pending += len(tasks)
-        for task in tasks:
-            self.context.pool.submit(self._run_task, task)
+            self.pending += 1
+        self.context.pool.submit(self._run_task, task)
 
     def _run_task(self, task: Callable[[], None]) -> None:
         try:
@@ -132,14 +131,18 @@ class Walk:
         except PictureError as exc:  # an image that cannot be read fails this sample alone
             error = describe_failure(exc)
         if not error:
-            self._submit_children(roots, state)
+            self._run_children(roots, state)
             return
         for arm in (arm for root in roots for arm in root.arms()):
             self._write(arm, state, error)
 
-    def _submit_children(self, nodes: Sequence[TreeNode], state: State) -> None:
+    def _run_children(self, nodes: Iterable[TreeNode], state: State) -> None:
+        """The first in this thread, so that a sample stays in one where it has one way to go."""
         wanted = [node for node in nodes if any(arm.id in self.wanted for arm in node.arms())]
-        self._submit([partial(self._run_stage, node, state) for node in wanted])
+        for node in wanted[1:]:
+            self._submit(partial(self._run_stage, node, state))
+        for node in wanted[:1]:
+            self._run_stage(node, state)
 
     def _run_stage(self, node: TreeNode, state: State) -> None:
         """Run one stage; while the run is being stopped, only where a reply would be lost otherwise."""
@@ -166,7 +169,7 @@ class Walk:
             self._write(arm, state)
         if state.ended:
             return
-        self._submit_children(list(node.children.values()), state)
+        self._run_children(node.children.values(), state)
 
     def _fail(self, arms: Sequence[Arm], state: State, exc: BaseException) -> None:
         for arm in arms:

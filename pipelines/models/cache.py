@@ -20,6 +20,7 @@ from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, request_key
 from looktwice.pipelines.models import claims
 from looktwice.pipelines.models.claims import Claims
+from looktwice.pipelines.runtime.group_commit import GroupCommit, Work
 from looktwice.pipelines.runtime.stores import Blobs
 
 VERSION = 1
@@ -35,6 +36,8 @@ CREATE TABLE IF NOT EXISTS replies (
     key TEXT PRIMARY KEY, model TEXT NOT NULL, reply TEXT, blob TEXT, stored REAL NOT NULL
 ) WITHOUT ROWID
 """
+FIND = "SELECT reply, blob, stored FROM replies WHERE key = ?"
+FORGET = "DELETE FROM replies WHERE key = ? AND stored IS ?"
 COLUMNS = {"replies": ["key", "model", "reply", "blob", "stored"], "claims": ["key", "owner", "until"]}
 
 
@@ -67,21 +70,26 @@ class Store:
     def __post_init__(self) -> None:
         self.folder = Path(self.folder)
         self.blobs = Blobs(self.folder / "blobs")
-        self._lock = threading.Lock()
         self._turns_lock = threading.Lock()
-        self._connection: sqlite3.Connection | None = None
         self._turns: dict[str, _Turn] = {}
+        self._file = GroupCommit(self._open)
         self._claims = Claims(self._use)
         refuse_network(self.folder, self.setting)
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none and is removed."""
-        with self._use() as connection:
-            row = connection.execute("SELECT reply, blob, stored FROM replies WHERE key = ?", (key,)).fetchone()
-            found = None if row is None else self._parse(*row[:2])
-            if row is not None and found is None:  # not the row that another process has just put in its place
-                connection.execute("DELETE FROM replies WHERE key = ? AND stored IS ?", (key, row[2]))
-        return found
+        found = self._use(lambda connection: connection.execute(FIND, (key,)).fetchone())
+        return None if found is None else self._read(key, *found)
+
+    def find_or_claim(self, key: str) -> Reply | bool:
+        """The reply under a key; else whether the caller is to ask, as for `claim`."""
+        found = self._use(
+            lambda connection: connection.execute(FIND, (key,)).fetchone(),
+            lambda connection: self._claims.take(connection, key),
+        )
+        if not isinstance(found, tuple):
+            return self._claims.note(key, found)
+        return self._read(key, *found) or self.claim(key)
 
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         """Keep a reply and give back the one that is kept: the first, where another process was faster.
@@ -90,38 +98,31 @@ class Store:
         """
         text = json.dumps(replace(reply, cached=False).to_dict(), separators=(",", ":"))
         data = text.encode()
-        with self._use() as connection:
+        with self._named():
             sha = None if len(data) <= INLINE else self.blobs.put(data)
-            row = (key, model, text if sha is None else None, sha, time.time())
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                added = connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount
-                self._claims.drop(connection, key)
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:  # a full disk has rolled it back already
-                    connection.execute("ROLLBACK")
-                raise
-        return reply if added else self.get(key) or reply
+        row = (key, model, text if sha is None else None, sha, time.time())
+
+        def insert(connection: sqlite3.Connection) -> bool:
+            self._claims.drop(connection, key)
+            return connection.execute("INSERT OR IGNORE INTO replies VALUES (?, ?, ?, ?, ?)", row).rowcount > 0
+
+        return reply if self._use(change=insert) else self.get(key) or reply
 
     def claim(self, key: str) -> bool:
         """Whether the caller is to ask; else another process is asking, or has just stored the reply."""
-        return self._claims.take(key)
+        return self._claims.note(key, self._use(change=lambda connection: self._claims.take(connection, key)))
 
     def release(self, key: str) -> None:
         """End a claim without a reply."""
-        with self._use() as connection:
-            self._claims.drop(connection, key)
+        self._use(change=lambda connection: self._claims.drop(connection, key))
 
     def __len__(self) -> int:
-        with self._use() as connection:
-            return int(connection.execute("SELECT count(*) FROM replies").fetchone()[0])
+        return int(self._use(lambda connection: connection.execute("SELECT count(*) FROM replies").fetchone()[0]))
 
     def rows(self) -> Iterator[StoredReply]:
         """Every reply, without its text."""
-        with self._use() as connection:
-            found = connection.execute("SELECT key, model, blob, length(reply), stored FROM replies").fetchall()
-        for key, model, blob, size, stored in found:
+        every = "SELECT key, model, blob, length(reply), stored FROM replies"
+        for key, model, blob, size, stored in self._use(lambda connection: connection.execute(every).fetchall()):
             sha = blob.decode() if isinstance(blob, bytes) else ""
             with suppress(OSError, ValueError):
                 size = self.blobs.path(sha).stat().st_size if sha else size
@@ -133,20 +134,17 @@ class Store:
         """Forget replies, their blobs too, and give their room back to the disk where nobody else is writing."""
         if not rows:
             return
-        with self._use() as connection:
-            connection.execute("BEGIN IMMEDIATE")
-            try:
-                connection.executemany("DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows])
-            except BaseException:
-                connection.execute("ROLLBACK")
-                raise
-            connection.execute("COMMIT")
-            left = {blob for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")}
+
+        def delete(connection: sqlite3.Connection) -> set[bytes]:
+            connection.executemany("DELETE FROM replies WHERE key = ?", [(row.key,) for row in rows])
+            return {blob for (blob,) in connection.execute("SELECT blob FROM replies WHERE blob IS NOT NULL")}
+
+        left = self._use(change=delete)
+        with self._named():
             for sha in {row.blob for row in rows if row.blob and row.blob.encode() not in left}:
                 self.blobs.path(sha).unlink(missing_ok=True)
                 self.blobs.known.discard(sha)
-            with suppress(sqlite3.OperationalError):
-                connection.execute("VACUUM")
+        self._use(_vacuum)
 
     @contextmanager
     def turn(self, key: str) -> Iterator[None]:
@@ -169,19 +167,18 @@ class Store:
 
     def close(self) -> None:
         """Close the file; a later use opens it again."""
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+        self._file.close()
+
+    def _use(self, look: Work | None = None, change: Work | None = None) -> Any:
+        """Look something up or change it, as `GroupCommit.run` says. Raises CacheError where it cannot be done."""
+        with spend("cache"), self._named():
+            return self._file.run(look, change)
 
     @contextmanager
-    def _use(self) -> Iterator[sqlite3.Connection]:
-        """The open connection, for one thread at a time. Raises CacheError where file or disk cannot be used."""
+    def _named(self) -> Iterator[None]:
+        """Inside, what goes wrong with file or disk is a CacheError."""
         try:
-            with spend("cache"), self._lock:
-                if self._connection is None:
-                    self._connection = self._open()
-                yield self._connection
+            yield
         except (sqlite3.Error, OSError) as exc:
             raise CacheError(
                 f"the reply cache {self.folder / 'replies.sqlite'} cannot be used ({exc}); "
@@ -209,11 +206,21 @@ class Store:
             raise
         return connection
 
+    def _read(self, key: str, text: object, blob: object, stored: object) -> Reply | None:
+        """The reply of a row; a damaged one is removed."""
+        reply = self._parse(text, blob)
+        if reply is None:  # not the row that another process has just put in its place
+            self._use(change=lambda file: file.execute(FORGET, (key, stored)))
+        return reply
+
     def _parse(self, text: object, blob: object) -> Reply | None:
         """The reply of a row; None where the row or its blob is damaged."""
         try:
-            data = self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
+            with self._named():
+                data = self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
             found: Any = read_json(data, mend=True) if isinstance(data, bytes) else None
+        except CacheError:
+            raise
         except ValueError:
             return None
         return None if REPLY(found) else Reply.from_dict(found)
@@ -228,6 +235,11 @@ class Store:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
         return None
+
+
+def _vacuum(connection: sqlite3.Connection) -> None:
+    with suppress(sqlite3.OperationalError):
+        connection.execute("VACUUM")
 
 
 class _Turn:
@@ -309,12 +321,14 @@ class Cached:
 
     def _find(self, key: str) -> Reply | None:
         """The stored reply, if need be after waiting for another process; None where this caller is to ask."""
-        while (found := self.store.get(key)) is None and not self.only and not self.store.claim(key):
+        if self.only:
+            return self.store.get(key)
+        while (found := self.store.find_or_claim(key)) is False:
             with spend("wait for the same request"):
                 stopped = self.stop.wait(claims.LOOK)
             if stopped:
                 raise Stopped("stopped while another process was asking")
-        return found
+        return None if found is True else found
 
     def _ask(self, key: str, messages: Messages, draw: int, options: CallOptions) -> Reply:
         try:

@@ -7,8 +7,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
+
+from looktwice.pipelines.runtime.group_commit import Work
 
 LEASE, BEAT, LOOK = 6.0, 1.5, 0.05
 """Seconds for which a claim holds unless it is renewed, between renewals, and between looks of those who wait."""
@@ -38,21 +41,27 @@ def prepare(connection: sqlite3.Connection) -> None:
 class Claims:
     """The claims of one owner, who renews them while it lives: those of a killed or sleeping one end within seconds.
 
-    `connect` is entered around every use of the file and gives its connection.
+    `use` does something with the file, of which it gives the connection.
     """
 
-    connect: Callable[[], AbstractContextManager[sqlite3.Connection]]
+    use: Callable[[Work], Any]
     owner: str = field(default_factory=lambda: uuid.uuid4().hex)
     held: set[str] = field(default_factory=set)
     lock: threading.Lock = field(default_factory=threading.Lock)
     renewing: bool = False
 
-    def take(self, key: str) -> bool:
+    def take(self, connection: sqlite3.Connection, key: str) -> bool:
         """Whether this owner is to ask now: nobody has the reply, and nobody else is asking."""
-        with self.connect() as connection:
-            taken = connection.execute(TAKE, (key, self.owner, LEASE)).rowcount > 0
+        return connection.execute(TAKE, (key, self.owner, LEASE)).rowcount > 0
+
+    def note(self, key: str, taken: bool) -> bool:
+        """Renew a claim from now on, if it was taken."""
         if taken:
-            self._hold(key)
+            with self.lock:
+                self.held.add(key)
+                begin, self.renewing = not self.renewing, True
+            if begin:
+                threading.Thread(target=self._renew, name="looktwice-claims", daemon=True).start()
         return taken
 
     def drop(self, connection: sqlite3.Connection, key: str) -> None:
@@ -63,13 +72,6 @@ class Claims:
         if held:
             connection.execute("DELETE FROM claims WHERE key = ? AND owner = ?", (key, self.owner))
 
-    def _hold(self, key: str) -> None:
-        with self.lock:
-            self.held.add(key)
-            begin, self.renewing = not self.renewing, True
-        if begin:
-            threading.Thread(target=self._renew, name="looktwice-claims", daemon=True).start()
-
     def _renew(self) -> None:
         """Until nothing is held; where the file cannot be written the claims end, and the next write says why."""
         while True:
@@ -78,8 +80,5 @@ class Claims:
                 self.renewing = bool(self.held)
             if not self.renewing:
                 return
-            try:
-                with self.connect() as connection:
-                    connection.execute(RENEW, (LEASE, self.owner))
-            except ValueError:
-                continue
+            with suppress(ValueError):
+                self.use(lambda connection: connection.execute(RENEW, (LEASE, self.owner)) and None)

@@ -23,6 +23,7 @@ from looktwice.pipelines.model import ModelError, Stopped
 Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
+LARGE = 1 << 20  # bytes of a request that are sent piece by piece
 MOST_BYTES = 64 << 20  # of a body, unpacked: a thousand times the longest reply with its log-probabilities
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
@@ -113,7 +114,7 @@ class HttpLoop:
         session = self._session(origin(url))
         limit = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         session.busy += 1
-        data = None if body is None else io.BytesIO(body)  # a stream: several pictures at once would block the loop
+        data = body if body is None or len(body) < LARGE else io.BytesIO(body)  # at once it would block the loop
         try:
             async with session.client.request(
                 method, url, data=data, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)

@@ -8,6 +8,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -112,8 +113,14 @@ def known_keys() -> list[str]:
     held = [os.environ.get(name, "").strip() for name in (*KEYS.values(), *filter(_is_variable, named))]
     held += [os.environ.get(name, "").rpartition("@")[0].rpartition("/")[2] for name in PROXIES]
     held += [name for name in named if not _is_variable(name)]
-    held += [_decoded(key) for key in held if key]
-    return sorted({key for key in held if len(key) >= SHORTEST}, key=len, reverse=True)
+    return list(_with_decoded(tuple(filter(None, held))))
+
+
+@lru_cache(maxsize=8)
+def _with_decoded(held: tuple[str, ...]) -> tuple[str, ...]:
+    """The keys and what they are once decoded, the longest first."""
+    every = {key for key in (*held, *map(_decoded, held)) if len(key) >= SHORTEST}
+    return tuple(sorted(every, key=len, reverse=True))
 
 
 def _is_variable(name: str) -> bool:

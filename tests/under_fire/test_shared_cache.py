@@ -148,7 +148,7 @@ class Full(Store):
     def put(self, key: str, model: str, reply: Reply) -> Reply:
         with self.counting:
             if len(self) >= self.room:
-                with self._use():
+                with self._named():
                     raise sqlite3.OperationalError("database or disk is full")
             return super().put(key, model, reply)
 

@@ -1,0 +1,128 @@
+"""One thread that uses a SQLite file for all others of the process, and commits together what comes together."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+MOST = 256  # changes of a transaction
+IDLE = 1.0  # seconds after which the thread ends; the next use starts another
+
+Work = Callable[[sqlite3.Connection], Any]
+
+
+class GroupCommit:
+    """A connection to a file, which `connect` opens when it is first needed, and the thread that uses it.
+
+    A thread that waits for its turn at a lock gets it only when it also has the interpreter, so a hundred threads at
+    one connection wait for each other most of the time. Here each leaves what is to be done and sleeps until it is.
+    """
+
+    def __init__(self, connect: Callable[[], sqlite3.Connection]) -> None:
+        self._connect = connect
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process, self._lock, self._working = os.getpid(), threading.Lock(), False
+        self._waiting: queue.SimpleQueue[_Task] = queue.SimpleQueue()
+        self._connection: sqlite3.Connection | None = None
+
+    def run(self, look: Work | None = None, change: Work | None = None) -> Any:
+        """What `look` finds, outside of any transaction; where that is None, what `change` gives, once it is committed.
+
+        Returns when it is on the disk as far as SQLite says. Raises what the work or SQLite raises, and then nothing of
+        this `change` is kept. A change may be tried twice.
+        """
+        if self._process != os.getpid():  # a forked child has no thread, and must not use its parent's connection
+            self._begin()
+        task = _Task(look, change)
+        with self._lock:
+            self._waiting.put(task)
+            begin, self._working = not self._working, True
+        if begin:
+            threading.Thread(target=self._work, name="looktwice-cache", daemon=True).start()
+        task.done.acquire()
+        if task.error is not None:
+            raise task.error
+        return task.result
+
+    def close(self) -> None:
+        """Close the file; a later use opens it again."""
+        if self._connection is not None:
+            self.run(look=lambda connection: self._close(connection) or True)
+
+    def _close(self, connection: sqlite3.Connection) -> None:
+        connection.close()
+        self._connection = None
+
+    def _work(self) -> None:
+        while True:
+            try:
+                tasks = [self._waiting.get(timeout=IDLE)]
+            except queue.Empty:
+                with self._lock:
+                    if self._waiting.empty():
+                        self._working = False
+                        return
+                continue
+            while len(tasks) < MOST and not self._waiting.empty():
+                tasks.append(self._waiting.get())
+            self._change([task for task in tasks if not self._look(task)])
+
+    def _look(self, task: _Task) -> bool:
+        """Whether the task needs no change."""
+        try:
+            found = None if task.look is None else task.look(self._open())
+        except BaseException as exc:
+            return task.end(error=exc)
+        return False if found is None and task.change is not None else task.end(found)
+
+    def _change(self, tasks: Sequence[_Task]) -> None:
+        """In one transaction; where that fails, each in one of its own."""
+        if not tasks:
+            return
+        try:
+            connection = self._open()
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                found = [task.change(connection) for task in tasks if task.change is not None]
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:  # a full disk has rolled it back already
+                    connection.execute("ROLLBACK")
+                raise
+        except BaseException as exc:
+            if len(tasks) == 1:
+                tasks[0].end(error=exc)
+            for task in tasks if len(tasks) > 1 else ():
+                self._change([task])
+            return
+        for task, result in zip(tasks, found, strict=True):
+            task.end(result)
+
+    def _open(self) -> sqlite3.Connection:
+        if self._connection is None:
+            self._connection = self._connect()
+        return self._connection
+
+
+class _Task:
+    """What a thread wants done, and what came of it."""
+
+    __slots__ = ("change", "done", "error", "look", "result")
+
+    def __init__(self, look: Work | None, change: Work | None) -> None:
+        self.look, self.change, self.done = look, change, threading.Lock()
+        self.result: Any = None
+        self.error: BaseException | None = None
+        self.done.acquire()
+
+    def end(self, result: Any = None, error: BaseException | None = None) -> bool:
+        """Wake the thread that waits."""
+        self.result, self.error = result, error
+        self.done.release()
+        return True
