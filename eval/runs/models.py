@@ -15,7 +15,7 @@ from looktwice.eval.scoring.cost import price_of
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.cache import Store, close_model
-from looktwice.pipelines.models.endpoint import EndpointWatch
+from looktwice.pipelines.models.endpoint import SERVERS, EndpointWatch
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.models.wrappers import Metered, wrap
 
@@ -63,7 +63,11 @@ class RunModels:
         return Spent(*tokens, sum(costs) if costs else None)
 
     def remarks(self) -> Iterator[str]:
-        """What has to be said at the end: replies that another endpoint gave, and prices without tokens."""
+        """What has to be said at the end: dead servers, replies that another one gave, and prices without tokens."""
+        for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
+            others = "the other server was" if len(urls) == 2 else "the others were"
+            for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
+                yield f"{url} could not be reached, so {others} asked"
         yield from self.uncounted()
         found: Counter[tuple[str, str]] = Counter()
         for _, meter in self.meters:

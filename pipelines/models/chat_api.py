@@ -18,6 +18,7 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
+from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     ESCAPES,
@@ -70,18 +71,20 @@ class ChatAPI:
     """The model `model` behind `url`/chat/completions; None leaves a setting to the server; `CallOptions` overrides it.
 
     `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply), `logprobs` (the
-    number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url` defaults
-    to OPENAI_BASE_URL, else OpenAI's. One model behind two URLs counts as two models, with replies of their own, unless
-    both have the same `name`, as a fleet of servers with the same weights may. Draw number d sends `seed` + d, so that
-    draws differ. `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added
-    to the body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds.
-    `in_flight` and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million
-    tokens: in, out and, where it differs, cached for input that the server had in its own cache) give the report's
-    cost. Keys come from the environment and go only to the host that they belong to.
+    number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url`
+    defaults to OPENAI_BASE_URL, else OpenAI's. Of several, as a fleet of servers with the same weights has, the one
+    with the fewest requests under way is asked, and one that cannot be reached is left alone for half a minute. One
+    model behind two URLs counts as two models, with replies of their own, unless both have the same `name`; give a
+    fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so that draws differ. `system` stands
+    in front of every conversation, `detail` is sent with every picture, `extra` is added to the body as it is.
+    `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` and
+    `per_minute` limit the calls under way and those started in a minute; `prices` (money per million tokens: in, out
+    and, where it differs, cached for input that the server had in its own cache) give the report's cost. Keys come
+    from the environment and go only to the host that they belong to.
     """
 
     model: str
-    url: str | None = field(default=None, metadata=NOT_IDENTITY)
+    url: str | tuple[str, ...] | None = field(default=None, metadata=NOT_IDENTITY)
     name: str = ""
     temperature: float | None = None
     top_p: float | None = None
@@ -114,6 +117,8 @@ class ChatAPI:
         for name in ("temperature", "top_p"):
             value = getattr(self, name)
             object.__setattr__(self, name, None if value is None else float(value))
+        if len(set(self.urls)) < len(self.urls):
+            raise ValueError(f"url names a server twice: {', '.join(self.urls)}")
         # resolved once: what a run writes down must not mean another server where the environment names one
         object.__setattr__(self, "url", self.url or os.environ.get("OPENAI_BASE_URL") or OPENAI)
 
@@ -123,19 +128,25 @@ class ChatAPI:
         return canonical(settings(self) | ({} if self.name else {"endpoint": self.place}))
 
     @property
+    def urls(self) -> tuple[str, ...]:
+        """Each URL in force, without a slash at its end."""
+        given = (self.url,) if isinstance(self.url, str) else self.url or ()
+        return tuple(url.rstrip("/").removesuffix("/chat/completions") for url in given)
+
+    @property
     def endpoint(self) -> str:
-        """The URL in force, without a slash at its end."""
-        return str(self.url).rstrip("/").removesuffix("/chat/completions")
+        """All URLs in force."""
+        return ", ".join(self.urls)
 
     @property
     def place(self) -> str:
-        """Host, port and path of the endpoint."""
-        return self.endpoint.partition("://")[2] or self.endpoint
+        """Host, port and path of each URL."""
+        return ", ".join(map(place_of, self.urls))
 
     def missing(self) -> str:
         """What has to be set before this model can be asked: the key of its host; empty where nothing is missing."""
         try:
-            key_for(self.endpoint)
+            self.check()
         except MissingKeyError as exc:
             return str(exc)
         except ModelError:  # `check` says what is wrong with the URL
@@ -143,37 +154,46 @@ class ChatAPI:
         return ""
 
     def check(self) -> None:
-        """Raises ModelError where the URL cannot be used or the key of its host is missing; sends nothing."""
-        key_for(self.endpoint)
+        """Raises ModelError where a URL cannot be used or the key of its host is missing; sends nothing."""
+        for url in self.urls:
+            key_for(url)
 
     def probe(self) -> None:
-        """Ask the endpoint for its models, once. Raises ModelError where nobody answers or the key is refused.
+        """Ask each server for its models, once. Raises ModelError where nobody answers or a key is refused.
 
         Any other answer will do, and one that does not come in time says nothing: servers need not know the question.
         """
-        try:
-            response = self._send("GET", "models", None, PROBE_SECONDS)
-        except ModelError as exc:
-            if exc.unreached:
-                raise
-            return
-        if response.status == 401:
-            read_response(response, self.endpoint, 0.0)
+        for number, url in enumerate(self.urls, 1):
+            try:
+                response = self._send("GET", url, "models", None, PROBE_SECONDS)
+            except ModelError as exc:
+                if exc.unreached:
+                    SERVERS.put_aside(url)
+                    if number == len(self.urls) and all(SERVERS.aside.get(each) for each in self.urls):
+                        raise
+                continue
+            SERVERS.aside.pop(url, None)
+            if response.status == 401:
+                read_response(response, url, 0.0)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
         body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
         start = time.perf_counter()
-        with spend("wait for the server"):
-            response = self._send("POST", "chat/completions", body, self.timeout)
-        reply = read_response(response, self.endpoint, time.perf_counter() - start)
-        return replace(reply, served_by={**reply.served_by, "endpoint": self.place})
 
-    def _send(self, method: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
-        key = key_for(self.endpoint)
+        def send(url: str) -> tuple[str, HttpResponse]:
+            return url, self._send("POST", url, "chat/completions", body, self.timeout)
+
+        with spend("wait for the server"):
+            url, response = SERVERS.ask(self.urls, send)
+        reply = read_response(response, url, time.perf_counter() - start)
+        return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
+
+    def _send(self, method: str, url: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
+        key = key_for(url)
         headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
         try:
-            response = http_loop().request(method, f"{self.endpoint}/{path}", body, headers, timeout)
+            response = http_loop().request(method, f"{url}/{path}", body, headers, timeout)
         except ModelError as exc:  # it may repeat what came in place of an answer
             raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
         named = {name: mask_keys(text) for name, text in response.headers.items()}
@@ -189,8 +209,14 @@ class ChatAPI:
         return {"model": self.model, "messages": sent, **asked, **self.extra}
 
     def close(self) -> None:
-        """Let go of the connection; a later call opens another."""
-        http_loop().release(self.endpoint)
+        """Let go of the connections; a later call opens others."""
+        for url in self.urls:
+            http_loop().release(url)
+
+
+def place_of(url: str) -> str:
+    """Host, port and path of a URL."""
+    return url.partition("://")[2] or url
 
 
 def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Reply:

@@ -1,17 +1,20 @@
-"""What a run knows of an endpoint: whether anybody is there, and which failures in a row are the endpoint's own."""
+"""What is known of endpoints: whether anybody is there, which failures in a row are their own, and which is free."""
 
 from __future__ import annotations
 
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import close_model
 
+Answer = TypeVar("Answer")
 UNREACHED, SECONDS = 3, 5.0
 """So many attempts in a row, over at least so many seconds, that found nobody there: one worker makes them in 10 s."""
 
@@ -165,3 +168,52 @@ class Watched:
     def close(self) -> None:
         """Close the wrapped model."""
         close_model(self.model)
+
+
+ASIDE = 30.0  # seconds for which a server that cannot be reached is not asked, unless no other can be
+
+
+@dataclass(eq=False)
+class Servers:
+    """How many requests of this process each server has, and until when one is put aside, by URL."""
+
+    busy: Counter[str] = field(default_factory=Counter)
+    aside: dict[str, float] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
+        """What `send` gives for one of the URLs: the next one where nobody is there.
+
+        Raises what `send` raises: for a server that cannot be reached only where none can be.
+        """
+        tried: list[str] = []
+        while True:
+            url = self._take([url for url in urls if url not in tried])
+            try:
+                return send(url)
+            except ModelError as exc:
+                if not exc.unreached:
+                    raise
+                self.put_aside(url)
+                tried.append(url)
+                if len(tried) == len(urls):
+                    raise
+            finally:
+                with self.lock:
+                    self.busy[url] -= 1
+
+    def put_aside(self, url: str) -> None:
+        """Ask others for a while."""
+        with self.lock:
+            self.aside[url] = time.monotonic() + ASIDE
+
+    def _take(self, urls: Sequence[str]) -> str:
+        with self.lock:
+            now = time.monotonic()
+            url = min(urls, key=lambda url: (self.aside.get(url, 0.0) > now, self.busy[url]))
+            self.busy[url] += 1
+            return url
+
+
+SERVERS = Servers()
+"""Those of this process."""

@@ -193,7 +193,7 @@ class Metered:
                 self.summaries[0] = replace(old, failed=old.failed + 1)
             elif reply.cached:
                 came = reply.served_by.get("endpoint", self.place)
-                other = {} if came == self.place else {came: old.elsewhere.get(came, 0) + 1}
+                other = {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
                 self.summaries[0] = replace(old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other})
             else:
                 self.summaries[0] = replace(old, paid=old.paid.plus(reply))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.config import load_plan
-from tests.chat_server import chat_server
+from tests.chat_server import ChatServer, chat_server
 from tests.first_day.studies import looktwice, write_study
 
 
@@ -74,3 +75,45 @@ def test_a_run_is_replayed_where_the_environment_names_another_server(
         assert shown.exit_code == 0 and "FAILED" not in shown.output
         assert "(list price)" in looktwice("score", tmp_path / "study").output
         assert server.stats["requests"] == asked
+
+
+def fleet(*servers: ChatServer) -> str:
+    return "model.url=[" + ",".join(server.url for server in servers) + "]"
+
+
+def test_a_fleet_shares_the_questions(tmp_path: Path) -> None:
+    with chat_server(None, "--delay", "0.2") as one, chat_server(None, "--delay", "0.2") as two:
+        config = write_study(tmp_path, one.url, n=12)
+        assert looktwice("run", config, "--out", tmp_path, fleet(one, two), "--workers", "4").exit_code == 0
+        assert (one.stats["requests"], two.stats["requests"]) == (6, 6)
+        assert (one.stats["probes"], two.stats["probes"]) == (1, 1)
+    replies = [reply for record in RunFolder(tmp_path / "study").records().values() for reply in record.replies]
+    places = {server.url.removeprefix("http://") for server in (one, two)}
+    assert {reply.served_by["endpoint"] for reply in replies} == places
+
+
+def test_a_dead_server_of_a_fleet_is_left_alone(tmp_path: Path) -> None:
+    with chat_server() as one, chat_server() as two:
+        config = write_study(tmp_path, one.url)
+        two.kill()
+        result = looktwice("run", config, "--out", tmp_path, fleet(two, one))
+        assert result.exit_code == 0 and "0 failed" in result.output, result.output
+        assert one.stats["requests"] == 4
+        assert f"{two.url} could not be reached, so the other server was asked" in result.output, result.output
+        one.kill()
+        result = looktwice("run", config, "--out", tmp_path, "--fresh", fleet(one, two), "model.temperature=1")
+    assert result.exit_code == 1 and "stopped: http://" in result.output, result.output
+    assert "cannot be reached" in result.output and "0 new" in result.output, result.output
+
+
+def test_a_server_that_dies_while_a_run_goes_on_costs_nothing(tmp_path: Path) -> None:
+    with chat_server(None, "--delay", "0.3") as one, chat_server(None, "--delay", "0.3") as two:
+        config = write_study(tmp_path, one.url, n=16)
+        threading.Timer(0.6, two.kill).start()
+        result = looktwice("run", config, "--out", tmp_path, fleet(one, two), "--workers", "4")
+        assert result.exit_code == 0 and "16 new" in result.output and "0 failed" in result.output, result.output
+
+
+def test_a_server_is_named_once(tmp_path: Path) -> None:
+    result = looktwice("check", write_study(tmp_path, "http://h:1/v1"), "model.url=[http://h:1/v1,http://h:1/v1/]")
+    assert result.exit_code == 2 and "names a server twice: http://h:1/v1" in result.output, result.output
