@@ -70,9 +70,8 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
         cv2.circle(pixels, middle, 20, (0, 0, 255), 3, cv2.LINE_AA)
         cv2.putText(pixels, mark.label, (middle[0] + 24, middle[1]), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (0, 0, 255), 2)
     image = base64.b64encode(cv2.imencode(".png", pixels, FAST_PNG)[1]).decode()
-    parts = [
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}, {"type": "text", "text": question}
-    ]  # fmt: skip
+    shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
+    parts = [shown, {"type": "text", "text": question}]
     return json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()
 
 

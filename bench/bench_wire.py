@@ -1,0 +1,116 @@
+"""What the engine costs beside a server that answers at once, and one that takes its time: ratios to bare loops.
+
+`WIRE_QUESTIONS=10000 WIRE_TIMES=5 make bench ARGS="bench/bench_wire.py"`; by default 1,000 questions, three times.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from bench.wire.questions import write_questions, write_study
+from tests.paths import ROOT
+
+QUESTIONS, TIMES = int(os.environ.get("WIRE_QUESTIONS", "1000")), int(os.environ.get("WIRE_TIMES", "3"))
+ENVIRONMENT = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}", "OMP_NUM_THREADS": "1"}
+LOOKTWICE = [sys.executable, "-c", "from looktwice.eval.cli import main; main()"]
+
+
+class Measured(NamedTuple):
+    """Questions a second between the first and the last; seconds of the whole process, and of its processor."""
+
+    rate: float
+    whole: float
+    cpu: float
+
+
+@contextmanager
+def endpoint(latency: float) -> Iterator[str]:
+    """The URL of a server in a process of its own."""
+    command = [sys.executable, "-m", "bench.wire.server", "--latency", str(latency)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=ENVIRONMENT, cwd=ROOT) as server:
+        try:
+            assert server.stdout is not None
+            yield f"http://127.0.0.1:{int(server.stdout.readline())}/v1"
+        finally:
+            server.kill()
+
+
+def measure(url: str, command: Sequence[object]) -> Measured:
+    """What a command that asks every question comes to."""
+    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run([str(word) for word in command], check=True, capture_output=True, env=ENVIRONMENT, cwd=ROOT)
+    whole, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    with urllib.request.urlopen(f"{url.removesuffix('/v1')}/stats") as answer:
+        seen = json.load(answer)
+    assert seen["count"] == QUESTIONS
+    used = sum(getattr(after, name) - getattr(before, name) for name in ("ru_utime", "ru_stime"))
+    return Measured((QUESTIONS - 1) / seen["seconds"], whole, used)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the questions in it."""
+    path = tmp_path_factory.mktemp("wire")
+    write_questions(path / "questions", QUESTIONS)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("latency", "in_flight", "circles"),
+    [(0.0, 64, False), (0.0, 64, True), (0.2, 256, False)],
+    ids=["at once", "four circles each", "200 ms"],
+)
+def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circles: bool) -> None:
+    found: dict[str, list[Measured]] = {"bare": [], "looktwice": []}
+    with endpoint(latency) as url:
+        study = write_study(folder, url, in_flight, circles)
+        for _ in range(TIMES):
+            out = folder / f"out{time.monotonic_ns()}"  # never emptied: what was just deleted slows a disk down
+            draw = ["--draw"] if circles else []
+            bare = [sys.executable, "-m", "bench.wire.bare", study, in_flight, *draw]
+            ours = [*LOOKTWICE, "run", study, "--out", out, "--workers", in_flight]
+            found["bare"].append(measure(url, bare))
+            found["looktwice"].append(measure(url, ours))
+    median = {name: Measured(*map(statistics.median, zip(*rows, strict=True))) for name, rows in found.items()}
+    what = f"{QUESTIONS:,} questions, {'four circles each, ' * circles}{latency * 1000:.0f} ms, {in_flight} in flight"
+    print(f"\n{what}, medians of {TIMES}")
+    for name, row in median.items():
+        each = f"{1000 * row.cpu / QUESTIONS:.2f} ms of a core each"
+        print(f"  {name:10} {row.rate:8.0f} a second once begun, whole process {row.whole:.1f} s, {each}")
+    print(f"  ratio      {median['looktwice'].rate / median['bare'].rate:8.2f}")
+
+
+def test_memory_stays_flat(tmp_path: Path) -> None:
+    """Resident memory of a run over a thousand questions and over many."""
+    peaks = []
+    for count in (1_000, 10 * QUESTIONS):
+        root = tmp_path / str(count)
+        (root / "questions").mkdir(parents=True)
+        with (root / "questions" / "samples.jsonl").open("w", encoding="utf-8") as file:
+            for number in range(count):
+                row = {"id": f"q{number:06}", "question": f"What is {number} and one?", "answer": str(number + 1)}
+                file.write(json.dumps(row) + "\n")
+        study = root / "study.yaml"
+        study.write_text(
+            f"task: {{use: eval.tasks.Folder, path: {root / 'questions'}}}\n"
+            "model: {use: pipelines.models.Scripted, answer: '7'}\nstages: {ask: {use: prompting.turns.Ask}}\n"
+        )
+        peak = "import resource; print('PEAK', resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        code = f"import atexit; atexit.register(lambda: exec({peak!r})); {LOOKTWICE[2]}"
+        command = [sys.executable, "-c", code, "run", str(study), "--out", str(root / "runs")]
+        said = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout
+        peaks.append(int(said.split("PEAK")[-1]) / 1024)
+    print(f"\nresident: {peaks[0]:.0f} MB at 1,000 questions, {peaks[1]:.0f} MB at {10 * QUESTIONS:,}")
