@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 MOST_DEPTH = 100
@@ -43,6 +44,15 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
         return {change(name): with_texts(inner, change) for name, inner in value.items()}
     return value
+
+
+def write_json(value: Any) -> str:
+    """JSON in one line; numbers that JSON does not know become null."""
+    write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    try:
+        return write(value)
+    except (TypeError, ValueError):  # also a Mapping that is no dict
+        return write(finite_or_null(value))
 
 
 def finite_or_null(value: Any) -> Any:

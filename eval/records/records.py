@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import yaml
 
 from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
 from looktwice.pipelines.disk import open_file, read_lines
-from looktwice.pipelines.json_input import finite_or_null
+from looktwice.pipelines.json_input import write_json
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.picture import Picture, PictureError
@@ -76,11 +75,7 @@ class Record:
 
     def to_line(self) -> str:
         """One line of JSON; numbers that JSON does not know become null."""
-        held = {name: getattr(self, name) for name in _FIELDS}
-        try:
-            return _to_json(held) + "\n"
-        except (TypeError, ValueError):
-            return _to_json(finite_or_null(held)) + "\n"
+        return write_json({name: getattr(self, name) for name in _FIELDS}) + "\n"
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Record:
@@ -108,7 +103,6 @@ class Record:
 
 
 _FIELDS = tuple(each.name for each in fields(Record))
-_to_json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def _parse_record(line: str | bytes) -> dict[str, Any]:
