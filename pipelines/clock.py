@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
@@ -17,7 +17,7 @@ class Clock:
     """
 
     def __init__(self) -> None:
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.lock, self.local = threading.Lock(), threading.local()
 
     def spend(self, kind: str) -> Spending:
@@ -28,7 +28,8 @@ class Clock:
         """Each kind with its share of all the time, the largest first, without those below `least`."""
         with self.lock:
             total = sum(self.seconds.values())
-            return [(kind, spent / total) for kind, spent in self.seconds.most_common() if spent >= least * total > 0]
+            ordered = sorted(self.seconds.items(), key=lambda each: -each[1])
+            return [(kind, spent / total) for kind, spent in ordered if spent >= least * total > 0]
 
 
 class Spending:

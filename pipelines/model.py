@@ -16,6 +16,7 @@ from looktwice.pipelines.view import View
 
 __all__ = [
     "CallOptions",
+    "Deferred",
     "Message",
     "Messages",
     "Model",
@@ -245,6 +246,10 @@ class ModelError(Exception):
 
 class Stopped(BaseException):
     """The run is being stopped; not an Exception, so that no stage's `except Exception` swallows it."""
+
+
+class Deferred(Stopped):
+    """A request was put among those of a batch; the sample is run again once its reply is there."""
 
 
 def strip_thoughts(text: str) -> str:

@@ -21,6 +21,10 @@ from typing import Any
 
 from aiohttp import web
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.batch_endpoints import BatchEndpoints
+
 Json = dict[str, Any]
 FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
 
@@ -119,6 +123,7 @@ class Server:
         ]
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
+        self.batches = BatchEndpoints(self.reply, args.batch_seconds, args.batch_expires, args.batch_refused)
         self.requests = self.replies = self.in_flight = self.most = self.probes = 0
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
@@ -141,6 +146,10 @@ class Server:
         failure = self.due(body)
         if failure:
             return await self.fail(request, failure)
+        return self.reply(body)
+
+    def reply(self, body: Json) -> web.Response:
+        """The behaviour that the text names, or a completion."""
         text = text_of(body)
         self.replies += 1
         for word, behaviour in BEHAVIOURS.items():
@@ -199,6 +208,8 @@ class Server:
             "replies": self.replies,
             "most_in_flight": self.most,
             "probes": self.probes,
+            "batches": len(self.batches.batches),
+            "batched": self.batches.requests,
         }
         return web.json_response(counts | {"authorizations": seen})
 
@@ -208,6 +219,7 @@ class Server:
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
+        app.router.add_routes(self.batches.routes())
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.args.port)
@@ -228,7 +240,7 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """requests, replies, most_in_flight, probes, authorizations."""
+        """requests, replies, most_in_flight, probes, batches, batched, authorizations."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))
@@ -264,6 +276,9 @@ def main() -> None:
     parser.add_argument("--fail", action="append", default=env("CHAT_FAIL", "").split(), help="KIND=SHARE")
     parser.add_argument("--first", default=env("CHAT_FIRST", ""), help="kinds of the first requests, `ok` among them")
     parser.add_argument("--models-delay", type=float, default=0, help="seconds before that answer")
+    parser.add_argument("--batch-seconds", type=float, default=0.1, help="how long a batch takes")
+    parser.add_argument("--batch-expires", action="store_true", help="the first batch leaves out every third request")
+    parser.add_argument("--batch-refused", default="", help="why no batch is taken")
     parser.add_argument("--no-usage", action="store_true", help="count no tokens")
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")

@@ -51,7 +51,7 @@ def ready_bodies(study: Path) -> Iterator[Work]:
     listener = Listener(arm.model)
     for item in arm.task:
         Pipeline(arm.stages)(State.start(item.sample), listener)
-    return iter([lambda body=body: body for body in listener.found])  # type: ignore[misc]
+    return iter([lambda body=body: body for body in listener.found])
 
 
 def drawn_bodies(study: Path) -> Iterator[Work]:
@@ -69,7 +69,7 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
         middle = round(mark.x), round(mark.y)
         cv2.circle(pixels, middle, 20, (0, 0, 255), 3, cv2.LINE_AA)
         cv2.putText(pixels, mark.label, (middle[0] + 24, middle[1]), cv2.FONT_HERSHEY_SIMPLEX, 0.8, (0, 0, 255), 2)
-    image = base64.b64encode(cv2.imencode(".png", pixels, FAST_PNG)[1]).decode()
+    image = base64.b64encode(bytes(cv2.imencode(".png", pixels, FAST_PNG)[1])).decode()
     shown = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{image}"}}
     parts = [shown, {"type": "text", "text": question}]
     return json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()

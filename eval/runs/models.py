@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.cost import price_of
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.cache import Store, close_model
+from looktwice.pipelines.models.batched.model import Batched, BatchQueue
+from looktwice.pipelines.models.cache import Cached, Store, close_model
 from looktwice.pipelines.models.endpoint import SERVERS, EndpointWatch
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.models.wrappers import Metered, wrap
@@ -24,13 +25,15 @@ from looktwice.pipelines.models.wrappers import Metered, wrap
 class RunModels:
     """Wraps every model of `run` that is asked over a network; `cache` is the folder of the reply store.
 
-    `cached` is how many replies the store held before the run.
+    `cached` is how many replies the store held before the run; `say` is told how far batches are.
     """
 
     run: Run
     cache: Path
     only_cached: bool = False
     ration: Ration = field(default_factory=Ration)
+    say: Callable[[str], None] = lambda said: None
+    queues: list[BatchQueue] = field(default_factory=list)
     models: list[Any] = field(default_factory=list)
     meters: list[tuple[Any, Metered]] = field(default_factory=list)
     cached: int = 0
@@ -49,11 +52,23 @@ class RunModels:
             raise RunError(str(exc)) from exc
         store = Store(self.cache, "--cache")
         self.cached = len(store)  # fails here, with one sentence, if the store cannot be read
+        if isinstance(model, Batched):
+            queue = BatchQueue(model, store, self.run.drain, self.say, self.run.give_up)
+            self.queues.append(queue)
+            return self._metered(model, Metered(Cached(queue, store, self.only_cached, self.run.drain), model.place))
         watch = self.watches[getattr(model, "endpoint", model.identity)]
         wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch, ration=self.ration)
+        return self._metered(model, wrapped)
+
+    def _metered(self, model: Any, wrapped: Metered) -> Metered:
         self.models.append(wrapped)
         self.meters.append((model, wrapped))
         return wrapped
+
+    def collect(self) -> None:
+        """Wait for the batches that samples wait for. Raises Stopped."""
+        for queue in self.queues:
+            queue.collect()
 
     def spent(self) -> Spent:
         """What was asked for so far in this run; its cost is that of the models with prices, if there are any."""

@@ -6,11 +6,11 @@ import gc
 import hashlib
 import os
 import platform
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -24,13 +24,14 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.plugins import describe_plugin
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import Stopped
+from looktwice.pipelines.model import Deferred, Stopped
 from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
 from looktwice.pipelines.sample import Item
@@ -72,7 +73,8 @@ class RunSummary:
 class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
-    `wrap` adds cache, retries and limits to a model; `on_begin` is called with the samples and draws of each arm that
+    `wrap` adds cache, retries and limits to a model; `collect` waits for batches of requests, if there are any;
+    `on_begin` is called with the samples and draws of each arm that
     are done, `on_record` with every record written, `on_skipped` with the number of records that an earlier run wrote.
     Setting `drain` lets no request and no stage start any more, but what is on its way end; setting `stop` ends the run
     at the next model call.
@@ -82,6 +84,7 @@ class Run:
     folder: Path
     options: RunOptions = RunOptions()
     wrap: Callable[[Any], Any] = lambda model: model
+    collect: Callable[[], None] = lambda: None
     on_begin: Callable[[Mapping[str, set[tuple[str, int]]]], None] = lambda done: None
     on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
@@ -93,6 +96,8 @@ class Run:
     errors: list[BaseException] = field(default_factory=list)
     held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
     why: str = ""
+    again: bool = False
+    recorded: set[Key] = field(default_factory=set)
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
@@ -116,6 +121,7 @@ class Run:
             done = {key for key in failed if not failed[key] or self.options.keep_failed} - lost
             self.on_begin(self._done_by_arm(done))
             self._predict(writer, known, done, unchanged)
+            self._predict_again(writer, known, done, unchanged)
             self._settle()
             stopped = self.stop.is_set() or self.drain.is_set()
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": not stopped})
@@ -248,6 +254,14 @@ class Run:
                 for _ in range(2 * self.options.workers):
                     _acquire_slot(slots)
 
+    def _predict_again(self, writer: RunWriter, known: Any, done: set[Key], unchanged: Any) -> None:
+        """The samples that wait for a batch, as often as they do."""
+        with suppress(Stopped):
+            while self.counts.pop("deferred", 0) and not self.drain.is_set():
+                self.collect()
+                self.again = True
+                self._predict(writer, known, done | self.recorded, unchanged)
+
     def _run_items(
         self, arms: Sequence[Arm], seed: int, draw: int, context: RunContext, slots: threading.Semaphore,
         known: Mapping[tuple[str, str], SampleRow], done: set[Key],
@@ -259,7 +273,7 @@ class Run:
                 return
             row = SampleRow(arms[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
             old = known.get((row.task, row.id))
-            if draw == 0 and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
+            if draw == 0 and not self.again and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 context.writer.sample(row)
             wanted = frozenset(arm.id for arm in arms if (arm.id, row.id, draw) not in done)
             if already_recorded := len(arms) - len(wanted):
@@ -270,7 +284,7 @@ class Run:
 
     def _on_error(self, exc: BaseException) -> None:
         if isinstance(exc, Stopped):
-            self._count("stopped")
+            self._count("deferred" if isinstance(exc, Deferred) else "stopped")
             return
         self.errors.append(exc)
         self.drain.set()
@@ -298,10 +312,13 @@ class Run:
     def _on_record(self, arm: Arm, row: SampleRow, record: Record) -> None:
         self._count("failed" if record.error else "answered")
         self._count("written")
+        self.recorded.add(record.key)
         self.on_record(arm, row, record)
         self._release(lambda row: row.over)
 
     def _skip(self, number: int) -> None:
+        if self.again:
+            return
         self._count("kept", number)
         self.on_skipped(number)
 
@@ -365,25 +382,6 @@ def _timed(items: Iterator[Item]) -> Iterator[Item]:
 def _acquire_slot(slots: threading.Semaphore) -> None:
     while not slots.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
         pass
-
-
-def describe_plugin(name: str) -> dict[str, str]:
-    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a single file."""
-    file = getattr(sys.modules.get(name), "__file__", None) or name
-    if Path(file).name == "__init__.py" or not Path(file).is_file():
-        return {"name": name, "path": name, "sha": ""}
-    return {"name": name, "path": str(file), "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
-
-
-def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
-    """A sentence for every plugin whose file is not the one with which the run was made that `facts` describe."""
-    before = {each["name"]: each.get("sha") for each in facts.get("plugins") or ()}
-    for now in map(describe_plugin, plugins):
-        if before.get(now["name"]) and before[now["name"]] != now["sha"]:
-            yield (
-                f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
-                "something else needs a higher `version`, or start over with --fresh"
-            )
 
 
 def _installed_version(name: str) -> str:

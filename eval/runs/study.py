@@ -21,12 +21,14 @@ from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRo
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.predict import Run, RunOptions, RunSummary, changed_plugins
+from looktwice.eval.runs.plugins import changed_plugins
+from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.runtime.networks import close_networks
@@ -104,7 +106,8 @@ class Study:
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         ledger = Ledger(self.folder / ".spent", lambda: models.spent().cost)
         models.ration = self._ration(run, models, ledger)
-        run.wrap = models.wrap
+        run.wrap, models.say = models.wrap, lambda said: self.console.print(cell(said), highlight=False, soft_wrap=True)
+        run.collect = models.collect
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.console.print(cell(sentence), highlight=False, soft_wrap=True)
         display = Display(self.console, run.total(), models.spent)
@@ -130,6 +133,8 @@ class Study:
         if budget is None or self.only_cached:
             return Ration(self.options.max_requests, give_up=run.give_up)
         for model in self.plan.models:
+            if isinstance(model, Batched):
+                raise RunError("--budget: a batch is paid for as a whole; bound it with --limit")
             if getattr(model, "remote", False) and not getattr(model, "prices", None):
                 name = getattr(model, "model", type(model).__name__)
                 raise RunError(f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per million")

@@ -1,3 +1,4 @@
+from .batched.model import Batched as Batched
 from .cache import Cached as Cached, CacheError as CacheError
 from .chat_api import ChatAPI as ChatAPI
 from .limits import Limited as Limited

@@ -165,7 +165,7 @@ class ChatAPI:
         """
         for number, url in enumerate(self.urls, 1):
             try:
-                response = self._send("GET", url, "models", None, PROBE_SECONDS)
+                response = self.send("GET", url, "models", None, PROBE_SECONDS)
             except ModelError as exc:
                 if exc.unreached:
                     SERVERS.put_aside(url)
@@ -182,16 +182,19 @@ class ChatAPI:
         start = time.perf_counter()
 
         def send(url: str) -> tuple[str, HttpResponse]:
-            return url, self._send("POST", url, "chat/completions", body, self.timeout)
+            return url, self.send("POST", url, "chat/completions", body, self.timeout)
 
         with spend("wait for the server"):
             url, response = SERVERS.ask(self.urls, send)
         reply = read_response(response, url, time.perf_counter() - start)
         return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
 
-    def _send(self, method: str, url: str, path: str, body: bytes | None, timeout: float) -> HttpResponse:
+    def send(
+        self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json"
+    ) -> HttpResponse:
+        """What one of the servers answers under a path; `kind` is the media type of the body. Raises ModelError."""
         key = key_for(url)
-        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = ({"Content-Type": kind} if kind else {}) | ({"Authorization": f"Bearer {key}"} if key else {})
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout)
         except ModelError as exc:  # it may repeat what came in place of an answer
@@ -238,6 +241,20 @@ def read_response(response: HttpResponse, endpoint: str, seconds: float) -> Repl
         reply = reply_of(data, seconds, engine)
         return _without_keys(reply)
     raise refusal(response, endpoint, error or {})
+
+
+def read_value(response: HttpResponse, endpoint: str) -> Any:
+    """The JSON value of an answer that is no completion. Raises ModelError for a refusal and for what is no JSON."""
+    try:
+        data = _json(response.body)
+    except ValueError as exc:
+        data = None
+        if 200 <= response.status < 300:
+            raise ModelError(f"{endpoint} answered no JSON ({exc}): {_beginning(response.body)}") from exc
+    error = error_of(data)
+    if error or not 200 <= response.status < 300:
+        raise refusal(response, endpoint, error or {})
+    return data
 
 
 def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> ModelError:

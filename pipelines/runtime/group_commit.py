@@ -53,11 +53,12 @@ class GroupCommit:
     def close(self) -> None:
         """Close the file; a later use opens it again."""
         if self._connection is not None:
-            self.run(look=lambda connection: self._close(connection) or True)
+            self.run(look=self._close)
 
-    def _close(self, connection: sqlite3.Connection) -> None:
+    def _close(self, connection: sqlite3.Connection) -> bool:
         connection.close()
         self._connection = None
+        return True
 
     def _work(self) -> None:
         while True:

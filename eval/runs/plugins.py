@@ -1,0 +1,28 @@
+"""The plugins of a run, as run.yaml holds them."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def describe_plugin(name: str) -> dict[str, str]:
+    """A plugin as run.yaml holds it: what `--plugin` takes to load it again, and the sha256 of a single file."""
+    file = getattr(sys.modules.get(name), "__file__", None) or name
+    if Path(file).name == "__init__.py" or not Path(file).is_file():
+        return {"name": name, "path": name, "sha": ""}
+    return {"name": name, "path": str(file), "sha": hashlib.sha256(Path(file).read_bytes()).hexdigest()}
+
+
+def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterator[str]:
+    """A sentence for every plugin whose file is not the one with which the run was made that `facts` describe."""
+    before = {each["name"]: each.get("sha") for each in facts.get("plugins") or ()}
+    for now in map(describe_plugin, plugins):
+        if before.get(now["name"]) and before[now["name"]] != now["sha"]:
+            yield (
+                f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
+                "something else needs a higher `version`, or start over with --fresh"
+            )

@@ -1,0 +1,147 @@
+"""A study that is asked in batches: rounds, kills, requests that expire or fail, and what is never asked twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.records import RunFolder
+from looktwice.pipelines.models import Batched, ChatAPI
+from tests.chat_server import chat_server
+from tests.first_day.studies import looktwice, write_study
+from tests.paths import ROOT
+
+BATCHED = (
+    "{{use: pipelines.models.Batched, look: 0.05, chat: {{use: pipelines.models.ChatAPI, model: tiny, url: '{url}'}}}}"
+)
+
+
+def ask(folder: Path, url: str, *words: str, n: int = 6, stage: str = "prompting.turns.Ask") -> tuple[int, str]:
+    folder.mkdir(exist_ok=True)
+    config = write_study(folder, url, n=n)
+    result = looktwice(
+        "run", config, "--out", folder, f"model={BATCHED.format(url=url)}", f"stages.ask={{use: {stage}}}", *words
+    )
+    return result.exit_code, result.output
+
+
+def replies(folder: Path) -> dict[str, str]:
+    return {key[1]: record.replies[-1].text for key, record in RunFolder(folder / "study").records().items()}
+
+
+def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(tmp_path: Path) -> None:
+    with chat_server() as server:
+        code, said = ask(tmp_path / "batched", server.url)
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert "1 batch under way, 0 of 6 requests answered" in said
+        assert (server.stats["batches"], server.stats["batched"], server.stats["requests"]) == (1, 6, 0)
+        config = write_study(tmp_path, server.url, n=6)
+        direct = looktwice("run", config, "--out", tmp_path / "direct", "model.temperature=null")
+        assert direct.exit_code == 0 and server.stats["requests"] == 6
+    assert replies(tmp_path / "batched") == replies(tmp_path / "direct")
+
+
+def test_each_turn_takes_a_round(tmp_path: Path) -> None:
+    with chat_server() as server:
+        code, said = ask(tmp_path, server.url, stage="prompting.turns.CaptionThenAnswer")
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"]) == (4, 24), (
+            "three images are described, each by itself"
+        )
+        code, said = ask(tmp_path, server.url, stage="prompting.turns.CaptionThenAnswer")
+        assert code == 0 and "0 new, 6 were there" in said and server.stats["batched"] == 24
+
+
+def test_what_expired_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
+    with chat_server(None, "--batch-expires") as server:
+        code, said = ask(tmp_path, server.url)
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"], server.stats["replies"]) == (2, 8, 6)
+
+
+def test_many_requests_are_several_batches(tmp_path: Path) -> None:
+    with chat_server() as server:
+        code, said = ask(tmp_path, server.url, "model.requests=4", n=10)
+        assert code == 0 and "10 new" in said and (server.stats["batches"], server.stats["batched"]) == (3, 10), said
+    assert not list((tmp_path / ".cache" / "batches").rglob("*.json*"))
+
+
+def test_a_request_that_fails_in_its_batch_fails_its_sample(tmp_path: Path) -> None:
+    with chat_server() as server:
+        words = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
+        code, said = ask(tmp_path, server.url, words, n=2)
+        assert code == 1 and "2 failed" in said and server.stats["batched"] == 2, said
+    errors = [record.error for record in RunFolder(tmp_path / "study").records().values()]
+    assert all("answered 400: Unknown parameter: 'top_k'" in error for error in errors)
+
+
+def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
+    with chat_server(None, "--batch-refused", "Enqueued token limit reached") as server:
+        code, said = ask(tmp_path, server.url)
+    assert code == 1 and "refused the batch: Enqueued token limit reached" in said and "0 new" in said, said
+    assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_run_that_ends_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path, number: int) -> None:
+    with chat_server(None, "--batch-seconds", "2") as server:
+        config = write_study(tmp_path, server.url, n=4)
+        words = ["run", str(config), "--out", str(tmp_path), f"model={BATCHED.format(url=server.url)}"]
+        main = "from looktwice.eval.cli import main; main()"
+        env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
+        with subprocess.Popen([sys.executable, "-c", main, *words], stderr=subprocess.PIPE, text=True, env=env) as run:
+            until = time.monotonic() + 30
+            while not server.stats["batches"]:
+                assert time.monotonic() < until and run.poll() is None
+                time.sleep(0.02)
+            time.sleep(0.2)
+            run.send_signal(number)
+            said = run.communicate(timeout=20)[1]
+        if number == signal.SIGINT:
+            assert run.returncode == 130 and "Traceback" not in said, said
+            assert "the batches go on at the server, and the same command collects them" in said
+        code, said = ask(tmp_path, server.url, n=4)
+        assert code == 0 and "4 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"]) == (1, 4)
+
+
+def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path) -> None:
+    """The run was killed between the request that handed it in and the note of its answer."""
+    with chat_server(None, "--batch-seconds", "1.5") as server:
+        running = threading.Thread(target=ask, args=(tmp_path, server.url), kwargs={"n": 3})
+        running.start()
+        while not server.stats["batches"]:
+            time.sleep(0.02)
+        time.sleep(0.1)
+        note = next((tmp_path / ".cache" / "batches").rglob("*.json"))
+        note.write_text(json.dumps({"batch": ""}))
+        running.join()
+        assert (server.stats["batches"], server.stats["batched"]) == (1, 3)
+    assert len(replies(tmp_path)) == 3
+
+
+def test_a_dead_server_is_told_at_once_and_what_was_gathered_is_handed_in_later(tmp_path: Path) -> None:
+    with chat_server() as server:
+        server.kill()
+        code, said = ask(tmp_path, server.url, "model.look=60")
+    assert code == 1 and "cannot be reached" in said and "looking again" not in said, said
+    with chat_server(None, "--port", server.url.split(":")[2].partition("/")[0]) as server:
+        code, said = ask(tmp_path, server.url)
+        assert code == 0 and "6 new" in said and (server.stats["batches"], server.stats["batched"]) == (1, 6), said
+
+
+def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="one server"):
+        Batched(ChatAPI("m", ("http://h:1/v1", "http://h:2/v1")))
+    with pytest.raises(ValueError, match="look is above 0"):
+        Batched(ChatAPI("m", "http://h:1/v1"), look=0)
+    code, said = ask(tmp_path, "http://127.0.0.1:9/v1", "--budget", "1")
+    assert code == 2 and "bound it with --limit" in said, said
