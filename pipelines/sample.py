@@ -55,7 +55,12 @@ class Sample:
     @property
     def sha(self) -> str:
         """The sha256 of all that is asked: another image, wording or mark gives another one."""
-        return hashlib.sha256(canonical(self.to_dict()).encode()).hexdigest()
+        return sha_of(self.to_dict())
+
+
+def sha_of(plain: Mapping[str, Any]) -> str:
+    """The sha256 of plain JSON values."""
+    return hashlib.sha256(canonical(plain).encode()).hexdigest()
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import Deferred, Stopped
 from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
-from looktwice.pipelines.sample import Item
+from looktwice.pipelines.sample import Item, sha_of
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Run:
             if self.options.limit is not None and len(seen) >= self.options.limit:
                 return
             seen.add(item.sample.id)
-            if _shard_of(item.sample.id, shards) == number - 1:
+            if shards == 1 or _shard_of(item.sample.id, shards) == number - 1:
                 yield item
         if not seen:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
@@ -271,7 +271,8 @@ class Run:
         for item in _timed(self.items(arms[0].task)):
             if self.drain.is_set() or self.stop.is_set():
                 return
-            row = SampleRow(arms[0].task_id, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
+            plain = item.sample.to_dict()
+            row = SampleRow(arms[0].task_id, sha_of(plain), item.answer, plain, item.truth)
             old = known.get((row.task, row.id))
             if draw == 0 and not self.again and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 context.writer.sample(row)

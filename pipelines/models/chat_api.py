@@ -199,7 +199,8 @@ class ChatAPI:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout)
         except ModelError as exc:  # it may repeat what came in place of an answer
             raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
-        named = {name: mask_keys(text) for name, text in response.headers.items()}
+        keys = known_keys()
+        named = {name: mask_keys(text, keys) for name, text in response.headers.items()}
         return HttpResponse(response.status, named, response.body)
 
     def body(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> dict[str, Any]:
