@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step, with_models
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
-from looktwice.prompting.agent.agent import Agent
 from looktwice.specialists.networks.network import Network
 
 CHARACTERS = 4  # of a token of words, about
@@ -154,7 +154,7 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Do
     asked: dict[tuple[str, str], tuple[int, set[tuple[str, int]], Request]] = {}
     looks = False
     for trial in trials:
-        looks = looks or any(find_settings(trial.arm.stages, Agent))
+        looks = looks or has_agent(trial.arm)
         task = trial.arm.task_id
         for request in trial.requests:
             most, known, _ = asked.get((task, request.key), (0, set(), request))
@@ -171,6 +171,12 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Do
         sum(n * price for n, price in prices if price is not None) if any(p is not None for _, p in prices) else None,
         looks,
     )
+
+
+def has_agent(arm: Arm) -> bool:
+    """Whether the model may look again; without one in the plan its modules, a tenth of a second, are not opened."""
+    module = sys.modules.get("looktwice.prompting.agent.agent")
+    return module is not None and any(find_settings(arm.stages, module.Agent))
 
 
 def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0) -> str:
