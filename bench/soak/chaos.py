@@ -85,7 +85,7 @@ def missing_and_double(out: Path, planned: int) -> list[str]:
     return found + [f"{key} recorded {n} times" for key, n in answered.items() if n > 1]
 
 
-def chaos(folder: Path, samples: int = 600, kills: int = 10) -> Iterator[Finding]:
+def chaos(folder: Path, samples: int = 1_250, kills: int = 10) -> Iterator[Finding]:
     """Samples x 2 arms x 2 draws, each asked of a server that fails in ten ways, by a runner killed so many times."""
     with hostile_server(misbehave) as server:
         config = write_study(folder, server.url, (f"Is {n} even?" for n in range(samples)), TIMEOUT, ARMS)

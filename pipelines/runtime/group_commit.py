@@ -83,7 +83,7 @@ class GroupCommit:
         return False if found is None and task.change is not None else task.end(found)
 
     def _change(self, tasks: Sequence[_Task]) -> None:
-        """In one transaction; where that fails, each in one of its own."""
+        """In one transaction; where one of them cannot be done, each in one of its own."""
         if not tasks:
             return
         try:
@@ -97,10 +97,12 @@ class GroupCommit:
                     connection.execute("ROLLBACK")
                 raise
         except BaseException as exc:
-            if len(tasks) == 1:
-                tasks[0].end(error=exc)
-            for task in tasks if len(tasks) > 1 else ():
-                self._change([task])
+            whole = len(tasks) == 1 or isinstance(exc, sqlite3.OperationalError)  # such as a full disk
+            for task in tasks:
+                if whole:
+                    task.end(error=exc)
+                else:
+                    self._change([task])
             return
         for task, result in zip(tasks, found, strict=True):
             task.end(result)
