@@ -11,10 +11,14 @@ from looktwice.eval.cli_options import (
     AllArms,
     Allowed,
     AllowedOfRun,
+    Budget,
     By,
     ConfigPath,
     Exports,
+    Gpus,
     Judged,
+    MaxRequests,
+    On,
     Overrides,
     Plugins,
     Reader,
@@ -66,7 +70,7 @@ def check(
     plugin: Plugins = None,
     allow: Allowed = None,
     out: Annotated[
-        Path | None, typer.Option(help="Write a page per task, with the views after each stage, into this folder.")
+        Path | None, typer.Option(help="Write a page per task into this folder: views, words, replies.")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")] = None,
     every_image: Annotated[bool, typer.Option("--all", help="Open every image of every task.")] = False,
@@ -99,10 +103,10 @@ def run(
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")] = False,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
-    budget: Annotated[
-        float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
-    ] = None,
-    max_requests: Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")] = None,
+    budget: Budget = None,
+    max_requests: MaxRequests = None,
+    on: On = "",
+    gpus: Gpus = 0.0,
 ) -> None:
     """Run a configuration and write its report.
 
@@ -116,7 +120,7 @@ def run(
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
-        outcome = Study(found, out, options, cache, fresh, only_cached)()
+        outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus)()
         if outcome.written or outcome.kept:
             whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
             print_results(outcome.folder, found, whole and not (outcome.written or outcome.stopped))
@@ -235,9 +239,7 @@ def replies(
     ],
     reader: Reader = None,
     key: Annotated[Path | None, typer.Option(help="A JSON file of answers by idx.")] = None,
-    disagreements: Annotated[
-        Path | None, typer.Option(help="Write the replies where reader and label differ into this file.")
-    ] = None,
+    disagreements: Annotated[Path | None, typer.Option(help="Write where reader and label differ into a file.")] = None,
     export: Exports = None,
     plugin: Plugins = None,
     allow: AllowedOfRun = None,

@@ -29,6 +29,12 @@ AllowedOfRun = Annotated[
         "--allow", help="A folder that the run's records may read, beside the run's and this (also: LOOKTWICE_ALLOW)."
     ),
 ]
+On = Annotated[str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.")]
+Gpus = Annotated[float, typer.Option(min=0, help="The share of a GPU that each task of Ray gets.")]
+Budget = Annotated[
+    float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
+]
+MaxRequests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]
 Exports = Annotated[

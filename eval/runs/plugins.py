@@ -1,10 +1,13 @@
-"""The plugins of a run, as run.yaml holds them."""
+"""What a run was made with, as run.yaml holds it: versions and plugins."""
 
 from __future__ import annotations
 
 import hashlib
+import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +29,18 @@ def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterato
                 f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
                 "something else needs a higher `version`, or start over with --fresh"
             )
+
+
+@cache
+def installed_versions() -> Mapping[str, str]:
+    """Of Python, looktwice and the libraries that decide what is computed."""
+    libraries = ["numpy", "opencv-python-headless", "pillow", "scikit-image", "torch", "kornia", "transformers"]
+    found = {name: installed for name in ["looktwice", *libraries] if (installed := _installed_version(name))}
+    return {"python": platform.python_version()} | found
+
+
+def _installed_version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
+        return ""

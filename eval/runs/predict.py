@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import platform
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -14,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.plugins import describe_plugin
+from looktwice.eval.runs.plugins import describe_plugin, installed_versions
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
@@ -101,17 +99,13 @@ class Run:
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
-        cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
-        gc.freeze()  # what is there by now stays, and need not be looked through again and again
-        for model in self.plan.models:
-            wrapped = self.wrap(model)
-            self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
+        self._prepare()
         with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
             known = existing_run.samples
             failed, lost = LostBlobs(writer.blobs).look_through(existing_run)
             rows = make_point_rows(self.plan)
-            same_versions = existing_run.facts.get("versions") == self._versions
+            same_versions = existing_run.facts.get("versions") == installed_versions()
             unchanged = self._unchanged(known) if same_versions else {}
             answered = _answered_samples([*rows, *writer.known.values()], failed)
             unchanged |= self._refuse_changed(known, answered, unchanged)
@@ -120,9 +114,7 @@ class Run:
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
             done = {key for key in failed if not failed[key] or self.options.keep_failed} - lost
             self.on_begin(self._done_by_arm(done))
-            self._predict(writer, known, done, unchanged)
-            self._predict_again(writer, known, done, unchanged)
-            self._settle()
+            self._predict_all(writer, known, done, unchanged)
             stopped = self.stop.is_set() or self.drain.is_set()
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": not stopped})
         if self.errors:
@@ -132,6 +124,23 @@ class Run:
             ended = counted(counts["stopped"], "time")
             raise RunError(f"a stage raised Stopped {ended}; only the run raises it, so raise another exception there")
         return RunSummary(self.folder, counts["written"], counts["kept"], counts["failed"], stopped, self.why)
+
+    def predict_into(self, writer: Any, done: set[Key]) -> None:
+        """Run what is not done, for who keeps the folder elsewhere: `writer` has `blobs`, `sample` and `record`.
+
+        Raises the first error.
+        """
+        self._prepare()
+        self._predict_all(writer, {}, done, {})
+        if self.errors:
+            raise self.errors[0]
+
+    def _prepare(self) -> None:
+        cv2.setNumThreads(max(1, (os.cpu_count() or 1) // self.options.workers))
+        gc.freeze()  # what is there by now stays, and need not be looked through again and again
+        for model in self.plan.models:
+            wrapped = self.wrap(model)
+            self.models[id(model)] = Stoppable(model, self.drain) if wrapped is model else wrapped
 
     def _done_by_arm(self, done: Collection[Key]) -> Mapping[str, set[tuple[str, int]]]:
         """The planned samples and draws of each arm that need not be asked."""
@@ -169,7 +178,7 @@ class Run:
             if self.options.limit is not None and len(seen) >= self.options.limit:
                 return
             seen.add(item.sample.id)
-            if shards == 1 or _shard_of(item.sample.id, shards) == number - 1:
+            if shards == 1 or shard_of(item.sample.id, shards) == number - 1:
                 yield item
         if not seen:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
@@ -234,7 +243,7 @@ class Run:
                 writer,
                 pool,
                 self._raise_if_stopped,
-                self._on_record,
+                self.note,
                 self.drain,
                 self._hold,
                 self._on_error,
@@ -254,13 +263,15 @@ class Run:
                 for _ in range(2 * self.options.workers):
                     _acquire_slot(slots)
 
-    def _predict_again(self, writer: RunWriter, known: Any, done: set[Key], unchanged: Any) -> None:
-        """The samples that wait for a batch, as often as they do."""
+    def _predict_all(self, writer: RunWriter, known: Any, done: set[Key], unchanged: Any) -> None:
+        """Every sample, and those that wait for a batch as often as they do."""
+        self._predict(writer, known, done, unchanged)
         with suppress(Stopped):
             while self.counts.pop("deferred", 0) and not self.drain.is_set():
                 self.collect()
                 self.again = True
                 self._predict(writer, known, done | self.recorded, unchanged)
+        self._settle()
 
     def _run_items(
         self, arms: Sequence[Arm], seed: int, draw: int, context: RunContext, slots: threading.Semaphore,
@@ -310,7 +321,8 @@ class Run:
         if self.held:
             self.give_up(self.held[0][0].said)
 
-    def _on_record(self, arm: Arm, row: SampleRow, record: Record) -> None:
+    def note(self, arm: Arm, row: SampleRow, record: Record) -> None:
+        """Count a record that was written, and tell of it."""
         self._count("failed" if record.error else "answered")
         self._count("written")
         self.recorded.add(record.key)
@@ -332,21 +344,6 @@ class Run:
         if self.stop.is_set():
             raise Stopped
 
-    @cached_property
-    def _versions(self) -> Mapping[str, str]:
-        names = (
-            "looktwice",
-            "numpy",
-            "opencv-python-headless",
-            "pillow",
-            "scikit-image",
-            "torch",
-            "kornia",
-            "transformers",
-        )
-        found = {name: installed for name in names if (installed := _installed_version(name))}
-        return {"python": platform.python_version()} | found
-
     def _run_facts(self) -> dict[str, Any]:
         return {
             "name": self.plan.name,
@@ -357,7 +354,7 @@ class Run:
             "planned": dict(self.planned),
             "limit": self.options.limit,
             "shard": list(self.options.shard),
-            "versions": self._versions,
+            "versions": installed_versions(),
             "config": self.plan.config,
         }
 
@@ -385,12 +382,6 @@ def _acquire_slot(slots: threading.Semaphore) -> None:
         pass
 
 
-def _installed_version(name: str) -> str:
-    try:
-        return version(name)
-    except PackageNotFoundError:  # another build of the same library, or a tree that is not installed
-        return ""
-
-
-def _shard_of(identifier: str, shards: int) -> int:
+def shard_of(identifier: str, shards: int) -> int:
+    """The number of a sample's shard, from 0."""
     return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards

@@ -76,7 +76,8 @@ class Study:
     """Runs a plan into `out/<name>`.
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
-    `only_cached` calls no server. Raises RunError, TaskError, CacheError.
+    `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, each of which gets so
+    many `gpus`. Raises RunError, TaskError, CacheError.
     """
 
     plan: Plan
@@ -86,6 +87,8 @@ class Study:
     fresh: bool = False
     only_cached: bool = False
     console: Console = field(default_factory=lambda: Console(stderr=True))
+    on: str = ""
+    gpus: float = 0.0
 
     @property
     def folder(self) -> Path:
@@ -102,7 +105,7 @@ class Study:
                 self.folder.rename(aside)
             self.console.print(cell(f"the earlier run was moved to {aside}"))
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
-        run = Run(self.plan, self.folder, self.options)
+        run = self._make_run()
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         ledger = Ledger(self.folder / ".spent", lambda: models.spent().cost)
         models.ration = self._ration(run, models, ledger)
@@ -126,6 +129,17 @@ class Study:
             ledger.write()
             models.close()
             close_networks()
+
+    def _make_run(self) -> Run:
+        if not self.on:
+            return Run(self.plan, self.folder, self.options)
+        from looktwice.eval.runs.on_ray import RayRun, parse_place
+
+        cache = self.cache or self.out / ".cache"
+        return RayRun(
+            self.plan, self.folder, self.options,
+            address=parse_place(self.on), gpus=self.gpus, cache=cache, only_cached=self.only_cached,
+        )  # fmt: skip
 
     def _ration(self, run: Run, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""

@@ -1,0 +1,291 @@
+"""A run whose samples are worked through by tasks of Ray, on this machine or on a cluster; one process writes it all.
+
+Each block of samples is a task: it gets the whole plan, goes through its samples in threads as a run on one machine
+does, and streams each record back with the pictures and messages that it names. What a lost task had not sent is begun
+anew by another one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import queue
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.records.records import Key, Record, RunError, SampleRow
+from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.models import RunModels
+from looktwice.eval.runs.plugins import describe_plugin
+from looktwice.eval.runs.predict import Run, RunOptions, shard_of
+from looktwice.pipelines.config.build import load_plugin
+from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.runtime.stores import Blobs, use_result_store
+
+BLOCKS = 4  # for each task that may run at a time: so much of the work is begun anew where one is lost
+ATTEMPTS = 5  # tasks of a block that may be lost
+LOOK = 1.0  # seconds between looks whether the run is being stopped
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and tasks at a time."""
+
+    plan: bytes
+    plugins: tuple[str, ...]
+    options: RunOptions
+    cache: str
+    only_cached: bool
+    blocks: int
+    tasks: int
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A line of samples.jsonl, or a record with its sample and the blobs that it names and that were not sent yet."""
+
+    row: SampleRow
+    line: str = ""
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
+class RayRun(Run):
+    """Runs a plan on Ray: `address` is that of a cluster, or empty for one on this machine.
+
+    `gpus` is the share of a GPU that each task gets, `cache` the folder of the reply cache on the machine of each task.
+    """
+
+    address: str = ""
+    gpus: float = 0.0
+    cache: Path = Path(".cache")
+    only_cached: bool = False
+
+    def __call__(self) -> Any:
+        """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan cannot be sent."""
+        if self.options.shard != (1, 1) or self.options.budget is not None or self.options.max_requests is not None:
+            raise RunError("--on ray makes shards of its own, and has no --budget or --max-requests; leave them out")
+        self.wrap = lambda model: model  # the tasks wrap theirs
+        with _ray(self.address):
+            return super().__call__()
+
+    def _predict(
+        self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],
+        unchanged: Mapping[str, Sequence[str]],
+    ) -> None:  # fmt: skip
+        there = self._done_by_arm(done)
+        self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
+        tasks = max(1, int(_ray_module().cluster_resources().get("CPU", 1)))
+        plugins = tuple(describe_plugin(name)["path"] for name in self.plan.plugins)
+        cache, blocks = str(self.cache.absolute()), BLOCKS * tasks
+        job = Job(_pickled(self.plan), plugins, self.options, cache, self.only_cached, blocks, tasks)
+        Dispatch(self, writer, job, set(known), done)()
+
+
+class Dispatch:
+    """The tasks of a run: each works through a block, and a block whose task is lost gets another."""
+
+    def __init__(
+        self, run: RayRun, writer: RunWriter, job: Job, known: set[tuple[str, str]], done: Collection[Key]
+    ) -> None:
+        ray = _ray_module()
+        self.run, self.writer, self.known, self.job = run, writer, known, ray.put(job)
+        self.arms = {arm.id: arm for arm in run.plan.points}
+        self.done: dict[int, set[Key]] = {block: set() for block in range(job.blocks)}
+        for key in done:
+            self.done[shard_of(key[1], job.blocks)].add(key)
+        self.bell = ray.remote(Bell).options(num_cpus=0).remote()
+        self.work = ray.remote(num_returns="streaming", max_retries=0, num_gpus=run.gpus)(work_through)
+        self.running: dict[Any, int] = {}
+        self.lost: Counter[int] = Counter()
+
+    def __call__(self) -> None:
+        """Until every block is worked through, or the run is stopped. Raises RunError, and what a task raises."""
+        ray = _ray_module()
+        for block in self.done:
+            self._start(block)
+        while self.running:
+            if self.run.stop.is_set():
+                for stream in self.running:
+                    ray.cancel(stream, force=True)
+                return
+            if self.run.drain.is_set():
+                ray.get(self.bell.ring.remote())
+            for stream in ray.wait(list(self.running), timeout=LOOK)[0]:
+                self._take(stream)
+
+    def _start(self, block: int) -> None:
+        self.running[self.work.remote(self.job, block, self.done[block], self.bell)] = block
+
+    def _take(self, stream: Any) -> None:
+        """The next thing that a task has sent, or its end."""
+        ray = _ray_module()
+        try:
+            self._keep(ray.get(next(stream)), self.done[self.running[stream]])
+        except StopIteration:
+            del self.running[stream]
+        except ray.exceptions.RayTaskError as exc:
+            if not isinstance(exc.cause, GaveUp):
+                raise exc.cause from exc
+            self.run.give_up(str(exc.cause))
+            del self.running[stream]
+        except ray.exceptions.RayError as exc:
+            block = self.running.pop(stream)
+            self.lost[block] += 1
+            if self.lost[block] >= ATTEMPTS:
+                raise RunError(f"block {block} was lost {ATTEMPTS} times: {str(exc).splitlines()[0]}") from exc
+            self._start(block)
+
+    def _keep(self, sent: Sent, done: set[Key]) -> None:
+        row = sent.row
+        if (row.task, row.id) not in self.known:
+            self.known.add((row.task, row.id))
+            self.writer.sample(row)
+        if sent.line:
+            for sha, data in sent.blobs.items():
+                self.writer.blobs.put(data, sha)
+            record = self.writer.record(Record.from_line(sent.line))
+            done.add(record.key)
+            self.run.note(self.arms[record.point], row, record)
+
+
+class GaveUp(RunError):
+    """The sentence of an endpoint that a task could not ask."""
+
+
+class Bell:
+    """Tells the tasks that the run is being stopped."""
+
+    def __init__(self) -> None:
+        self.rung = False
+
+    def ring(self) -> None:
+        """From now on."""
+        self.rung = True
+
+    def is_rung(self) -> bool:
+        """Whether to stop."""
+        return self.rung
+
+
+def work_through(job: Job, block: int, done: set[Key], bell: Any) -> Iterator[Sent]:
+    """Go through the samples of a block, and give each record as soon as it is there."""
+    ray = _ray_module()
+    for plugin in job.plugins:
+        load_plugin(plugin)
+    plan: Plan = ray.cloudpickle.loads(job.plan)
+    found: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
+    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder:
+        sink = Sink(Blobs(Path(folder) / "blobs"), found)
+        options = replace(job.options, shard=(block + 1, job.blocks))
+        run = Run(plan, Path(folder), options, on_record=lambda arm, row, record: sink.send(row, record))
+        models = RunModels(run, Path(job.cache), job.only_cached)
+        run.wrap = lambda model: models.wrap(_share(model, job.tasks))
+
+        def work() -> None:
+            try:
+                with use_result_store(Path(job.cache) / "findings"):
+                    run.predict_into(sink, done)
+                found.put(GaveUp(run.why) if run.why else None)
+            except BaseException as exc:
+                found.put(exc)
+
+        threading.Thread(target=work, daemon=True).start()
+        threading.Thread(target=_listen, args=(lambda: ray.get(bell.is_rung.remote()), run.drain), daemon=True).start()
+        try:
+            while (sent := found.get()) is not None:
+                if isinstance(sent, BaseException):
+                    raise sent
+                yield sent
+        finally:
+            run.drain.set()
+            models.close()
+            close_networks()
+
+
+def _listen(is_rung: Callable[[], bool], drain: threading.Event) -> None:
+    while not drain.wait(LOOK):
+        if is_rung():
+            drain.set()
+
+
+@dataclass(eq=False)
+class Sink:
+    """Takes what a run writes, in place of a `RunWriter`, and puts it into a queue with its blobs."""
+
+    blobs: Blobs
+    found: queue.Queue[Any]
+    sent: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def sample(self, row: SampleRow) -> None:
+        """A line of samples.jsonl."""
+        self.found.put(Sent(row))
+
+    def record(self, record: Record) -> Record:
+        """Sent by `send`, once it is known to which sample it belongs."""
+        return record
+
+    def send(self, row: SampleRow, record: Record) -> None:
+        """A record, with what it names in `blobs`."""
+        named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
+        with self.lock:
+            new, self.sent = named - self.sent, self.sent | named
+        self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
+
+
+def _share(model: Any, tasks: int) -> Any:
+    """The model with its part of the limits, so that all tasks together keep them."""
+    limits: dict[str, Any] = {}
+    if isinstance(most := getattr(model, "in_flight", None), int):
+        limits["in_flight"] = max(1, most // tasks)
+    if per_minute := getattr(model, "per_minute", None):
+        limits["per_minute"] = per_minute / tasks
+    return replace(model, **limits) if limits else model
+
+
+def _pickled(plan: Plan) -> bytes:
+    try:
+        return bytes(_ray_module().cloudpickle.dumps(plan))
+    except (TypeError, AttributeError, ValueError) as exc:
+        raise RunError(f"the study cannot be sent to other processes: {exc}") from exc
+
+
+def _ray_module() -> Any:
+    try:
+        return importlib.import_module("ray")
+    except ImportError as exc:
+        raise RunError("--on ray needs Ray: pip install 'looktwice[ray]'") from exc
+
+
+@contextmanager
+def _ray(address: str) -> Iterator[None]:
+    """Inside, Ray is connected; one that was before stays so."""
+    ray = _ray_module()
+    if ray.is_initialized():
+        yield
+        return
+    try:
+        ray.init(address=address or "local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError, RuntimeError) as exc:
+        raise RunError(f"--on {address or 'ray'}: {str(exc).splitlines()[0]}; is the cluster running?") from exc
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def parse_place(text: str) -> str:
+    """The address in `--on ray[://HOST:PORT]`; empty for this machine. Raises RunError."""
+    if text == "ray":
+        return ""
+    if text.startswith("ray://") and len(text) > len("ray://"):
+        return text
+    raise RunError(f"--on {text}: write `ray` for this machine, or `ray://HOST:10001` for a cluster")
