@@ -33,8 +33,8 @@ def cluster() -> Iterator[Any]:
     found.add_node(num_cpus=1)
     ray.init(address=found.address, log_to_driver=False, logging_level=logging.ERROR)
     yield found
-    ray.shutdown()  # type: ignore[no-untyped-call]
-    found.shutdown()
+    ray.shutdown()
+    found.shutdown()  # type: ignore[no-untyped-call]
 
 
 def test_a_lost_node_loses_no_record_and_doubles_none(cluster: Any, tmp_path: Path) -> None:
