@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -116,19 +117,37 @@ def test_levels_are_dealt_and_sizes_are_kept() -> None:
         assert len(things_of(item)) == 4
 
 
-def test_overlap_lets_things_cover_each_other_and_nothing_else_does() -> None:
-    def nearest(overlap: float) -> float:
+def test_things_cover_each_other_in_pairs_by_the_overlap_that_is_asked_for() -> None:
+    def nearest(overlap: float) -> list[list[float]]:
+        """Of each scene, how far things lie from each other, in sums of their sizes, nearest first."""
         found = []
-        for item in MarkedScenes("count", n=12, ground="plain", controls={"things": 10, "overlap": overlap}):
+        for item in MarkedScenes("count", n=12, ground="plain", controls={"things": 9, "overlap": overlap}):
             boxes = [thing["box"] for thing in things_of(item)]
-            for at, one in enumerate(boxes):
-                for other in boxes[:at]:
-                    apart = np.hypot(one[0] + one[2] - other[0] - other[2], one[1] + one[3] - other[1] - other[3]) / 2
-                    found.append(float(apart / (one[2] - one[0] + other[2] - other[0])))
-        return min(found)
+            apart = [
+                np.hypot(one[0] + one[2] - other[0] - other[2], one[1] + one[3] - other[1] - other[3])
+                / (2 * (one[2] - one[0] + other[2] - other[0]))
+                for one, other in combinations(boxes, 2)
+            ]
+            found.append(sorted(float(each) for each in apart))
+        return found
 
-    assert nearest(0.0) >= 0.62
-    assert nearest(0.5) < 0.5
+    assert all(distances[0] >= 0.62 for distances in nearest(0.0))
+    for overlap in (0.3, 0.6):
+        for distances in nearest(overlap):
+            assert distances[:4] == pytest.approx([(1 - overlap) / 2] * 4, abs=0.01)
+            assert distances[4] >= 0.62, "nine things are four pairs, and one is alone"
+
+
+def test_of_two_things_the_smaller_lies_in_front() -> None:
+    for item in MarkedScenes("count", n=6, controls={"things": 6, "overlap": 0.6}):
+        sizes = [round(thing["box"][3] - thing["box"][1], 3) for thing in things_of(item)]
+        assert sizes == sorted(sizes, reverse=True), "they are drawn in this order"
+
+
+def test_a_scene_is_begun_anew_where_its_last_things_find_no_room() -> None:
+    assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 18}))) == 40
+    with pytest.raises(TaskError, match="no room for 40 things"):
+        list(MarkedScenes("shape", n=1, controls={"size": 100, "things": 40}))
 
 
 def test_the_photographs_of_training_are_others() -> None:
