@@ -145,7 +145,7 @@ def test_of_two_things_the_smaller_lies_in_front() -> None:
 
 
 def test_a_scene_is_begun_anew_where_its_last_things_find_no_room() -> None:
-    assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 18}))) == 40
+    assert len(list(MarkedScenes("shape", n=40, controls={"size": 28, "things": 21}))) == 40
     with pytest.raises(TaskError, match="no room for 40 things"):
         list(MarkedScenes("shape", n=1, controls={"size": 100, "things": 40}))
 
