@@ -40,12 +40,9 @@ EASY = {"larger": "ratio 2", "higher": "drop 120 pixels", "count": "3 things"}
 STYLES = ("blue", "magenta, held out", "crosshairs, held out", "radius 7, held out", "unmarked")
 BLIND = ("no image", "blank image", "another image")
 NOISE = """\
-The shipped weights come from one run of 18,000 steps with seed 0. It was stopped several times, and the trainer changed
-while it ran: words were told where to look from step 8,750 on, and cells and counts were asked for more often from
-12,750 on. So the command does not give them bit for bit, and how far two whole runs lie apart was not measured. A run
-from the beginning with a quarter of the steps (seed 1, 20,000 scenes, 4,500 steps) was right on these shares of 60 easy
-questions each: color 100 %, where 85, larger 83, cell 75, present 63, higher 62, count 48; shape 22 and symbol 18,
-which is chance."""
+The shipped weights are what the first command makes with nothing else said: 16,500 steps with seed 0. A run that is
+stopped and goes on gives the same weights bit for bit (a test holds small runs to that); other machines and other
+versions of torch add up in another order. How far two whole runs lie apart: NOISE_FIGURES"""
 HEAD = """\
 # Pocket
 

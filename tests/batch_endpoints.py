@@ -15,7 +15,7 @@ Json = dict[str, Any]
 class BatchEndpoints:
     """Files and batches; `answer` gives the response to a request's body.
 
-    A batch takes `seconds`. The first one leaves out every third request where it is to `expire`, and none is taken
+    A batch takes `seconds`. The first one leaves out every third request where it is to `expire`, and is not taken
     where there is something to `refuse` it for.
     """
 
@@ -76,7 +76,7 @@ class BatchEndpoints:
 
     def _finish(self, name: str) -> None:
         batch = self.batches[name]
-        if self.refuse:
+        if self.refuse and name == "batch_0":
             batch |= {"status": "failed", "errors": {"data": [{"code": "limit", "message": self.refuse}]}}
             return
         expired = self.expire and name == "batch_0"

@@ -184,13 +184,18 @@ def _classes(thing: Thing, number: int, marked: Sequence[int]) -> tuple[int, int
     return shape, list(COLORS).index(thing.color) + 1, symbol, mark
 
 
-def more_questions(rng: Generator, example: Example, count: int, choices: bool, side: int = 320) -> list[Question]:
-    """The scene's own question, if it can be asked so, and others about the same views, with `choices` or without."""
+def more_questions(
+    rng: Generator, example: Example, count: int, choices: bool, counting: int = 3, side: int = 320
+) -> list[Question]:
+    """The scene's own question, if it can be asked so, and others about the same views, with `choices` or without.
+
+    Without choices, `counting` in `counting` + 2 ask for a number, as far as nothing is marked.
+    """
     things, marked = example.things, [example.things[n] for n in example.marked]
     own = bool(example.question.choices) == choices and (example.whole or len(marked) == 1)
     found = [example.question] if own else []
     names = ["attribute"] * 3 * (len(marked) == 1) + ["pair"] * 3 * (len(marked) == 2)
-    names += (["cell"] * 3 + ["present"] if choices else ["cell", *["count"] * 3, "where"]) * example.whole
+    names += (["cell"] * 3 + ["present"] if choices else ["cell", *["count"] * counting, "where"]) * example.whole
     unique = unique_things(things)
     while len(found) < count:
         name, at = names[int(rng.integers(len(names)))], int(rng.integers(4))

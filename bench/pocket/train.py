@@ -42,6 +42,7 @@ CHOICE_LETTERS = tuple(NUMBER_OF[letter] for letter in LETTERS)
 QUESTIONS = 6
 LOOK_SHARE = 0.15  # of the loss of what is where, beside that of replies
 SLOWER = 0.3  # the encoder learns beside the rest, against alone
+AGAIN = 0.4  # of the rate, at which the last part begins
 BLIND = 0.02  # of the scenes are asked about without any view
 
 
@@ -55,8 +56,11 @@ class Text:
     pointers: Sequence[Pointer]
 
 
-def make_batch(rng: Generator, examples: Sequence[Example], asked: bool = True) -> Batch:
-    """The tensors of some scenes with freshly worded questions, half of them without choices, or none."""
+def make_batch(rng: Generator, examples: Sequence[Example], asked: bool = True, counting: int = 3) -> Batch:
+    """The tensors of some scenes with freshly worded questions, half of them without choices, or none.
+
+    Of those without choices `counting` ask for a number, for each that asks for a place.
+    """
     count = max(len(example.inputs) for example in examples)
     views = np.full((len(examples), count, SIDE, SIDE, 3), 128, np.uint8)
     grids = np.zeros((len(examples), count, CELLS, CELLS, len(CLASSES)), np.uint8)
@@ -66,7 +70,7 @@ def make_batch(rng: Generator, examples: Sequence[Example], asked: bool = True) 
         views[number, : len(example.inputs)], grids[number, : len(example.inputs)] = example.inputs, example.grids
         shown[number, : len(example.inputs)] = rng.random() >= BLIND
         for with_choices in texts if asked else ():
-            for question in more_questions(rng, example, QUESTIONS // 2, with_choices):
+            for question in more_questions(rng, example, QUESTIONS // 2, with_choices, counting):
                 prompt, reply = write_prompt(rng, question, with_choices)
                 words = read_words(prompt)
                 pointers = list(point_out(words, question, grids[number])) if shown[number].any() else []
@@ -110,10 +114,11 @@ def _right_words(words: Sequence[int], key: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Plan:
-    """How the network is trained, in three parts.
+    """How the network is trained, in four parts.
 
     At first the encoder learns alone what is where, `look` steps long; then the rest learns to read and to answer, for
-    `read` steps; then both learn together, for `both`. A step has `batch` scenes of the first `scenes` of this `seed`,
+    `read` steps; then both learn together, for `both`, and for `count` more with more questions of number, which are
+    learnt last. A step has `batch` scenes of the first `scenes` of this `seed`,
     which `workers` processes share; on a GPU (`device` cuda) there is one.
     """
 
@@ -124,6 +129,7 @@ class Plan:
     look: int = 3_500
     read: int = 6_000
     both: int = 5_000
+    count: int = 2_000
     rate: float = 1.5e-3
     workers: int = 2
     device: str = "cpu"
@@ -131,12 +137,18 @@ class Plan:
     @property
     def steps(self) -> int:
         """Of all three parts."""
-        return self.look + self.read + self.both
+        return self.look + self.read + self.both + self.count
 
     def rate_at(self, step: int) -> float:
-        """Warmed up, and falling along half a cosine: once for the encoder alone, and once for all the rest."""
-        begun, whole = (step, self.look) if step < self.look else (step - self.look, self.read + self.both)
-        return self.rate * min(1, (begun + 1) / 300) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * begun / whole)))
+        """Warmed up, and falling along half a cosine: for the encoder alone, for the next two parts, for the last."""
+        begun, whole, most = step, self.look, 1.0
+        if step >= self.look:
+            begun, whole = step - self.look, self.read + self.both
+        if begun >= whole:
+            begun, whole, most = begun - whole, self.count, AGAIN
+        return (
+            most * self.rate * min(1, (begun + 1) / 300) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * begun / whole)))
+        )
 
 
 def batches(plan: Plan, worker: int, first: int) -> Iterator[Batch]:
@@ -154,7 +166,8 @@ def batches(plan: Plan, worker: int, first: int) -> Iterator[Batch]:
             order = [some[at : at + size].tolist() for some in alike for at in range(0, len(some) - size + 1, size)]
             rng.shuffle(order)
         chosen = [examples[number] for number in order[step % each]]
-        yield make_batch(np.random.default_rng([plan.seed, worker, 1, step]), chosen, asked=step >= plan.look)
+        counting = 12 if step >= plan.steps - plan.count else 3
+        yield make_batch(np.random.default_rng([plan.seed, worker, 1, step]), chosen, step >= plan.look, counting)
         step += 1
 
 

@@ -82,7 +82,7 @@ class RunModels:
         for urls in {getattr(model, "urls", ()) for model, _ in self.meters}:
             others = "the other server was" if len(urls) == 2 else "the others were"
             for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
-                yield f"{url} could not be reached, so {others} asked"
+                yield f"{url} could not always be asked, so {others}"
         yield from self.uncounted()
         found: Counter[tuple[str, str]] = Counter()
         for _, meter in self.meters:

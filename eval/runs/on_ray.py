@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from looktwice.eval.runs.plugins import describe_plugin
 from looktwice.eval.runs.predict import Run, RunOptions, shard_of
 from looktwice.pipelines.config.build import load_plugin
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.runtime.networks import close_networks
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
@@ -72,6 +73,8 @@ class RayRun(Run):
         """As `Run` does. Raises RunError where Ray is missing or cannot be reached, or the plan cannot be sent."""
         if self.options.shard != (1, 1) or self.options.budget is not None or self.options.max_requests is not None:
             raise RunError("--on ray makes shards of its own, and has no --budget or --max-requests; leave them out")
+        if any(isinstance(model, Batched) for model in self.plan.models):
+            raise RunError("--on ray: what is asked in batches needs no other machines; leave it out")
         self.wrap = lambda model: model  # the tasks wrap theirs
         with _ray(self.address):
             return super().__call__()
@@ -82,19 +85,25 @@ class RayRun(Run):
     ) -> None:  # fmt: skip
         there = self._done_by_arm(done)
         self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
-        tasks = max(1, int(_ray_module().cluster_resources().get("CPU", 1)))
+        there_is = _ray_module().cluster_resources()
+        if there_is.get("GPU", 0) < self.gpus:
+            raise RunError(
+                f"--gpus {self.gpus:g}: Ray has {there_is.get('GPU', 0):g} GPUs; leave it out, or add a node"
+            )
+        tasks = max(1, int(there_is.get("CPU", 1)))
         plugins = tuple(describe_plugin(name)["path"] for name in self.plan.plugins)
         cache, blocks = str(self.cache.absolute()), BLOCKS * tasks
         job = Job(_pickled(self.plan), plugins, self.options, cache, self.only_cached, blocks, tasks)
-        Dispatch(self, writer, job, set(known), done)()
+        Dispatch(self, writer, job, {key: (row.answer, row.sha) for key, row in known.items()}, done)()
 
 
 class Dispatch:
     """The tasks of a run: each works through a block, and a block whose task is lost gets another."""
 
     def __init__(
-        self, run: RayRun, writer: RunWriter, job: Job, known: set[tuple[str, str]], done: Collection[Key]
-    ) -> None:
+        self, run: RayRun, writer: RunWriter, job: Job, known: dict[tuple[str, str], tuple[str | None, str]],
+        done: Collection[Key],
+    ) -> None:  # fmt: skip
         ray = _ray_module()
         self.run, self.writer, self.known, self.job = run, writer, known, ray.put(job)
         self.arms = {arm.id: arm for arm in run.plan.points}
@@ -145,8 +154,8 @@ class Dispatch:
 
     def _keep(self, sent: Sent, done: set[Key]) -> None:
         row = sent.row
-        if (row.task, row.id) not in self.known:
-            self.known.add((row.task, row.id))
+        if self.known.get((row.task, row.id)) != (row.answer, row.sha):
+            self.known[row.task, row.id] = row.answer, row.sha
             self.writer.sample(row)
         if sent.line:
             for sha, data in sent.blobs.items():
@@ -178,6 +187,8 @@ class Bell:
 def work_through(job: Job, block: int, done: set[Key], bell: Any) -> Iterator[Sent]:
     """Go through the samples of a block, and give each record as soon as it is there."""
     ray = _ray_module()
+    if ray.get(bell.is_rung.remote()):
+        return
     for plugin in job.plugins:
         load_plugin(plugin)
     plan: Plan = ray.cloudpickle.loads(job.plan)
@@ -244,11 +255,14 @@ class Sink:
 def _share(model: Any, tasks: int) -> Any:
     """The model with its part of the limits, so that all tasks together keep them."""
     limits: dict[str, Any] = {}
+    if not is_dataclass(model) or isinstance(model, type):
+        return model
     if isinstance(most := getattr(model, "in_flight", None), int):
         limits["in_flight"] = max(1, most // tasks)
     if per_minute := getattr(model, "per_minute", None):
         limits["per_minute"] = per_minute / tasks
-    return replace(model, **limits) if limits else model
+    own = {each.name for each in fields(model)}
+    return replace(model, **{name: limit for name, limit in limits.items() if name in own})
 
 
 def _pickled(plan: Plan) -> bytes:

@@ -95,6 +95,7 @@ class Run:
     held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
     why: str = ""
     again: bool = False
+    in_parts: bool = False
     recorded: set[Key] = field(default_factory=set)
 
     def __call__(self) -> RunSummary:
@@ -130,6 +131,7 @@ class Run:
 
         Raises the first error.
         """
+        self.in_parts = True
         self._prepare()
         self._predict_all(writer, {}, done, {})
         if self.errors:
@@ -269,6 +271,8 @@ class Run:
         with suppress(Stopped):
             while self.counts.pop("deferred", 0) and not self.drain.is_set():
                 self.collect()
+                self._release(lambda row: row.over)
+                self.held.clear()  # those samples are asked again, too
                 self.again = True
                 self._predict(writer, known, done | self.recorded, unchanged)
         self._settle()
@@ -316,7 +320,7 @@ class Run:
 
     def _settle(self) -> None:
         """At the end: what stopped the run was never asked, nor was anything of a model that has never answered."""
-        new = not self.counts["kept"]
+        new = not (self.counts["kept"] or self.in_parts)  # the rest of a part may have been answered elsewhere
         self._release(lambda row: row.over or not (self.why or (row.first and new)))
         if self.held:
             self.give_up(self.held[0][0].said)

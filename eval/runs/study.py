@@ -144,11 +144,12 @@ class Study:
     def _ration(self, run: Run, models: RunModels, ledger: Ledger) -> Ration:
         """What may be asked. Raises RunError for a budget where a model has no prices."""
         budget = self.options.budget
+        bounded = budget is not None or self.options.max_requests is not None
+        if bounded and not self.only_cached and any(isinstance(model, Batched) for model in self.plan.models):
+            raise RunError("--budget and --max-requests cannot bound what is asked in batches; bound it with --limit")
         if budget is None or self.only_cached:
             return Ration(self.options.max_requests, give_up=run.give_up)
         for model in self.plan.models:
-            if isinstance(model, Batched):
-                raise RunError("--budget: a batch is paid for as a whole; bound it with --limit")
             if getattr(model, "remote", False) and not getattr(model, "prices", None):
                 name = getattr(model, "model", type(model).__name__)
                 raise RunError(f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per million")

@@ -19,7 +19,7 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
 from looktwice.pipelines.models.endpoint import SERVERS
-from looktwice.pipelines.models.http_client import HttpResponse, http_loop
+from looktwice.pipelines.models.http_client import MOST_BYTES, HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     ESCAPES,
     MissingKeyError,
@@ -73,14 +73,14 @@ class ChatAPI:
     `temperature`, `top_p`, `max_tokens` (sent as `token_field`), `stop` (texts that end the reply), `logprobs` (the
     number of alternatives per token) and `effort` ("low", "medium", "high") are those of the OpenAI API. `url`
     defaults to OPENAI_BASE_URL, else OpenAI's. Of several, as a fleet of servers with the same weights has, the one
-    with the fewest requests under way is asked, and one that cannot be reached is left alone for half a minute. One
-    model behind two URLs counts as two models, with replies of their own, unless both have the same `name`; give a
-    fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so that draws differ. `system` stands
-    in front of every conversation, `detail` is sent with every picture, `extra` is added to the body as it is.
-    `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds. `in_flight` and
-    `per_minute` limit the calls under way and those started in a minute; `prices` (money per million tokens: in, out
-    and, where it differs, cached for input that the server had in its own cache) give the report's cost. Keys come
-    from the environment and go only to the host that they belong to.
+    with the fewest requests under way is asked, and one that cannot be reached, or fails by itself (5xx), is left
+    alone for half a minute. One model behind two URLs counts as two models, with replies of their own, unless both
+    have the same `name`; give a fleet one, and servers may join and leave it. Draw number d sends `seed` + d, so that
+    draws differ. `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added
+    to the body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds.
+    `in_flight` and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million
+    tokens: in, out and, where it differs, cached for input that the server had in its own cache) give the report's
+    cost. Keys come from the environment and go only to the host that they belong to.
     """
 
     model: str
@@ -182,7 +182,10 @@ class ChatAPI:
         start = time.perf_counter()
 
         def send(url: str) -> tuple[str, HttpResponse]:
-            return url, self.send("POST", url, "chat/completions", body, self.timeout)
+            answer = self.send("POST", url, "chat/completions", body, self.timeout)
+            if answer.status >= 500 and len(self.urls) > 1:  # one that fails at once always has the fewest requests
+                SERVERS.put_aside(url)
+            return url, answer
 
         with spend("wait for the server"):
             url, response = SERVERS.ask(self.urls, send)
@@ -190,13 +193,17 @@ class ChatAPI:
         return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
 
     def send(
-        self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json"
-    ) -> HttpResponse:
-        """What one of the servers answers under a path; `kind` is the media type of the body. Raises ModelError."""
+        self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
+        most: int = MOST_BYTES,
+    ) -> HttpResponse:  # fmt: skip
+        """What one of the servers answers under a path, in `most` bytes; `kind` is the media type of the body.
+
+        Raises ModelError.
+        """
         key = key_for(url)
         headers = ({"Content-Type": kind} if kind else {}) | ({"Authorization": f"Bearer {key}"} if key else {})
         try:
-            response = http_loop().request(method, f"{url}/{path}", body, headers, timeout)
+            response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
         except ModelError as exc:  # it may repeat what came in place of an answer
             raise exc.in_words(mask_keys(str(exc))) from exc.__cause__
         keys = known_keys()

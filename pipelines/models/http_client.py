@@ -77,13 +77,14 @@ class HttpLoop:
             self.waiting.discard(future)
 
     def request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float
-    ) -> HttpResponse:
-        """One request, without redirects and cookies; `timeout` in seconds.
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
+        most: int = MOST_BYTES,
+    ) -> HttpResponse:  # fmt: skip
+        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer.
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """
-        return self.run(self._request(method, url, body, headers, timeout, STOPPING.get()))
+        return self.run(self._request(method, url, body, headers, timeout, most, STOPPING.get()))
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
@@ -106,7 +107,7 @@ class HttpLoop:
         self.loop.close()
 
     async def _request(
-        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
+        self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int,
         stopping: threading.Event | None,
     ) -> HttpResponse:  # fmt: skip
         if stopping is not None and stopping.is_set():
@@ -120,7 +121,7 @@ class HttpLoop:
                 method, url, data=data, headers=headers, timeout=limit, allow_redirects=False, proxy=proxy_for(url)
             ) as response:
                 named = {name.lower(): mend_text(text) for name, text in response.headers.items()}
-                return HttpResponse(response.status, named, await _read_body(response, url))
+                return HttpResponse(response.status, named, await _read_body(response, url, most))
         except (aiohttp.ClientError, OSError) as exc:
             raise connection_error(url, timeout, exc) from exc
         finally:
@@ -142,13 +143,13 @@ class HttpLoop:
             await self.sessions.pop(name).client.close()
 
 
-async def _read_body(response: aiohttp.ClientResponse, url: str) -> bytes:
+async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> bytes:
     """The whole body, unpacked. Raises ModelError as soon as it is larger than any answer."""
     chunks, size = [], 0
     async for chunk in response.content.iter_chunked(1 << 16):
         size += len(chunk)
-        if size > MOST_BYTES:
-            more = f"more than {MOST_BYTES >> 20} MiB"
+        if size > most:
+            more = f"more than {most >> 20} MiB"
             raise ModelError(f"{origin(url)} answered with {more}, which is no reply", retryable=True)
         chunks.append(chunk)
     return b"".join(chunks)

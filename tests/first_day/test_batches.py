@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from looktwice.eval.records import RunFolder
+from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.models import Batched, ChatAPI
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
@@ -86,8 +87,27 @@ def test_a_request_that_fails_in_its_batch_fails_its_sample(tmp_path: Path) -> N
 def test_a_batch_that_is_refused_ends_the_run_in_a_sentence(tmp_path: Path) -> None:
     with chat_server(None, "--batch-refused", "Enqueued token limit reached") as server:
         code, said = ask(tmp_path, server.url)
-    assert code == 1 and "refused the batch: Enqueued token limit reached" in said and "0 new" in said, said
-    assert "Traceback" not in said
+        assert code == 1 and "refused the batch: Enqueued token limit reached" in said and "0 new" in said, said
+        assert "Traceback" not in said
+        code, said = ask(tmp_path, server.url)
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"]) == (2, 12), "the same requests, handed in anew"
+
+
+def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
+    with chat_server(None, "--batch-seconds", "1") as server:
+        found: list[tuple[int, str]] = []
+        cache = str(tmp_path / "cache")
+        runs = [
+            threading.Thread(target=lambda n=n: found.append(ask(tmp_path / n, server.url, "--cache", cache)))  # type: ignore[misc]
+            for n in ("one", "two")
+        ]
+        for run in runs:
+            run.start()
+        for run in runs:
+            run.join()
+        assert [code for code, _ in found] == [0, 0] and all("6 new, 0 were there, 0 failed" in s for _, s in found)
+        assert server.stats["batched"] == 6
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -122,7 +142,7 @@ def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path) -> None:
             time.sleep(0.02)
         time.sleep(0.1)
         note = next((tmp_path / ".cache" / "batches").rglob("*.json"))
-        note.write_text(json.dumps({"batch": ""}))
+        write_file(note, json.dumps({"batch": ""}))
         running.join()
         assert (server.stats["batches"], server.stats["batched"]) == (1, 3)
     assert len(replies(tmp_path)) == 3
@@ -143,5 +163,6 @@ def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:
         Batched(ChatAPI("m", ("http://h:1/v1", "http://h:2/v1")))
     with pytest.raises(ValueError, match="look is above 0"):
         Batched(ChatAPI("m", "http://h:1/v1"), look=0)
-    code, said = ask(tmp_path, "http://127.0.0.1:9/v1", "--budget", "1")
-    assert code == 2 and "bound it with --limit" in said, said
+    for words in (("--budget", "1"), ("--max-requests", "5")):
+        code, said = ask(tmp_path, "http://127.0.0.1:9/v1", *words)
+        assert code == 2 and "bound it with --limit" in said, said

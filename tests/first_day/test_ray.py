@@ -53,6 +53,16 @@ def test_the_records_are_those_of_one_machine(tmp_path: Path) -> None:
     assert sorted(samples[0]) == sorted(samples[1])
 
 
+def test_batches_need_no_ray(tmp_path: Path) -> None:
+    config = write_study(tmp_path, "http://127.0.0.1:9/v1")
+    batched = (
+        "model={use: pipelines.models.Batched, chat: {use: pipelines.models.ChatAPI, model: m, url: 'http://h/v1'}}"
+    )
+    for words, said in (((batched,), "what is asked in batches"), (("--gpus", "9"), "Ray has 0 GPUs")):
+        ended = looktwice("run", config, "--out", tmp_path, "--on", "ray", *words)
+        assert ended.exit_code == 2 and said in ended.output, ended.output
+
+
 def test_what_stops_a_run_stops_its_tasks(tmp_path: Path) -> None:
     with chat_server() as server:
         config = write_study(tmp_path, server.url, n=4)

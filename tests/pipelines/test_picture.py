@@ -219,3 +219,54 @@ def test_sixteen_bit_is_scaled_by_its_full_range_and_rounded() -> None:
     assert ok
     seen = Picture.encoded(bytes(data), "deep").pixels[:, :, 0]
     assert np.array_equal(seen, np.rint(values / 257).astype(np.uint8))
+
+
+def png_with(chunk: bytes, text: bytes) -> bytes:
+    """A PNG with one more chunk before its end."""
+    plain, end = encoded(Image.fromarray(NOISE), "PNG"), b"\0\0\0\0IEND"
+    at = plain.index(end)
+    return (
+        plain[:at]
+        + struct.pack(">I", len(text))
+        + chunk
+        + text
+        + struct.pack(">I", zlib.crc32(chunk + text))
+        + plain[at:]
+    )
+
+
+WHOLE = {
+    "jpeg": encoded(Image.fromarray(NOISE), "JPEG"),
+    "progressive": encoded(Image.fromarray(NOISE), "JPEG", progressive=True),
+    "png": encoded(Image.fromarray(NOISE), "PNG"),
+    "png that speaks of exif": png_with(b"tEXt", b"exif:Make\0someone"),
+    "webp": encoded(Image.fromarray(NOISE), "WEBP"),
+}
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_what_is_passed_through_is_checked_first(kind: str) -> None:
+    data = WHOLE[kind]
+    assert Picture.encoded(data).payload.data == data
+    cut = data[: len(data) * 2 // 3]
+    with pytest.raises(PictureError) as decoded:
+        Picture.encoded(cut).pixels  # noqa: B018
+    for look in (lambda picture: None, lambda picture: picture.size):
+        picture = Picture.encoded(cut)
+        with pytest.raises(PictureError) as sent:
+            look(picture)
+            picture.payload  # noqa: B018
+        assert str(sent.value) == str(decoded.value)
+
+
+def test_a_png_whose_checksum_is_wrong_is_not_sent() -> None:
+    data = bytearray(WHOLE["png"])
+    data[len(data) // 2] ^= 255
+    with pytest.raises(PictureError, match="truncated or corrupt"):
+        Picture.encoded(bytes(data)).payload  # noqa: B018
+
+
+def test_jpeg_and_png_are_not_decoded_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded"))
+    for kind in ("jpeg", "progressive", "png"):
+        assert Picture.encoded(WHOLE[kind]).payload.data == WHOLE[kind]

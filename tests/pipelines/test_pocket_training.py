@@ -29,7 +29,7 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """Three parts of two steps each, on a dozen scenes."""
     for module in (store, train):
         monkeypatch.setattr(module, "SHARD", SCENES)
-    return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=2, workers=1)
+    return Plan(tmp_path, scenes=SCENES, batch=4, look=2, read=2, both=1, count=1, workers=1)
 
 
 def test_what_the_encoder_is_told_is_where_the_things_are() -> None:

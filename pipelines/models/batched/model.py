@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
@@ -31,6 +33,7 @@ from looktwice.pipelines.models.batched.openai_batches import (
     Batch,
     create_batch,
     find_batch,
+    key_of,
     look_at_batch,
     read_answers,
     request_line,
@@ -41,6 +44,8 @@ from looktwice.pipelines.models.http_client import HttpResponse
 
 MOST_BYTES = 100_000_000  # of the requests of a batch; providers take 200 MB
 PATIENCE = 10  # looks in a row at which nothing could be seen
+MOST_FILE = 1 << 30  # bytes of the answers of a batch
+LOOK = 0.5  # seconds between looks whether another run is done
 ATTEMPTS = 3  # batches in which a request may come before it has failed
 
 
@@ -102,7 +107,6 @@ class BatchQueue:
     attempts: Counter[str] = field(default_factory=Counter)
     lock: threading.RLock = field(default_factory=threading.RLock)
     size: int = 0
-    unseen: int = 0
     resumed: bool = False
 
     @property
@@ -143,31 +147,56 @@ class BatchQueue:
             self._wait()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Let go of the connection, and of what was gathered and not handed in."""
+        self._open_file.unlink(missing_ok=True)
         self.model.chat.close()
 
     def _resume(self) -> None:
         """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
-            self._open_file.unlink(missing_ok=True)
-            if any(self.folder.glob("*.json")):
-                self._wait()
+            for path in self.folder.glob("gathering-*"):
+                if not _is_alive(path.name.split("-")[1]):
+                    path.unlink(missing_ok=True)
+            for note in self.folder.glob("*.json"):
+                noted = _Note.read(note)
+                if not noted.batch and not _is_alive(noted.process) and not self._is_found(note):
+                    _forget(note)
+            self._wait()
         self.resumed = True
+
+    def _is_found(self, note: Path) -> bool:
+        """Whether a batch was handed in a moment before its run was killed."""
+        batch = find_batch(self._send, self.model.chat.urls[0], note.stem)
+        if batch is not None:
+            _Note(batch.id).write(note)
+        return batch is not None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Inside, no other process has these batches; what no wait can mend ends the run."""
+        """Inside, no other process has these batches; what no wait can mend ends the run. Raises Stopped."""
+        lock, waits = FileLock(self.folder / ".lock"), False
+        while True:
+            try:
+                lock.acquire(timeout=LOOK)
+                break
+            except Timeout:
+                if not waits:
+                    self.say("another run waits for batches of this model; this one waits for it")
+                waits = True
+                if self.stop.is_set():
+                    raise Stopped("stopped while another run had the batches") from None
         try:
-            with FileLock(self.folder / ".lock"):
-                yield
+            yield
         except ModelError as exc:
             self.give_up(str(exc))
             raise Stopped(str(exc)) from exc
+        finally:
+            lock.release()
 
     @property
     def _open_file(self) -> Path:
-        return self.folder / "gathering"
+        return self.folder / f"gathering-{os.getpid()}-{id(self)}"
 
     def _add(self, key: str, line: bytes) -> None:
         if self.waiting and (len(self.waiting) >= self.model.requests or self.size + len(line) > MOST_BYTES):
@@ -179,75 +208,105 @@ class BatchQueue:
     def _close_file(self) -> None:
         """Make a batch of what was gathered, which is handed in by `_wait`."""
         if self.waiting:
-            label = hashlib.sha256("\n".join(sorted(self.waiting)).encode()).hexdigest()[:32]
-            self._open_file.rename(self.folder / f"{label}.jsonl")
-            self._note(label, "")
+            note = self.folder / f"{uuid.uuid4().hex}.json"
+            self._open_file.rename(note.with_suffix(".jsonl"))
+            _Note("").write(note)
             self.attempts.update(self.waiting)
         self.waiting, self.size = set(), 0
 
-    def _note(self, label: str, identifier: str) -> None:
-        write_file(self.folder / f"{label}.json", json.dumps({"batch": identifier}))
-
     def _wait(self) -> None:
         """Until every batch is over."""
-        shown = ""
+        shown, unseen = "", 0
         while notes := sorted(self.folder.glob("*.json")):
-            if self.stop.is_set():
-                self.say("the batches go on at the server, and the same command collects them")
-                raise Stopped("stopped while a batch was under way")
-            open_ones = []
+            open_ones: list[Batch] = []
+            trouble: ModelError | None = None
             for note in notes:
-                batch = self._look(note)
-                if batch is not None and batch.is_over:
-                    self._keep(note, batch)
-                elif batch is not None:
-                    open_ones.append(batch)
+                if self.stop.is_set():
+                    self.say("the batches go on at the server, and the same command collects them")
+                    raise Stopped("stopped while a batch was under way")
+                try:
+                    open_ones += self._look(note)
+                except ModelError as exc:
+                    if not exc.retryable or (exc.unreached and not _Note.read(note).batch):
+                        raise
+                    trouble = exc
+            unseen = unseen + 1 if trouble else 0
+            if trouble and unseen >= PATIENCE:
+                raise trouble
+            if trouble:
+                self.say(f"{trouble}; looking again in {self.model.look:g} s")
             done, total = (sum(getattr(batch, name) for batch in open_ones) for name in ("done", "total"))
             said = f"{counted(len(open_ones), 'batch', 'batches')} under way, {done:,} of {total:,} requests answered"
             if open_ones and said != shown:
                 self.say(said)
                 shown = said
-            if any(note.exists() for note in notes):
+            if open_ones or trouble:
                 self.stop.wait(self.model.look)
 
-    def _look(self, note: Path) -> Batch | None:
-        """The batch of a note, handed in if it has not been; None where that cannot be told just now."""
-        url, label = self.model.chat.urls[0], note.stem
-        identifier = json.loads(read_file(note))["batch"]
-        try:
-            if identifier:
-                return self._seen(look_at_batch(self._send, url, identifier))
-            lines = note.with_suffix(".jsonl")
-            # one may have been handed in a moment before a run was killed, or an answer was lost
-            batch = find_batch(self._send, url, label) or create_batch(self._send, url, read_file(lines), label)
-        except ModelError as exc:
-            self.unseen += 1
-            nobody_there = exc.unreached and not identifier
-            if not exc.retryable or nobody_there or self.unseen >= PATIENCE:
-                raise
-            self.say(f"{exc}; looking again in {self.model.look:g} s")
-            return None
-        self._note(label, batch.id)
-        lines.unlink(missing_ok=True)
-        return self._seen(batch)
-
-    def _seen(self, batch: Batch) -> Batch:
-        self.unseen = 0
-        return batch
-
-    def _keep(self, note: Path, batch: Batch) -> None:
-        """Store the replies of a batch that is over, and note the failures; what came of neither is asked again."""
+    def _look(self, note: Path) -> list[Batch]:
+        """The batch of a note, handed in if it has not been, unless it is over: then its replies are kept."""
+        url = self.model.chat.urls[0]
+        if identifier := _Note.read(note).batch:
+            batch = look_at_batch(self._send, url, identifier)
+        else:
+            found = find_batch(self._send, url, note.stem)  # an answer may have been lost
+            if found is None:
+                lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
+                wanted = [line for line in lines if self.store.get(key_of(line)) is None]  # another run may have it
+                if not wanted:
+                    _forget(note)
+                    return []
+                found = create_batch(self._send, url, b"".join(wanted), note.stem)
+            batch = found
+            _Note(batch.id).write(note)
+            note.with_suffix(".jsonl").unlink(missing_ok=True)
+        if not batch.is_over:
+            return [batch]
+        self._keep(batch)
+        _forget(note)
         if batch.state == "failed":
-            note.unlink()
             raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error or 'it does not say why'}")
+        return []
+
+    def _keep(self, batch: Batch) -> None:
+        """Store the replies of a batch that is over, and note the failures; what came of neither is asked again."""
         for key, response in read_answers(self._send, self.model.chat.urls[0], batch):
             try:
                 self.store.put(key, self.identity, read_response(response, self.model.chat.endpoint, 0.0))
             except ModelError as exc:
                 if not exc.retryable or self.attempts[key] >= ATTEMPTS:
                     self.failed[key] = exc
-        note.unlink()
 
     def _send(self, method: str, path: str, body: bytes | None, kind: str) -> HttpResponse:
         chat = self.model.chat
-        return chat.send(method, chat.urls[0], path, body, chat.timeout, kind)
+        return chat.send(method, chat.urls[0], path, body, chat.timeout, kind, most=MOST_FILE)
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What lies beside the requests of a batch: its name at the server, once it has one, and who gathered it."""
+
+    batch: str
+    process: int = field(default_factory=os.getpid)
+
+    def write(self, path: Path) -> None:
+        write_file(path, json.dumps(vars(self)))
+
+    @classmethod
+    def read(cls, path: Path) -> _Note:
+        return cls(**json.loads(read_file(path)))
+
+
+def _forget(note: Path) -> None:
+    note.with_suffix(".jsonl").unlink(missing_ok=True)
+    note.unlink(missing_ok=True)
+
+
+def _is_alive(process: int | str) -> bool:
+    try:
+        os.kill(int(process), 0)
+    except (ValueError, ProcessLookupError):
+        return False
+    except OSError:
+        return True
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +44,11 @@ def request_line(key: str, body: Mapping[str, Any]) -> bytes:
     return json.dumps(line, separators=(",", ":")).encode() + b"\n"
 
 
+def key_of(line: bytes) -> str:
+    """The key of a line that `request_line` wrote."""
+    return line[len(b'{"custom_id":"') :].partition(b'"')[0].decode()
+
+
 def create_batch(send: Send, url: str, lines: bytes, label: str) -> Batch:
     """Hand in the lines. Raises ModelError."""
     border = uuid.uuid4().hex
@@ -54,20 +60,26 @@ def create_batch(send: Send, url: str, lines: bytes, label: str) -> Batch:
     whole = "".join(parts).encode() + lines + f"\r\n--{border}--\r\n".encode()
     file = _value(send("POST", "files", whole, f"multipart/form-data; boundary={border}"), url)
     wanted = {
-        "input_file_id": file["id"], "endpoint": PATH, "completion_window": "24h", "metadata": {"looktwice": label},
+        "input_file_id": str(file.get("id")), "endpoint": PATH, "completion_window": "24h",
+        "metadata": {"looktwice": label},
     }  # fmt: skip
-    return _batch(_value(send("POST", "batches", json.dumps(wanted).encode(), "application/json"), url))
+    made = _value(send("POST", "batches", json.dumps(wanted).encode(), "application/json"), url)
+    with _understood(url):
+        return _batch(made)
 
 
 def look_at_batch(send: Send, url: str, identifier: str) -> Batch:
     """How far a batch is. Raises ModelError."""
-    return _batch(_value(send("GET", f"batches/{identifier}", None, ""), url))
+    found = _value(send("GET", f"batches/{identifier}", None, ""), url)
+    with _understood(url):
+        return _batch(found)
 
 
 def find_batch(send: Send, url: str, label: str) -> Batch | None:
     """The batch that was handed in under a label, among the last hundred. Raises ModelError."""
     found = _value(send("GET", "batches?limit=100", None, ""), url)
-    return next((batch for batch in map(_batch, found.get("data") or ()) if batch.label == label), None)
+    with _understood(url):
+        return next((batch for batch in map(_batch, found.get("data") or ()) if batch.label == label), None)
 
 
 def read_answers(send: Send, url: str, batch: Batch) -> Iterator[tuple[str, HttpResponse]]:
@@ -77,10 +89,21 @@ def read_answers(send: Send, url: str, batch: Batch) -> Iterator[tuple[str, Http
         if response.status != 200:
             raise refusal(response, url, {})
         for line in response.body.splitlines():
-            row = read_json(line, mend=True)
-            answer = row.get("response") or {"status_code": 500, "body": {"error": row.get("error")}}
-            body = json.dumps(answer.get("body")).encode()
-            yield str(row["custom_id"]), HttpResponse(int(answer["status_code"]), {}, body)
+            with _understood(url):
+                row = read_json(line, mend=True)
+                answer = row.get("response") or {"status_code": 500, "body": {"error": row.get("error")}}
+                body = json.dumps(answer.get("body")).encode()
+                found = str(row["custom_id"]), HttpResponse(int(answer["status_code"]), {}, body)
+            yield found
+
+
+@contextmanager
+def _understood(url: str) -> Iterator[None]:
+    """Inside, what is not of the shape that the API promises is a ModelError."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as exc:
+        raise ModelError(f"{url} describes a batch in another form ({exc!r})", retryable=True) from exc
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
