@@ -42,7 +42,10 @@ BLIND = ("no image", "blank image", "another image")
 NOISE = """\
 The shipped weights are what the first command makes with nothing else said: 16,500 steps with seed 0. A run that is
 stopped and goes on gives the same weights bit for bit (a test holds small runs to that); other machines and other
-versions of torch add up in another order. How far two whole runs lie apart: NOISE_FIGURES"""
+versions of torch add up in another order. How far two whole runs lie apart: an earlier one, with 18,000 steps, with
+things that seldom overlapped and with another order of lessons, was right on 89.2 % of the easy level of count, where
+this one is on 81.7 % (83.2 % [81.0, 85.2] of 1,200 other questions); on the easy levels of the other eight the two are
+at most 1.7 points apart, and over all their levels at most 3.6."""
 HEAD = """\
 # Pocket
 
