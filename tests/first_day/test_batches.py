@@ -99,7 +99,7 @@ def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
         found: list[tuple[int, str]] = []
         cache = str(tmp_path / "cache")
         runs = [
-            threading.Thread(target=lambda n=n: found.append(ask(tmp_path / n, server.url, "--cache", cache)))  # type: ignore[misc]
+            threading.Thread(target=lambda n=n: found.append(ask(tmp_path / n, server.url, "--cache", cache)))
             for n in ("one", "two")
         ]
         for run in runs:
