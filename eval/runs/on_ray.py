@@ -21,8 +21,8 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter
+from looktwice.eval.runs.made_with import describe_plugin
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.plugins import describe_plugin
 from looktwice.eval.runs.predict import Run, RunOptions, shard_of
 from looktwice.pipelines.config.build import load_plugin
 from looktwice.pipelines.config.plan import Plan

@@ -22,7 +22,7 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.plugins import describe_plugin, installed_versions
+from looktwice.eval.runs.made_with import describe_plugin, installed_versions
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend

@@ -20,8 +20,8 @@ from looktwice.eval.display.progress import Display
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests
+from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.plugins import changed_plugins
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
