@@ -55,6 +55,7 @@ class RunModels:
         if isinstance(model, Batched):
             queue = BatchQueue(model, store, self.run.drain, self.say, self.run.give_up)
             self.queues.append(queue)
+            self.run.remembers = True  # what is recorded, to know what waits
             return self._metered(model, Metered(Cached(queue, store, self.only_cached, self.run.drain), model.place))
         watch = self.watches[getattr(model, "endpoint", model.identity)]
         wrapped = wrap(model, store, self.run.drain, only_cached=self.only_cached, watch=watch, ration=self.ration)

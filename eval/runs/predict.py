@@ -95,6 +95,7 @@ class Run:
     held: list[tuple[FailureRow, Callable[[], None]]] = field(default_factory=list)
     why: str = ""
     again: bool = False
+    remembers: bool = False
     in_parts: bool = False
     recorded: set[Key] = field(default_factory=set)
 
@@ -329,7 +330,8 @@ class Run:
         """Count a record that was written, and tell of it."""
         self._count("failed" if record.error else "answered")
         self._count("written")
-        self.recorded.add(record.key)
+        if self.remembers:
+            self.recorded.add(record.key)
         self.on_record(arm, row, record)
         self._release(lambda row: row.over)
 
