@@ -19,7 +19,7 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.json_input import read_json, with_texts
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical, price_fault
 from looktwice.pipelines.models.endpoint import SERVERS
-from looktwice.pipelines.models.http_client import MOST_BYTES, HttpResponse, http_loop
+from looktwice.pipelines.models.http_client import HttpResponse, http_loop
 from looktwice.pipelines.models.keys import (
     ESCAPES,
     MissingKeyError,
@@ -194,9 +194,9 @@ class ChatAPI:
 
     def send(
         self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
-        most: int = MOST_BYTES,
+        most: int | None = None,
     ) -> HttpResponse:  # fmt: skip
-        """What one of the servers answers under a path, in `most` bytes; `kind` is the media type of the body.
+        """What one of the servers answers under a path, in `most` bytes (64 MiB); `kind` is the media type of the body.
 
         Raises ModelError.
         """

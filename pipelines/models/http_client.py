@@ -78,13 +78,13 @@ class HttpLoop:
 
     def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
-        most: int = MOST_BYTES,
+        most: int | None = None,
     ) -> HttpResponse:  # fmt: skip
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer.
+        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (64 MiB).
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """
-        return self.run(self._request(method, url, body, headers, timeout, most, STOPPING.get()))
+        return self.run(self._request(method, url, body, headers, timeout, most or MOST_BYTES, STOPPING.get()))
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
