@@ -111,6 +111,7 @@ def test_two_runs_at_once_pay_for_a_batch_once(tmp_path: Path) -> None:
         assert server.stats["batched"] == 6
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_run_that_ends_while_it_waits_goes_on_where_the_batch_is(tmp_path: Path, number: int) -> None:
     with chat_server(None, "--batch-seconds", "2") as server:
         config = write_study(tmp_path, server.url, n=4)
