@@ -13,6 +13,7 @@ MOST_VALUES = 8_000_000
 """Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt in bytes, are six
 million. So many lists are read in seconds, and what a text of 64 MiB may hold takes minutes."""
 __all__: list[str] = []
+_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VALUES, **settings: Any) -> Any:
@@ -48,11 +49,10 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 def write_json(value: Any) -> str:
     """JSON in one line; numbers that JSON does not know become null."""
-    write = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     try:
-        return write(value)
+        return _dumps(value)
     except (TypeError, ValueError):  # also a Mapping that is no dict
-        return write(finite_or_null(value))
+        return _dumps(finite_or_null(value))
 
 
 def finite_or_null(value: Any) -> Any:

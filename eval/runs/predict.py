@@ -71,9 +71,9 @@ class RunSummary:
 class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
-    `wrap` adds cache, retries and limits to a model; `collect` waits for batches of requests, if there are any;
-    `on_begin` is called with the samples and draws of each arm that
-    are done, `on_record` with every record written, `on_skipped` with the number of records that an earlier run wrote.
+    `wrap` adds cache, retries and limits to a model; `collect` waits for batches of requests, if there are any.
+    `on_begin` is called with the samples and draws of each arm that are done, `on_record` with every record written,
+    `on_skipped` with the number of records that an earlier run wrote.
     Setting `drain` lets no request and no stage start any more, but what is on its way end; setting `stop` ends the run
     at the next model call.
     """

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +79,13 @@ class Store:
 
     def get(self, key: str) -> Reply | None:
         """The reply under a key, or None; a damaged row, or one whose blob is gone or torn, is none and is removed."""
-        found = self._use(lambda connection: connection.execute(FIND, (key,)).fetchone())
+        found = self._use(partial(_find_row, key))
         return None if found is None else self._read(key, *found)
 
     def find_or_claim(self, key: str) -> Reply | bool:
         """The reply under a key; else whether the caller is to ask, as for `claim`."""
         found = self._use(
-            lambda connection: connection.execute(FIND, (key,)).fetchone(),
+            partial(_find_row, key),
             lambda connection: self._claims.take(connection, key),
         )
         if not isinstance(found, tuple):
@@ -235,6 +236,10 @@ class Store:
         self.blobs.path(sha).unlink(missing_ok=True)
         self.blobs.known.discard(sha)
         return None
+
+
+def _find_row(key: str, connection: sqlite3.Connection) -> Any:
+    return connection.execute(FIND, (key,)).fetchone()
 
 
 def _vacuum(connection: sqlite3.Connection) -> None:

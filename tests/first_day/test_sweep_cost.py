@@ -13,7 +13,7 @@ from looktwice.eval.runs.evaluate import evaluate
 from looktwice.eval.tasks import Photos
 from looktwice.pipelines import picture
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
+from looktwice.pipelines.model import CallOptions, Messages, Model, Reply
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.pipeline import Pipeline
@@ -43,10 +43,10 @@ class Detector:
 class Counting(Scripted):
     """A model that counts its passes."""
 
-    def __call__(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+    def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Count and answer."""
         PASSES["model"] += 1
-        return super().__call__(*args, **kwargs)
+        return super().__call__(messages, draw, options)
 
 
 def test_a_sweep_behind_a_detector_asks_it_once_and_decodes_each_picture_once(

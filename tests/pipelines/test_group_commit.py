@@ -95,7 +95,6 @@ def test_the_thread_ends_and_the_file_is_let_go(tmp_path: Path, monkeypatch: pyt
     assert seen() is None
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_a_forked_child_has_a_connection_of_its_own(tmp_path: Path) -> None:
     said: list[str] = []
     file = GroupCommit(opened(tmp_path / "a", said))

@@ -307,6 +307,6 @@ def _is_alive(process: int | str) -> bool:
         os.kill(int(process), 0)
     except (ValueError, ProcessLookupError):
         return False
-    except OSError:
-        return True
+    except PermissionError:  # somebody else's
+        pass
     return True
