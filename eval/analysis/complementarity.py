@@ -10,8 +10,8 @@ from typing import Any
 from looktwice.eval.analysis.shared_errors import right_on_first_draw
 from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
 from looktwice.eval.display.text_tables import TextTable, percent
-from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.shares import wilson
 from looktwice.pipelines.config.spec import public_path
 from looktwice.specialists.answers import Chance, Guess
 

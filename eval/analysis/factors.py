@@ -11,8 +11,9 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.scoring.labels import contestant_changes
-from looktwice.eval.scoring.stats import paired_difference, paired_test
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.shares import paired_difference
+from looktwice.eval.statistics.significance import paired_test
 
 Values = Mapping[str, float]
 INTERACTION, WHOLE = "interaction", "the whole gap"

@@ -13,8 +13,8 @@ from typing import Any
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
-from looktwice.eval.scoring.stats import MeanDifference, mean_difference
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 from looktwice.pipelines.config.expand import flat_changes
 
 ALL_TASKS = "all tasks"

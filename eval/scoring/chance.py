@@ -11,8 +11,8 @@ from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.statistics.shares import wilson
 
 MAJORITY, CHANCE = "majority (key)", "chance (level)"
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.stats import holm, paired_test
 from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.statistics.significance import holm, paired_test
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:

@@ -13,8 +13,8 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill
-from looktwice.eval.scoring.stats import stratified_interval, wilson
 from looktwice.eval.scoring.verdict import PointScores, Verdict, mean
+from looktwice.eval.statistics.shares import stratified_interval, wilson
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 

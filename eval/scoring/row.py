@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 
 from looktwice.eval.scoring.benchmark import Metric
-from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.shares import wilson
 
 SUMMED = {"summed": True}
 """Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""

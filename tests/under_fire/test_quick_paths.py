@@ -25,8 +25,8 @@ from looktwice.eval.records.lost_blobs import ON_DISK
 from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import holm, paired_test
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
+from looktwice.eval.statistics.significance import holm, paired_test
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Model

@@ -12,7 +12,8 @@ from scipy.stats import binomtest, t as student
 from looktwice.eval.scoring import Metric, Row
 from looktwice.eval.scoring.comparison import compare, correct_p_values
 from looktwice.eval.scoring.metrics import macro_row
-from looktwice.eval.scoring.stats import mean_difference, paired_difference
+from looktwice.eval.statistics.shares import paired_difference
+from looktwice.eval.statistics.significance import mean_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
 

@@ -19,8 +19,8 @@ from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import empty_row
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
+from looktwice.eval.statistics.shares import wilson
 from tests.made_run import MadeRun
 
 ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}

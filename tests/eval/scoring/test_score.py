@@ -19,8 +19,9 @@ from looktwice.eval.runs import Study
 from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import holm, mean_difference, paired_test, stratified_interval, wilson
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.eval.statistics.shares import stratified_interval, wilson
+from looktwice.eval.statistics.significance import holm, mean_difference, paired_test
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI

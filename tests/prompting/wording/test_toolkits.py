@@ -18,7 +18,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.stats import paired_difference
+from looktwice.eval.statistics.shares import paired_difference
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load

@@ -1,0 +1,108 @@
+"""Paired comparisons: figures by hand, those of scipy and statsmodels, and what the intervals promise."""
+
+from __future__ import annotations
+
+from math import sqrt
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import bootstrap, norm
+from statsmodels.stats.contingency_tables import mcnemar
+from statsmodels.stats.multitest import multipletests
+
+from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compare_paired, holm, minimum_detectable
+from looktwice.eval.statistics.paired import FLIP, MCNEMAR, SIGN
+
+RANDOM = np.random.default_rng(7)
+
+
+def test_a_table_by_hand() -> None:
+    """Of 10 items the first is right alone on 4 and the second alone on 1: +30 points, p = 2 * 6/32."""
+    mine, theirs = [1, 1, 1, 1, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 0, 0, 0]
+    found = compare_paired(mine, theirs)
+    assert found.value == pytest.approx(0.3)
+    assert (found.p, found.n, found.clusters) == (0.375, 10, 10)
+    assert (found.better, found.worse, found.test) == (4, 1, MCNEMAR)
+    assert found.low < 0 < 0.3 < found.high
+    assert compare_paired([0.5, 1], [0, 1]).test == SIGN
+    assert found == compare_paired(mine, theirs)  # the same at every call
+
+
+@pytest.mark.parametrize("n", [20, 200])
+def test_p_values_are_those_of_statsmodels(n: int) -> None:
+    mine, theirs = RANDOM.integers(0, 2, (2, n))
+    table = [[int(np.sum((mine == a) & (theirs == b))) for b in (1, 0)] for a in (1, 0)]
+    assert compare_paired(mine, theirs).p == pytest.approx(mcnemar(table, exact=True).pvalue)
+
+
+@pytest.mark.parametrize(("method", "ours"), [("holm", holm), ("fdr_bh", benjamini_hochberg)])
+def test_corrections_are_those_of_statsmodels(method: str, ours: object) -> None:
+    ps = [*RANDOM.random(30), 0.01, 0.01, 0.0, 1.0]
+    assert callable(ours)
+    assert ours(ps) == pytest.approx(multipletests(ps, method=method)[1])
+    assert ours([]) == []
+
+
+def test_the_interval_is_near_that_of_scipy_where_there_is_much_data() -> None:
+    gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.15, 0.6], size=2000)
+    theirs = bootstrap((gaps,), np.mean, method="percentile", n_resamples=2000, rng=0).confidence_interval
+    found = bootstrap_mean(gaps, floor=-1.0)
+    assert (found.low, found.high) == pytest.approx(tuple(theirs), abs=0.004)
+
+
+def test_copies_of_an_item_bring_no_certainty() -> None:
+    """Each item ten times over, as one cluster: nearly the interval of the items themselves, and the p of clusters."""
+    mine, theirs = RANDOM.integers(0, 2, (2, 80)).astype(float)
+    single, names = compare_paired(mine, theirs), np.repeat(np.arange(80), 10).tolist()
+    copies = compare_paired(np.repeat(mine, 10), np.repeat(theirs, 10), names)
+    assert (copies.n, copies.clusters, copies.test) == (800, 80, FLIP)
+    assert (copies.low, copies.high) == pytest.approx((single.low, single.high), abs=0.01)
+    assert copies.p == pytest.approx(single.p, abs=0.02)
+    assert copies.detectable == pytest.approx(single.detectable)
+
+
+def test_equal_answers_have_an_interval_with_a_width() -> None:
+    found = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
+    assert (found.value, found.p, found.better, found.worse) == (0.0, 1.0, 0, 0)
+    assert 0.01 < found.high < 0.1 and found.low == pytest.approx(-found.high, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("values", "others", "clusters"), [([], [], None), ([1], [1, 0], None), ([1, 0], [1, 1], ["a"])]
+)
+def test_what_is_no_pair_is_refused(values: list[int], others: list[int], clusters: list[str] | None) -> None:
+    with pytest.raises(ValueError, match=r"a paired test needs|an interval needs"):
+        compare_paired(values, others, clusters)
+
+
+@pytest.mark.parametrize(("share", "n"), [(0.2, 100), (0.3, 400), (0.05, 1900)])
+def test_the_detectable_difference_solves_connor_s_equation(share: float, n: int) -> None:
+    gaps = np.repeat([1.0, 0.0], [round(share * n), n - round(share * n)])
+    d, s = minimum_detectable(gaps), sqrt(share)
+    assert (norm.ppf(0.975) * s + norm.ppf(0.8) * sqrt(share - d * d)) ** 2 / d**2 == pytest.approx(n)
+
+
+def test_without_any_difference_six_units_would_have_to_differ() -> None:
+    assert minimum_detectable([0.0] * 100) == 0.06
+    assert minimum_detectable([1.0, 0.0]) == 1.0
+
+
+def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> float:
+    """The share of intervals that hold the true difference; half of the units of a cluster do as its first does."""
+
+    def draw(random: np.random.Generator) -> NDArray[np.float64]:
+        kinds, shares = [1.0, -1.0, 0.0], [up, down, 1 - up - down]
+        own = random.choice(kinds, p=shares, size=(n // size, size))
+        return np.where(random.random(own.shape) < 0.5, own[:, :1], own).ravel()
+
+    names, hits = np.repeat(np.arange(n // size), size).tolist(), 0
+    for seed in range(times):
+        found = bootstrap_mean(draw(np.random.default_rng(seed)), names, floor=-1.0, resamples=800)
+        hits += found.low <= up - down <= found.high
+    return hits / times
+
+
+@pytest.mark.parametrize(("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)])
+def test_intervals_hold_the_truth_as_often_as_they_say(n: int, up: float, down: float, size: int) -> None:
+    assert 0.93 <= covered(n, up, down, size) <= 0.97
