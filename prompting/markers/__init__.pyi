@@ -8,6 +8,7 @@ from .overlays import (
     SegmentTint as SegmentTint,
 )
 from .points import Arrows as Arrows, Circles as Circles, Crosshairs as Crosshairs, Dots as Dots
+from .polygons import Polygons as Polygons
 from .presets import (
     BlinkPaperStyle as BlinkPaperStyle,
     BlinkReleasedStyle as BlinkReleasedStyle,
@@ -22,3 +23,4 @@ from .regions import (
     Tint as Tint,
 )
 from .set_of_mark import SetOfMark as SetOfMark
+from .vpbench import VPBenchStyle as VPBenchStyle

@@ -1,0 +1,153 @@
+"""VPBench's seventeen marker styles, pixel for pixel, with the letters of OpenCV 4 or 5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import cv2
+import numpy as np
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.model import Model
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.sample import check_marks
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.drawing.colors import RGB
+from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
+from looktwice.prompting.markers.base import part_rect_of
+
+VPBenchName = Literal[
+    "default", "color blue", "color green", "color yellow", "font scale 0.2", "font scale 1.0", "marker type diamond",
+    "marker type square", "marker type triangle", "radius 1", "radius 3", "radius 10", "radius 15", "text label",
+    "text offset below", "text offset left", "text offset right",
+]  # fmt: skip
+STROKE, MARGIN, BELOW = 2, 2, 5  # pixels: of the outline, of a plate, and between a shape and a label moved below it
+REFERENCE = "REF"  # the label of the point in the first image; its plate is wider and stands further off
+
+
+@dataclass(frozen=True)
+class _Drawing:
+    """What a style draws: a label's `offset` is from the point to the middle of its upper edge."""
+
+    shape: str = "circle"
+    color: RGB = (255, 0, 0)
+    radius: int = 5
+    scale: float = 0.5
+    offset: tuple[int, int] = (0, -25)
+    far: int = 0  # how far beside the point the offset of REF is, where it differs
+    numbers: bool = False
+
+
+DRAWINGS: dict[VPBenchName, _Drawing] = {
+    "default": _Drawing(),
+    "color blue": _Drawing(color=(0, 0, 255)),
+    "color green": _Drawing(color=(0, 255, 0)),
+    "color yellow": _Drawing(color=(255, 255, 0)),
+    "font scale 0.2": _Drawing(scale=0.2, offset=(0, -17)),
+    "font scale 1.0": _Drawing(scale=1.0, offset=(0, -35)),
+    "marker type diamond": _Drawing(shape="diamond"),
+    "marker type square": _Drawing(shape="square"),
+    "marker type triangle": _Drawing(shape="triangle"),
+    "radius 1": _Drawing(radius=1),
+    "radius 3": _Drawing(radius=3),
+    "radius 10": _Drawing(radius=10),
+    "radius 15": _Drawing(radius=15),
+    "text label": _Drawing(numbers=True),
+    "text offset below": _Drawing(offset=(0, 12)),
+    "text offset left": _Drawing(offset=(-18, -7), far=-27),
+    "text offset right": _Drawing(offset=(18, -7), far=27),
+}
+CORNERS = {
+    "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
+    "triangle": ((0, -1), (-1, 1), (1, 1)),
+    "diamond": ((0, -1), (1, 0), (0, 1), (-1, 0)),
+}
+
+
+@dataclass(frozen=True)
+class VPBenchStyle:
+    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its code).
+
+    The pixels are the authors', which OpenCV drew: shapes a whole number of pixels large, without smooth edges, a white
+    label on a black plate, each mark over the one before. `letters` are those of "opencv4", which the published numbers
+    have, or "opencv5", which are smooth and of other widths; `labels: false` leaves the plates out. "text label"
+    numbers the labels from 1, but not REF. Lengths are pixels of the view; labels may hide marks and leave the image,
+    as they do there. The record says which letters were drawn by which OpenCV. The authors' prompts also name shape,
+    colour and labels; this draws, and changes no words.
+
+    Calling raises ValueError for a mark outside its own image, and for a label with signs other than A to Z and 0 to 9
+    in the letters of OpenCV 4.
+    """
+
+    style: VPBenchName = "default"
+    letters: Literal["opencv4", "opencv5"] = "opencv4"
+    labels: bool = True
+    only: tuple[str, ...] = ()
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.style not in DRAWINGS:
+            raise ValueError(f"style is one of {', '.join(DRAWINGS)}; found {self.style!r}")
+        if self.letters not in ("opencv4", "opencv5"):
+            raise ValueError(f"letters is opencv4 or opencv5, found {self.letters!r}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Draw on every view that shows a mark."""
+        check_marks(state.sample)
+        marks = [mark for mark in state.sample.marks if isinstance(mark, Point)]
+        try:
+            views = tuple(self.draw(view, marks) for view in state.views)
+        except ValueError as exc:
+            raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+        said = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
+        return state.replace(views=views).with_notes(said) if marks else state
+
+    def draw(self, view: View, marks: list[Point]) -> View:
+        """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
+        drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
+        texts = self._texts([mark.label for mark in marks], drawing)
+        places = [
+            (text, place)
+            for mark, text in zip(marks, texts, strict=True)
+            if not self.only or mark.label in self.only
+            for place in view.to_view(mark)
+        ]
+        for text, place in places:
+            left, top, right, bottom = part_rect_of(view, place)
+            part, (x, y) = pixels[top:bottom, left:right], place.center
+            _draw_shape(part, int(x) - left, int(y) - top, drawing)
+            if self.labels:
+                self._draw_label(part, text, int(x) - left, int(y) - top, drawing)
+        pixels.flags.writeable = False
+        return view.with_pixels(pixels) if places else view
+
+    def _texts(self, labels: list[str], drawing: _Drawing) -> list[str]:
+        if not drawing.numbers:
+            return labels
+        numbered = [label for label in labels if label != REFERENCE]
+        return [label if label == REFERENCE else str(numbered.index(label) + 1) for label in labels]
+
+    def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
+        old, face = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX
+        width, height = hershey_size(text, drawing.scale) if old else cv2.getTextSize(text, face, drawing.scale, 1)[0]
+        aside = drawing.far if drawing.far and text == REFERENCE else drawing.offset[0]
+        left, top = x - width // 2 + aside, y + drawing.offset[1]
+        if top < 0:
+            top = y + drawing.radius + BELOW
+        corner = left + width, top + height + MARGIN
+        cv2.rectangle(pixels, (left - MARGIN, top - MARGIN), corner, (0, 0, 0), -1)
+        if old:
+            draw_hershey(pixels, text, left, top + height, drawing.scale, (255, 255, 255))
+        else:
+            cv2.putText(pixels, text, (left, top + height), face, drawing.scale, (255, 255, 255), 1)
+
+
+def _draw_shape(pixels: Pixels, x: int, y: int, drawing: _Drawing) -> None:
+    if drawing.shape == "circle":
+        cv2.circle(pixels, (x, y), drawing.radius, drawing.color, STROKE)
+        return
+    corners = [(x + across * drawing.radius, y + down * drawing.radius) for across, down in CORNERS[drawing.shape]]
+    cv2.polylines(pixels, [np.array(corners, np.int32)], True, drawing.color, STROKE)

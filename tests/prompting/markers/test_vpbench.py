@@ -1,0 +1,104 @@
+"""VPBench's styles against the pixels of its own drawing, and the smooth shapes after them."""
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from skimage import data
+
+from looktwice.pipelines.marks import Point
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
+from looktwice.prompting.markers import Polygons, VPBenchStyle
+from looktwice.prompting.markers.labels import Label
+from looktwice.prompting.markers.vpbench import DRAWINGS, VPBenchName
+from tests.paths import DATA
+
+METHODS = DATA / "methods"
+BLOCKS = [("opencv4", True), ("opencv5", True), ("opencv4", False)]
+
+
+def start(*points: Point, image: Pixels | None = None) -> State:
+    picture = Picture(np.full((100, 120, 3), 90, np.uint8) if image is None else image)
+    return State.start(Sample("s1", "Which?", (picture,), marks=points))
+
+
+@pytest.mark.skipif(not METHODS.exists(), reason="the reference's vectors are not here")
+@pytest.mark.parametrize(("letters", "labels"), BLOCKS)
+@pytest.mark.parametrize("style", DRAWINGS)
+def test_every_pixel_is_the_references(style: VPBenchName, letters: Any, labels: bool) -> None:
+    vectors = json.loads((METHODS / "vpbench_render.json").read_text())
+    photo = np.ascontiguousarray(data.coffee())  # type: ignore[no-untyped-call]
+    assert hashlib.sha256(photo.tobytes()).hexdigest() == vectors["image_sha256"]
+    block = vectors["captioned"]["cv2_" + letters[-1]] if labels else vectors["no_caption"]
+    for layout, case in block[style.replace(" ", "_")].items():
+        points = [Point(label, *place) for label, place in vectors["points"][layout].items()]
+        drawn = VPBenchStyle(style, letters, labels)(start(*points, image=photo), NoModel()).views[0].pixels
+        assert [[x, y, *map(int, drawn[y, x])] for x, y, *_ in case.get("probes", [])] == case.get("probes", [])
+        assert (drawn != photo).any(-1).sum() == case["changed"]
+        assert hashlib.sha256(drawn.tobytes()).hexdigest() == case["sha256"]
+
+
+@pytest.mark.skipif(not METHODS.exists(), reason="the reference's glyphs are not here")
+def test_the_old_letters_are_opencv_4s() -> None:
+    for name, glyph in json.loads((METHODS / "vpbench_glyphs_cv2_4.json").read_text()).items():
+        text, scale = name.split("@")
+        width, height = hershey_size(text, float(scale))
+        canvas = np.zeros((60, 90, 3), np.uint8)
+        draw_hershey(canvas, text, 10, 10 + height, float(scale), (255, 255, 255))
+        ys, xs = np.nonzero(canvas[..., 0])
+        rows = ["".join(".#"[int(on > 0)] for on in row) for row in canvas[10 + glyph["dy"] :, 10 + glyph["dx"] :, 0]]
+        assert [width, height] == glyph["size"]
+        assert (ys.min() - 10, xs.min() - 10) == (glyph["dy"], glyph["dx"])
+        assert [row[: len(known)] for row, known in zip(rows, glyph["rows"], strict=False)] == glyph["rows"]
+
+
+def test_the_record_says_which_letters_and_opencv() -> None:
+    state = VPBenchStyle("text label", "opencv5")(start(Point("A", 60, 60)), NoModel())
+    assert state.notes[-1].startswith("VPBench text label: letters of opencv5, drawn by OpenCV 5.")
+    assert not VPBenchStyle()(start(), NoModel()).notes
+
+
+def test_numbers_keep_ref_and_the_sample_s_order() -> None:
+    points = [Point("REF", 60, 50), Point("C", 30, 50), Point("A", 90, 50)]
+    numbered = VPBenchStyle("text label")(start(*points), NoModel()).views[0].pixels
+    said = [Point("REF", 60, 50), Point("1", 30, 50), Point("2", 90, 50)]
+    assert (numbered == VPBenchStyle()(start(*said), NoModel()).views[0].pixels).all()
+    one = VPBenchStyle("text label", only=("A",))(start(*points), NoModel()).views[0].pixels
+    assert (one[20:40, 80:] == numbered[20:40, 80:]).all() and (one[20:40, :45] == 90).all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "label", "said"),
+    [({"style": "radius 7"}, "A", "radius 10"), ({"letters": "4"}, "A", "opencv4 or opencv5"), ({}, "é", "A to Z")],
+)  # fmt: skip
+def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        VPBenchStyle(**settings)(start(Point(label, 60, 60)), NoModel())
+
+
+@pytest.mark.parametrize(
+    ("name", "on", "off"),
+    [
+        ("square", [(70, 50), (50, 50), (70, 60), (60, 40)], [(60, 50), (74, 50), (65, 50)]),
+        ("triangle", [(60, 60), (65, 50), (70, 60), (60, 40)], [(60, 50), (70, 42), (52, 42)]),
+        ("diamond", [(70, 50), (65, 55), (60, 40), (50, 50)], [(60, 50), (69, 59), (64, 50)]),
+    ],
+)
+def test_a_polygon_has_its_corners(name: Any, on: Any, off: Any) -> None:
+    stage = Polygons(shape_name=name, radius=10, thickness=2, label=Label(placement="none"))
+    pixels = stage(start(Point("A", 60, 50)), NoModel()).views[0].pixels
+    assert [tuple(pixels[y, x]) for x, y in on] == [(255, 0, 0)] * len(on)
+    assert [tuple(pixels[y, x]) for x, y in off] == [(90, 90, 90)] * len(off)
+
+
+def test_a_polygon_never_hides_its_point() -> None:
+    with pytest.raises(ValueError, match="hides the point"):
+        Polygons(shape_name="triangle", radius=5, thickness=3)
+    with pytest.raises(ValueError, match="square, triangle, diamond"):
+        Polygons(shape_name="star")  # type: ignore[arg-type]
