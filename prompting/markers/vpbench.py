@@ -74,7 +74,8 @@ class VPBenchStyle:
     label on a black plate, each mark over the one before. `letters` are those of "opencv4", which the published numbers
     have, or "opencv5", which are smooth and of other widths; `labels: false` leaves the plates out. "text label"
     numbers the labels from 1, but not REF. Lengths are pixels of the view; labels may hide marks and leave the image,
-    as they do there. The record says which letters were drawn by which OpenCV. The authors' prompts also name shape,
+    as they do there. `only` picks marks by label; empty means all. The record says which letters
+    were drawn by which OpenCV. The authors' prompts also name shape,
     colour and labels; this draws, and changes no words.
 
     Calling raises ValueError for a mark outside its own image, and for a label with signs other than A to Z and 0 to 9
