@@ -28,6 +28,11 @@ from looktwice.pipelines.shapes import (
     whole_in,
 )
 
+
+class RunError(ValueError):
+    """A run folder that cannot be read or resumed; the message says what was found and what to type."""
+
+
 MOST_DRAWS = 10_000
 """Scoring holds a place for every draw of a sample."""
 
@@ -37,20 +42,24 @@ def choice(value: Any) -> str:
     return "" if type(value) is str else PICTURE(value)
 
 
+MAPPING, TEXTS, WHOLES = mapping_of(anything), list_of(text), list_of(whole)
+"""Made once: `shapes` remembers every shape that is made."""
+
+
 def finite(value: Any) -> str:
     """A mapping without numbers that JSON does not know."""
     found = first_non_finite(value) if type(value) is dict else None
-    return f".{found[0]} is {found[1]}, not a number" if found else mapping_of(anything)(value)
+    return f".{found[0]} is {found[1]}, not a number" if found else MAPPING(value)
 
 
 def version(value: Any) -> str:
     """A version, or those of several shards."""
-    return "" if type(value) is str else list_of(text)(value)
+    return "" if type(value) is str else TEXTS(value)
 
 
 def pair(value: Any) -> str:
     """A shard: its number, and of how many."""
-    return list_of(whole)(value) or ("" if len(value) == 2 else is_not(value, "two whole numbers"))
+    return WHOLES(value) or ("" if len(value) == 2 else is_not(value, "two whole numbers"))
 
 
 MEASURED = maybe(number)

@@ -12,14 +12,12 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, SAMPLE, parse_line, parse_yaml
+from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, RunError as RunError, parse_line, parse_yaml
+from looktwice.eval.records.sample_rows import SampleRow as SampleRow, StoredSampleRow, stored_picture
 from looktwice.pipelines.disk import open_file, read_lines
 from looktwice.pipelines.json_input import write_json
-from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
-from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.runtime.stores import Blobs
-from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
 VERSION = 1
@@ -28,10 +26,6 @@ Key = tuple[str, str, int]
 """(point id, sample id, draw): the last record of a key counts."""
 _HEAD = re.compile(rb'{"point":"([^"\\]*)","sample":"([^"\\]*)","sample_sha":"[^"\\]*","draw":(\d{1,9}),')
 """How a line that this code wrote begins; another one is parsed as a whole to know its key."""
-
-
-class RunError(ValueError):
-    """A run folder that cannot be read or resumed; the message says what was found and what to type."""
 
 
 RUN_FILES = ("points.yaml", "samples.jsonl", "records.jsonl", "judged.jsonl", "run.yaml")
@@ -113,42 +107,6 @@ def _parse_record(line: str | bytes) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SampleRow:
-    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which scoring alone reads."""
-
-    task: str
-    sha: str
-    answer: str | None
-    sample: Mapping[str, Any]
-    truth: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def id(self) -> str:
-        """The sample's id within its task."""
-        return str(self.sample["id"])
-
-    @property
-    def meta(self) -> Mapping[str, Any]:
-        """The sample's meta fields, for slices and groups."""
-        return self.sample["meta"]  # type: ignore[no-any-return]
-
-    def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
-        """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
-
-        `asked` are the choices as a record holds them, where a stage changed them.
-        """
-        data = self.sample
-        said = data["choices"] if asked is None else asked
-        choices = tuple([c if isinstance(c, str) else _stored_picture(blobs, c["picture"]) for c in said])
-        try:
-            marks = tuple([mark_from_dict(mark) for mark in data["marks"]])
-        except (ValueError, TypeError, OverflowError) as exc:
-            raise RunError(f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again") from exc
-        images = tuple([_stored_picture(blobs, sha) for sha in data["images"]])
-        return Sample(self.id, data["question"], images, choices, marks, data["meta"])
-
-
-@dataclass(frozen=True)
 class PointRow:
     """A point of points.yaml: who answered, on which task, and the full spec of what was built.
 
@@ -212,7 +170,7 @@ class RunFolder:
         found: dict[tuple[str, str], SampleRow] = {}
         for number, line in enumerate(_lines(self.path / "samples.jsonl"), 1):
             try:
-                row = SampleRow(**parse_line(line, SAMPLE))
+                row = StoredSampleRow(line)
                 found[row.task, row.id] = row
             except ValueError as exc:
                 raise _damaged(self.path / "samples.jsonl", number, "a sample", exc) from exc
@@ -313,7 +271,7 @@ class StoredMessage(Message):
     def _read(self) -> Message:
         blobs, sha = self._stored
         data = read_message(blobs, sha)
-        parts = tuple(p if isinstance(p, str) else View(_stored_picture(blobs, p["picture"])) for p in data["parts"])
+        parts = tuple(p if isinstance(p, str) else View(stored_picture(blobs, p["picture"])) for p in data["parts"])
         calls = tuple(ToolCall(**call) for call in data.get("tool_calls", ()))
         return Message(data["role"], parts, calls, data.get("call_id", ""))
 
@@ -385,13 +343,3 @@ def refuse_run_file(out: Path) -> None:
 def _damaged(path: Path, number: int, what: str, exc: Exception) -> RunError:
     advice = "delete the line and run the configuration again"
     return RunError(f"{path} line {number}: not {what} ({exc}); {advice}: what was answered comes from the cache")
-
-
-def _stored_picture(blobs: Blobs, sha: str) -> Picture:
-    def fetch() -> bytes:
-        try:
-            return blobs.get(sha)
-        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
-            raise PictureError(str(exc)) from exc
-
-    return Picture.lazy(fetch, f"picture {sha[:12]}")

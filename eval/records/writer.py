@@ -16,7 +16,6 @@ from filelock import FileLock, Timeout
 
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
 from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
-from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.stores import Blobs
 
 BATCH = 256
@@ -71,7 +70,7 @@ class RunWriter:
 
     def sample(self, row: SampleRow) -> None:
         """Queue one line of samples.jsonl."""
-        self._put("samples.jsonl", canonical(vars(row)).encode() + b"\n")
+        self._put("samples.jsonl", row.to_line())
 
     @property
     def known(self) -> Mapping[str, PointRow]:

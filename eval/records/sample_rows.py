@@ -1,0 +1,122 @@
+"""A line of samples.jsonl: a sample of a run by its words and hashes, with its key."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import lru_cache
+from typing import Any
+
+from pydantic_core import from_json
+
+from looktwice.eval.records.checked import SAMPLE, RunError, parse_line
+from looktwice.pipelines.marks import mark_from_dict
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.sample import Sample
+
+__all__: list[str] = []
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRow:
+    """A line of samples.jsonl: a sample's words, marks and hashes, and its key and truth, which scoring alone reads."""
+
+    task: str
+    sha: str
+    answer: str | None
+    sample: Mapping[str, Any]
+    truth: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """The sample's id within its task."""
+        return str(self.sample["id"])
+
+    @property
+    def meta(self) -> Mapping[str, Any]:
+        """The sample's meta fields, for slices and groups."""
+        return self.sample["meta"]  # type: ignore[no-any-return]
+
+    def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
+        """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
+
+        `asked` are the choices as a record holds them, where a stage changed them.
+        """
+        data = self.sample
+        said = data["choices"] if asked is None else asked
+        choices = tuple([c if isinstance(c, str) else stored_picture(blobs, c["picture"]) for c in said])
+        try:
+            marks = tuple([mark_from_dict(mark) for mark in data["marks"]])
+        except (ValueError, TypeError, OverflowError) as exc:
+            raise RunError(f"samples.jsonl, sample {self.id}: {exc}; delete its line and run again") from exc
+        images = tuple([stored_picture(blobs, sha) for sha in data["images"]])
+        return Sample(self.id, data["question"], images, choices, marks, data["meta"])
+
+    def to_line(self) -> bytes:
+        """One line of JSON, the way back of which `StoredSampleRow` is."""
+        return canonical({name: getattr(self, name) for name in _SAMPLE_FIELDS}).encode() + b"\n"
+
+
+_SAMPLE_FIELDS = tuple(each.name for each in fields(SampleRow))
+
+
+class StoredSampleRow(SampleRow):
+    """A row of samples.jsonl that keeps its line, and parses it when something of the sample is looked at.
+
+    So a hundred thousand of them take a tenth of the memory. Raises ValueError for a line of another shape.
+    """
+
+    __slots__ = ("_id", "_line")
+    _id: str
+    _line: bytes
+
+    def __init__(self, line: bytes) -> None:
+        held = parse_line(line, SAMPLE)
+        for name, value in (("task", sys.intern(held["task"])), ("answer", _shared(held["answer"]))):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_id", held["sample"]["id"])
+        object.__setattr__(self, "_line", line)
+
+    @property
+    def id(self) -> str:
+        return self._id
+
+    @property
+    def sha(self) -> str:
+        return str(_parsed_sample(self._line)["sha"])
+
+    @property
+    def sample(self) -> Mapping[str, Any]:
+        return _parsed_sample(self._line)["sample"]  # type: ignore[no-any-return]
+
+    @property
+    def truth(self) -> Mapping[str, Any]:
+        return _parsed_sample(self._line).get("truth") or {}
+
+    def __reduce__(self) -> tuple[type[StoredSampleRow], tuple[bytes]]:
+        return StoredSampleRow, (self._line,)
+
+
+@lru_cache(maxsize=32)
+def _parsed_sample(line: bytes) -> dict[str, Any]:
+    return from_json(line)  # type: ignore[no-any-return]
+
+
+def _shared(key: str | None) -> str | None:
+    """The same object for the keys that many samples have, such as letters."""
+    return key if key is None or len(key) > 8 else sys.intern(key)
+
+
+def stored_picture(blobs: Blobs, sha: str) -> Picture:
+    """A picture that a run kept, read when its pixels are needed."""
+
+    def fetch() -> bytes:
+        try:
+            return blobs.get(sha)
+        except (OSError, ValueError) as exc:  # it is gone, or what names it is no sha256
+            raise PictureError(str(exc)) from exc
+
+    return Picture.lazy(fetch, f"picture {sha[:12]}")
