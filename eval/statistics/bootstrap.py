@@ -56,14 +56,18 @@ def resampled_means(
     `weights` count each cluster more or less often than once. Clusters of equal sums and sizes are counted together,
     so that a sample is one draw of a multinomial: right and wrong answers make few kinds of clusters.
     """
-    table = np.column_stack([sums.reshape(len(sizes), -1), sizes])
-    kinds, kind = np.unique(table, axis=0, return_inverse=True)
-    counts = np.bincount(kind.ravel(), weights)
+    columns = np.column_stack([sums.reshape(len(sizes), -1), sizes])
+    kind = np.zeros(len(sizes), np.int64)
+    for column in columns.T:  # sorting rows takes many times as long
+        _, code = np.unique(column, return_inverse=True)
+        _, kind = np.unique(kind * (int(code.max()) + 1) + code, return_inverse=True)
+    kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
+    kinds[kind] = columns
     random, rows = np.random.default_rng(seed), max(1, BLOCK // len(kinds))
     blocks = []
     for start in range(0, resamples, rows):
-        shares, size = counts / counts.sum(), min(rows, resamples - start)
-        totals = random.multinomial(round(counts.sum()), shares, size=size) @ kinds
+        size = min(rows, resamples - start)
+        totals = random.multinomial(round(counts.sum()), counts / counts.sum(), size=size) @ kinds
         blocks.append(totals[:, :-1] / totals[:, -1:])
     return np.concatenate(blocks)
 

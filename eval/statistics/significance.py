@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import sqrt
-from statistics import fmean, stdev
 from typing import NamedTuple
 
 import numpy as np
+
+from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums
 
 
 @dataclass(frozen=True)
@@ -65,20 +66,26 @@ class MeanDifference(NamedTuple):
     n: int
 
 
-def mean_difference(gaps: Sequence[float]) -> MeanDifference:
+def mean_difference(gaps: Sequence[float], clusters: Sequence[Hashable] | None = None) -> MeanDifference:
     """The mean of the samples' paired differences, its t interval, and the p of the two-sided sign-flip test.
 
-    Raises ValueError for no differences.
+    Samples of one cluster count as one unit in both: the interval is that of Liang and Zeger (1986) for a mean, with
+    m / (m - 1) and m - 1 degrees of freedom for m clusters, and the test flips whole clusters. Without clusters it is
+    Student's. Raises ValueError for no differences.
     """
     from scipy.special import stdtrit
 
     if not gaps:
         raise ValueError("a mean difference needs at least one sample")
-    low, high, mean = None, None, fmean(gaps)
-    if max(gaps) - min(gaps) > 1e-9:
-        half = float(stdtrit(len(gaps) - 1, 0.975)) * stdev(gaps) / sqrt(len(gaps))
+    data = np.asarray(gaps, float)
+    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(gaps)))
+    mean, m = float(data.mean()), len(sizes)
+    off = float(np.square(sums - sizes * mean).sum())
+    low, high = None, None
+    if off > 1e-12:
+        half = float(stdtrit(m - 1, 0.975)) * sqrt(off * m / (m - 1)) / len(gaps)
         low, high = mean - half, mean + half
-    return MeanDifference(mean, low, high, sign_flip_p(gaps), len(gaps))
+    return MeanDifference(mean, low, high, sign_flip_p(sums.tolist()), len(gaps))
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:

@@ -1,0 +1,74 @@
+"""Agreement of contestants or raters beyond chance, with intervals over clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.statistics.bootstrap import (
+    Estimate,
+    Floats,
+    cluster_codes,
+    cluster_sums,
+    percentile_interval,
+    resampled_means,
+)
+
+
+def cohens_kappa(
+    answers: Sequence[Hashable], others: Sequence[Hashable], clusters: Sequence[Hashable] | None = None
+) -> Estimate:
+    """Agreement of two raters beyond that of two independent ones with their habits (Cohen 1960).
+
+    1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for no items and for
+    unequal lengths.
+    """
+    if len(answers) != len(others):
+        raise ValueError(f"two raters need the same items, found {len(answers)} and {len(others)} answers")
+    (mine, theirs), count = _codes([answers, others])
+    columns = np.column_stack([mine == theirs, np.eye(count)[mine], np.eye(count)[theirs]])
+
+    def kappa(means: Floats) -> Floats:
+        chance = (means[:, 1 : count + 1] * means[:, count + 1 :]).sum(axis=1)
+        return _beyond(means[:, 0], chance)
+
+    return _estimate(columns, clusters, kappa)
+
+
+def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Sequence[Hashable] | None = None) -> Estimate:
+    """Agreement of any number of raters beyond chance (Fleiss 1971); `ratings` holds the answers of each rater.
+
+    1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for fewer than two
+    raters, for no items, and for raters of unequal lengths.
+    """
+    if len(ratings) < 2 or len({len(one) for one in ratings}) > 1:
+        raise ValueError(f"two or more raters of the same items are needed, found {[len(one) for one in ratings]}")
+    codes, count = _codes(ratings)
+    raters, table = len(ratings), np.sum([np.eye(count)[code] for code in codes], axis=0)
+    pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
+    columns = np.column_stack([pairs, table / raters])
+    return _estimate(columns, clusters, lambda means: _beyond(means[:, 0], np.square(means[:, 1:]).sum(axis=1)))
+
+
+def _codes(ratings: Sequence[Sequence[Hashable]]) -> tuple[list[NDArray[np.int64]], int]:
+    """The answers of each rater as numbers, and how many answers there are."""
+    known: dict[Hashable, int] = {}
+    codes = [np.array([known.setdefault(answer, len(known)) for answer in one], np.int64) for one in ratings]
+    return codes, len(known)
+
+
+def _beyond(observed: Floats, chance: Floats) -> Floats:
+    """Kappa of an observed agreement and that of chance, 1 where chance leaves nothing to agree on."""
+    room = 1 - chance
+    return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
+
+
+def _estimate(columns: Floats, clusters: Sequence[Hashable] | None, kappa: Callable[[Floats], Floats]) -> Estimate:
+    sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
+    value = float(kappa(columns.mean(axis=0)[None])[0])
+    if len(sizes) < 2:
+        return Estimate(value, -1.0, 1.0, len(columns), len(sizes))
+    low, high = percentile_interval(kappa(resampled_means(sums, sizes)), len(sizes))
+    return Estimate(value, min(low, value), max(high, value), len(columns), len(sizes))

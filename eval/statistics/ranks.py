@@ -1,0 +1,74 @@
+"""Whether the order of two contestants would hold: over settings such as markers, over draws, over other samples."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from math import sqrt
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from looktwice.eval.statistics.bootstrap import (
+    Estimate,
+    Floats,
+    cluster_codes,
+    cluster_sums,
+    percentile_interval,
+    resampled_means,
+)
+
+
+def swap_over_settings(values: ArrayLike, others: ArrayLike, clusters: Sequence[Hashable] | None = None) -> Estimate:
+    """The probability that two contestants swap places between two settings, taken at random of those that there are.
+
+    `values` and `others` are (settings, n units): the same units under each marker, prompt or draw. Of two settings a
+    tie in one counts one half. The interval is the cluster bootstrap's over the units; noise of few units adds swaps,
+    so it lies rather too high. Raises ValueError for fewer than two settings, and for no units.
+    """
+    gaps = np.asarray(values, float) - np.asarray(others, float)
+    if gaps.ndim != 2 or len(gaps) < 2:
+        raise ValueError(f"a swap between settings needs two of them, found an array of shape {gaps.shape}")
+    sums, sizes = cluster_sums(gaps.T, cluster_codes(clusters, gaps.shape[1]))
+    swap = float(_swaps(gaps.mean(axis=1)[None])[0])
+    if len(sizes) < 2:
+        return Estimate(swap, 0.0, 1.0, gaps.shape[1], len(sizes))
+    low, high = percentile_interval(_swaps(resampled_means(sums, sizes)), len(sizes))
+    return Estimate(swap, min(low, swap), max(high, swap), gaps.shape[1], len(sizes))
+
+
+def _swaps(means: Floats) -> Floats:
+    """For each row of mean differences by setting: the share of pairs of settings with other signs."""
+    signs, count = np.sign(np.round(means, 12)), means.shape[1]
+    alike = (signs.sum(axis=1) ** 2 - np.square(signs).sum(axis=1)) / (count * (count - 1))
+    return np.asarray((1 - alike) / 2)
+
+
+def swap_over_halves(gaps: ArrayLike, clusters: Sequence[Hashable] | None = None) -> Estimate:
+    """The probability that two disjoint random halves of the units put two contestants in opposite orders.
+
+    `gaps` are the paired differences of n units. With z the mean over its clustered standard error, a half errs with
+    q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half, where there is no difference. The
+    interval is that of the limits of z. Raises ValueError for no units.
+    """
+    data = np.asarray(gaps, float)
+    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(data)))
+    mean, m = float(data.mean()), len(sizes)
+    error = sqrt(float(np.square(sums - sizes * mean).sum()) * m / max(1, m - 1)) / len(data)
+    if error == 0:
+        swap = 0.5 if mean == 0 else 0.0
+        return Estimate(swap, swap, swap, len(data), m)
+    normal, z = NormalDist(), abs(mean) / error
+    reach = normal.inv_cdf(0.975)
+
+    def disagree(at: float) -> float:
+        wrong = normal.cdf(-at / sqrt(2))
+        return 2 * wrong * (1 - wrong)
+
+    return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
+
+
+def competition_ranks(accuracies: ArrayLike) -> NDArray[np.int64]:
+    """The rank of every contestant in every setting, from an array (contestants, settings): 1 + how many are better."""
+    data = np.round(np.asarray(accuracies, float), 12)
+    return np.asarray(1 + (data[None] > data[:, None]).sum(axis=1))

@@ -1,0 +1,174 @@
+"""Factors, draws, ranks, choices and agreement: figures by hand on small tables, and statsmodels' on random ones."""
+
+from __future__ import annotations
+
+from itertools import product
+from math import sqrt
+
+import numpy as np
+import pytest
+from scipy.stats import chi2_contingency
+from statsmodels.regression.linear_model import OLS
+from statsmodels.stats.inter_rater import aggregate_raters, cohens_kappa as their_kappa, fleiss_kappa as their_fleiss
+
+from looktwice.eval.statistics import (
+    cohens_kappa,
+    competition_ranks,
+    contrast,
+    fleiss_kappa,
+    majority_value,
+    mean_difference,
+    pass_at_k,
+    position_bias,
+    split_variance,
+    swap_over_halves,
+    swap_over_settings,
+)
+from looktwice.eval.statistics.factorial import Cell
+
+RANDOM = np.random.default_rng(11)
+
+
+def test_an_interaction_by_hand() -> None:
+    """The ring helps u by 1 with the zoom and not without: +1; v the other way round: -1; w lacks a cell."""
+    ring, zoom, both, none = ("ring", "-"), ("-", "zoom"), ("ring", "zoom"), ("-", "-")
+    cells: dict[Cell, dict[str, float]] = {none: {"u": 0.0, "v": 0.0, "w": 0.0}, ring: {"u": 0.0, "v": 1.0}}
+    cells[zoom] = {"u": 0.0, "v": 1.0, "w": 0.0}
+    cells[both] = {"u": 1.0, "v": 1.0, "w": 1.0}
+    assert contrast(cells, {0: ("ring", "-"), 1: ("zoom", "-")}) == {"u": 1.0, "v": -1.0}
+    assert contrast(cells, {0: ("ring", "-")}) == {"u": 0.5, "v": 0.5}
+    del cells[none]  # then no square is whole, and one pair of cells is left
+    assert contrast(cells, {0: ("ring", "-"), 1: ("zoom", "-")}) == {}
+    assert contrast(cells, {0: ("ring", "-")}) == {"u": 1.0, "v": 0.0, "w": 1.0}
+
+
+def test_effects_are_the_coefficients_of_statsmodels() -> None:
+    """A saturated model of three factors coded -1 and 1, with errors clustered by unit."""
+    names: list[Cell]
+    names, n = list(product("ab", "cd", "ef")), 60
+    cells = {name: {f"u{i}": float(v) for i, v in enumerate(RANDOM.integers(0, 2, n))} for name in names}
+    signs = np.array([[1 if level in "bdf" else -1 for level in name] for name in names])
+    design = np.column_stack([np.prod(signs[:, [i for i in range(3) if code >> i & 1]], axis=1) for code in range(8)])
+    y = np.concatenate([list(values.values()) for values in cells.values()])
+    fitted = OLS(y, np.repeat(design, n, axis=0)).fit()
+    clustered = fitted.get_robustcov_results("cluster", groups=np.tile(np.arange(n), 8), df_correction=True)
+    scale = sqrt((8 * n - 8) / (8 * n - 1))  # theirs corrects for the parameters too
+    for code, times, changes in ((1, 2, {0: "ba"}), (2, 2, {1: "dc"}), (3, 4, {0: "ba", 1: "dc"})):
+        found = mean_difference([*contrast(cells, {i: (pair[0], pair[1]) for i, pair in changes.items()}).values()])
+        assert found.value == pytest.approx(times * clustered.params[code])
+        low, high = times * clustered.conf_int()[code]
+        assert found.low is not None and found.high is not None
+        assert found.high - found.low == pytest.approx((high - low) * scale)
+
+
+def test_a_mean_difference_counts_clusters_as_statsmodels_does() -> None:
+    names = np.repeat(np.arange(40), RANDOM.integers(1, 5, 40))
+    gaps = RANDOM.choice([-1.0, 0.0, 1.0], size=len(names))
+    theirs = OLS(gaps, np.ones(len(gaps))).fit().get_robustcov_results("cluster", groups=names)
+    found = mean_difference(gaps.tolist(), names.tolist())
+    assert (found.low, found.high) == pytest.approx(tuple(theirs.conf_int()[0]), rel=1e-3)
+
+
+def test_draws_by_hand() -> None:
+    """Rows 1 1, 0 0, 1 0: within (0 + 0 + 1/2) / 3; means 1, 0, 1/2 of variance 1/4, less within / 2."""
+    found = split_variance([[1, 1], [0, 0], [1, 0]])
+    assert (found.mean, found.within, found.between) == pytest.approx((0.5, 1 / 6, 1 / 4 - 1 / 12))
+    assert found.draw_share == pytest.approx(0.5)
+    assert (found.samples_error, found.draws_error) == pytest.approx((sqrt(1 / 18), sqrt(1 / 36)))
+    assert split_variance([[1, 0], [0, 1]]).between == 0.0
+    with pytest.raises(ValueError, match="two samples and two draws"):
+        split_variance([[1], [0]])
+
+
+def test_the_errors_of_draws_and_samples_are_those_of_repeated_runs() -> None:
+    chances, means, repeats = RANDOM.random((4000, 100)), [], []
+    for row in chances[:200]:
+        repeats.append((RANDOM.random((100, 5)) < row[:, None]).mean())
+    for row in chances[:200]:
+        means.append(split_variance(RANDOM.random((100, 5)) < row[:, None]))
+    whole = sqrt(np.mean([one.samples_error**2 + one.draws_error**2 for one in means]))
+    assert whole == pytest.approx(float(np.std(repeats)), rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("right", "draws", "k", "share"), [(0, 5, 5, 0.0), (1, 5, 1, 0.2), (2, 5, 2, 0.7), (3, 5, 3, 1.0)]
+)
+def test_pass_at_k(right: int, draws: int, k: int, share: float) -> None:
+    assert pass_at_k(right, draws, k) == pytest.approx(share)
+
+
+@pytest.mark.parametrize(("right", "draws", "k"), [(1, 5, 6), (6, 5, 1), (1, 5, 0)])
+def test_pass_at_k_refuses(right: int, draws: int, k: int) -> None:
+    with pytest.raises(ValueError, match="pass@k needs"):
+        pass_at_k(right, draws, k)
+
+
+def test_the_majority() -> None:
+    assert majority_value(["A", "B", "B"], [1, 0, 0]) == 0
+    assert majority_value(["A", "B", None], [1, 0, 0]) == 0.5
+    assert majority_value([None, None, "A"], [0, 0, 1]) == 1
+    assert majority_value([None], [0]) == 0
+
+
+def test_swaps_by_hand() -> None:
+    """The first leads in two settings and trails in one: two of the three pairs of settings disagree."""
+    ones, zeros = [1] * 10, [0] * 10
+    assert swap_over_settings([ones, ones, zeros], [zeros, zeros, ones]).value == pytest.approx(2 / 3)
+    assert swap_over_settings([ones, ones], [zeros, zeros]).value == 0
+    assert swap_over_settings([ones, ones], [zeros, ones]).value == 0.5  # a tie in one of them
+    with pytest.raises(ValueError, match="needs two of them"):
+        swap_over_settings([ones], [zeros])
+
+
+def test_halves_disagree_as_often_as_they_do() -> None:
+    gaps = RANDOM.choice([1.0, -1.0, 0.0], p=[0.25, 0.2, 0.55], size=400)
+    found, hits = swap_over_halves(gaps), []
+    for _ in range(3000):
+        drawn = RANDOM.choice(gaps, 400)
+        hits.append((drawn[:200].mean() > 0) != (drawn[200:].mean() > 0))
+    assert found.value == pytest.approx(np.mean(hits), abs=0.04)
+    assert found.low <= found.value <= found.high <= 0.5
+    assert swap_over_halves([1.0, 1.0]).value == 0.0
+    assert swap_over_halves([0.0, 0.0]).value == 0.5
+
+
+def test_ranks_are_competition_ranks() -> None:
+    assert competition_ranks([[0.9, 0.5], [0.9, 0.6], [0.1, 0.7]]).tolist() == [[1, 3], [1, 2], [3, 1]]
+
+
+def test_position_bias_by_hand() -> None:
+    """Always A, where A is the key of three of four: recalls 1 and 0, spread 1/2."""
+    found = position_bias("AAAA", "AAAB")
+    assert (found.chosen, found.key) == ({"A": 1.0, "B": 0.0}, {"A": 0.75, "B": 0.25})
+    assert (found.recall, found.spread, found.n) == ({"A": 1.0, "B": 0.0}, 0.5, 4)
+    assert position_bias("AB", "AB").p == 1.0
+
+
+def test_the_test_of_position_bias_is_the_chi_squared_one() -> None:
+    keys, answers = RANDOM.choice(list("ABCD"), 200), RANDOM.choice(list("ABCD"), 200)
+    table = [[int(np.sum((keys == k) & ((answers == k) == right))) for k in "ABCD"] for right in (True, False)]
+    wanted = chi2_contingency(table, correction=False).pvalue
+    assert position_bias(answers.tolist(), keys.tolist()).p == pytest.approx(wanted)
+
+
+def test_kappas_are_those_of_statsmodels() -> None:
+    first, second, third = RANDOM.integers(0, 3, (3, 150))
+    second = np.where(RANDOM.random(150) < 0.6, first, second)
+    table = [[int(np.sum((first == a) & (second == b))) for b in range(3)] for a in range(3)]
+    theirs, found = their_kappa(table), cohens_kappa(first.tolist(), second.tolist())
+    assert found.value == pytest.approx(theirs.kappa)
+    assert (found.low, found.high) == pytest.approx((theirs.kappa_low, theirs.kappa_upp), abs=0.02)
+    raters = [first.tolist(), second.tolist(), third.tolist()]
+    counts, _ = aggregate_raters(np.array(raters).T)
+    assert fleiss_kappa(raters).value == pytest.approx(their_fleiss(counts))
+    assert cohens_kappa("AAA", "AAA").value == 1.0
+
+
+def test_kappa_by_hand() -> None:
+    """Cohen's: agreement 3/4 where chance gives 1/2; of two raters with equal habits Fleiss' is less."""
+    assert cohens_kappa("AABB", "AABA").value == pytest.approx((0.75 - 0.5) / 0.5)
+    assert fleiss_kappa(["AABB", "AABA"]).value == pytest.approx((0.75 - 34 / 64) / (30 / 64))
+    with pytest.raises(ValueError, match="same items"):
+        cohens_kappa("AA", "A")
+    with pytest.raises(ValueError, match="same items"):
+        fleiss_kappa(["AA"])
