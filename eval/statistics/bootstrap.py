@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 RESAMPLES, SEED = 10_000, 0
-BLOCK = 2_000_000  # numbers that are in memory at once
+MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
 
 Floats = NDArray[np.float64]
 
@@ -54,7 +54,8 @@ def resampled_means(
     """The means of `resamples` samples of as many clusters, drawn with replacement; one column for each of `sums`.
 
     `weights` count each cluster more or less often than once. Clusters of equal sums and sizes are counted together,
-    so that a sample is one draw of a multinomial: right and wrong answers make few kinds of clusters.
+    so that a sample is one draw of a multinomial: right and wrong answers make few kinds of clusters. Where there are
+    more than 500 kinds, 1,000 resamples are drawn at most. `weights` are whole or half numbers.
     """
     columns = np.column_stack([sums.reshape(len(sizes), -1), sizes])
     kind = np.zeros(len(sizes), np.int64)
@@ -63,13 +64,14 @@ def resampled_means(
         _, kind = np.unique(kind * (int(code.max()) + 1) + code, return_inverse=True)
     kinds, counts = np.empty((int(kind.max()) + 1, columns.shape[1])), np.bincount(kind, weights)
     kinds[kind] = columns
-    random, rows = np.random.default_rng(seed), max(1, BLOCK // len(kinds))
-    blocks = []
-    for start in range(0, resamples, rows):
-        size = min(rows, resamples - start)
-        totals = random.multinomial(round(counts.sum()), counts / counts.sum(), size=size) @ kinds
-        blocks.append(totals[:, :-1] / totals[:, -1:])
-    return np.concatenate(blocks)
+    random, drawn = np.random.default_rng(seed), round(counts.sum())
+    if len(kinds) <= MANY:
+        totals = random.multinomial(drawn, counts / counts.sum(), size=resamples) @ kinds
+    else:
+        each = np.repeat(kinds, np.round(2 * counts).astype(int), axis=0)  # a weight of one half is one row
+        draws = (each[random.integers(0, len(each), drawn)].sum(axis=0) for _ in range(min(resamples, FEW)))
+        totals = np.array([*draws])
+    return np.asarray(totals[:, :-1] / totals[:, -1:])
 
 
 def percentile_interval(means: Floats, clusters: int, level: float = 0.95) -> tuple[float, float]:
@@ -105,10 +107,12 @@ def bootstrap_mean(
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))
     sums, sizes = cluster_sums(data, codes)
+    exact, sums = sums.sum(), np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
+    shift = (exact - sums.sum()) / len(data)
     padded, weights = [floor, (floor + limit) / 2, limit], np.append(np.ones(len(sizes)), [0.5, 1.0, 0.5])
     means = resampled_means(
         np.append(sums, padded), np.append(sizes, np.ones(3)), weights, resamples=resamples, seed=seed
     )
-    low, high = percentile_interval(means[:, 0], len(sizes) + 2, level)
+    low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2, level)
     mean = float(data.mean())
     return Estimate(mean, max(floor, min(low, mean)), min(limit, max(high, mean)), len(data), len(sizes))
