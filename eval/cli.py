@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import runs, studies
+from looktwice.eval.commands import measures, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
@@ -16,6 +16,7 @@ __all__ = ["app", "main"]
 COMMANDS: dict[str, Callable[..., None]] = {
     "check": studies.check,
     "run": studies.run,
+    "fragility": measures.fragility,
     "score": runs.score,
     "judge": runs.judge,
     "report": runs.report,

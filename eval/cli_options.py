@@ -77,6 +77,7 @@ def print_table(scored: Any, console: Any = None) -> None:
     from rich.console import Console
 
     from looktwice.eval.analysis.factors import factor_table
+    from looktwice.eval.analysis.fragility_tables import NOTE, flip_table, fragility_table
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
     from looktwice.eval.display.table import console_table
 
@@ -84,6 +85,9 @@ def print_table(scored: Any, console: Any = None) -> None:
     console.print(console_table(scored))
     if swept.rows:
         console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))
+    if (fragile := fragility_table(scored.scores)).rows:
+        console.print(fragile.console("how fragile the marker makes it", caption=NOTE))
+        console.print(flip_table(scored.scores).console("who would lead under another style", blocks=1))
     if gap.rows:
         console.print(gap.console("why the numbers differ", blocks=2))
 

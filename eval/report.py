@@ -11,6 +11,13 @@ from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, tur
 from looktwice.eval.analysis.baselines import guess_table, published_table
 from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
 from looktwice.eval.analysis.factors import factor_table
+from looktwice.eval.analysis.fragility_tables import (
+    NOTE as FRAGILITY_NOTE,
+    flip_table,
+    fragility_table,
+    rank_table,
+    style_table,
+)
 from looktwice.eval.analysis.shared_errors import shared_error_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
@@ -161,6 +168,10 @@ def _tables(scored: Table) -> list[ReportTable]:
     return [
         ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
+        ReportTable("How fragile the marker makes it", fragility_table(runs), wrap=True, note=FRAGILITY_NOTE),
+        ReportTable("Who would lead under another style", flip_table(runs), wrap=True),
+        ReportTable("Ranks under other styles", rank_table(runs), wrap=True),
+        ReportTable("Every style and codec", style_table(runs), wrap=True),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
         ReportTable("Accuracy by turns that looked", turn_count_table(looks)),

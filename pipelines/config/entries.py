@@ -83,6 +83,23 @@ class Contestant(TypedDict, total=False):
     ]
 
 
+class Fragility(TypedDict, total=False):
+    """VPBench's marker styles and codecs in place of a sweep; how far results hang on them is told by the report."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    slot: Annotated[str, Entry("The slot of the marker, `mark` without it.", "slot: mark")]
+    styles: Annotated[
+        list[str],
+        Field(min_length=2),
+        Entry("The styles, the one to compare with first; without it, all seventeen.", "styles: [default, color blue]"),
+    ]
+    codecs: Annotated[
+        list[str],
+        Field(min_length=1),
+        Entry("The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.", "codecs: [png, jpeg80]"),
+    ]
+
+
 class Published(TypedDict):
     """What others published of one contestant, in percent by task, and where it stands: shown beside, never run."""
 
@@ -183,6 +200,13 @@ class StudyConfig(TypedDict, total=False):
         Entry(
             "Two contestants whose difference is taken apart, one setting at a time.",
             "gap: {from: as_official, to: as_vlmevalkit}",
+        ),
+    ]
+    fragility: Annotated[
+        Fragility | None,
+        Entry(
+            "Sweeps the marker in VPBench's styles under several codecs, and tells how far the results hang on them.",
+            "fragility: {slot: mark, codecs: [png]}",
         ),
     ]
     published: Annotated[

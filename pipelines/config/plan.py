@@ -12,6 +12,7 @@ from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import Binder, ConfigError, Scope
 from looktwice.pipelines.config.expand import ArmNode, Expansion
 from looktwice.pipelines.config.factors import make_gap_arms
+from looktwice.pipelines.config.fragility import expand_fragility
 from looktwice.pipelines.config.load import Node, read_config
 from looktwice.pipelines.config.spec import asks_model, digest, identity, may_answer, spec
 from looktwice.pipelines.pipeline import with_models
@@ -69,7 +70,9 @@ def with_id(arm: Arm) -> Arm:
 
 def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ()) -> Plan:
     """The plan of a configuration that is already loaded. Raises ConfigError with every fault at once."""
-    expansion = Expansion(config, scope, list(faults))
+    expanded: list[str] = []
+    config = expand_fragility(config, expanded)
+    expansion = Expansion(config, scope, [*faults, *expanded])
     nodes = list(expansion.arms())
     expansion.faults += _name_faults(config.get("name"), name)
     binder = Binder(scope, faults=expansion.faults)

@@ -1,0 +1,245 @@
+"""How far results hang on the look of a marker and on the codec: paired bootstrap, VPBench's ratio, ranks that flip."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+RESAMPLES, SEED = 2000, 0
+MOST_DRAWN = 20_000_000  # numbers of all resamples together, 160 MB; of larger sets fewer are drawn
+Floats = NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A number with the 2.5 and 97.5 % points of its resamples."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class StyleShift:
+    """What a style under a codec changes against the first one, on the same samples."""
+
+    name: str
+    accuracy: float
+    delta: Estimate
+    gained: int
+    lost: int
+
+    @property
+    def significant(self) -> bool:
+        """Whether the interval of the difference leaves 0 out (VPBench, section 5)."""
+        return not self.delta.low <= 0 <= self.delta.high
+
+
+@dataclass(frozen=True)
+class Fragility:
+    """One contestant on one task under all styles and codecs; `accuracy` is that of the first, the default.
+
+    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the default against a
+    second draw of itself, None with one draw. `spread` is the best minus the worst accuracy.
+    """
+
+    contestant: str
+    task: str
+    n: int
+    accuracy: float
+    shifts: tuple[StyleShift, ...]
+    ratio: Estimate | None
+    floor: float | None
+    spread: Estimate
+    best: str
+    worst: str
+
+
+@dataclass(frozen=True)
+class Variants:
+    """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants."""
+
+    contestant: str
+    task: str
+    names: tuple[str, ...]
+    samples: tuple[str, ...]
+    values: Floats
+    floor: float | None = None
+
+
+@dataclass(frozen=True)
+class Flip:
+    """Two contestants of which `first` leads under the default, by `lead`: how often the other one leads.
+
+    `styles` counts the variants that turn them round on all samples. `chance` is the share of resamples that do under
+    the default alone, `flipped` that over all variants and resamples; a tie is no flip.
+    """
+
+    task: str
+    first: str
+    second: str
+    lead: float
+    styles: int
+    of: int
+    chance: float
+    flipped: float
+
+
+class RankChange(NamedTuple):
+    """How the models' competition ranks change from one set of accuracies to another.
+
+    Pairs that change places, pairs tied in either, models with another rank, the largest move, and Kendall's tau-b.
+    """
+
+    pairs_flipped: int
+    pairs_tied: int
+    models_moved: int
+    largest: int
+    tau: float
+
+
+def variance_ratio(values: Floats) -> float | None:
+    """VPBench's R: the mean over variants of Var(delta), over Var(accuracy) of the default, which is row 0.
+
+    With redrawn samples, N cancels: Var(delta) is that of the samples' differences, (p10 + p01 - delta^2) / N, and
+    Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an independent model of the same accuracy at p = 1/2, 4
+    for all answers turned round. None where the default does not vary.
+    """
+    base = float(values[0].var())
+    return float((values[1:] - values[0]).var(axis=1).mean()) / base if base > 1e-12 else None
+
+
+def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
+    """Differences, R and spread with intervals; one draw of the samples serves all variants, so that all is paired."""
+    values, weights = found.values, draw_weights(found.values.shape[1], resamples)
+    drawn, gaps = weights @ values.T, values[1:] - values[0]
+    means, ratio = values.mean(axis=1), variance_ratio(values)
+    deltas = (drawn[:, 1:] - drawn[:, :1]).T
+    shifts = tuple(
+        StyleShift(
+            name,
+            float(mean),
+            _estimate(float(gap.mean()), delta),
+            int((gap > 1e-9).sum()),
+            int((gap < -1e-9).sum()),
+        )
+        for name, mean, gap, delta in zip(found.names[1:], means[1:], gaps, deltas, strict=True)
+    )
+    return Fragility(
+        found.contestant, found.task, values.shape[1], float(means[0]), shifts,
+        None if ratio is None else _estimate(ratio, _drawn_ratios(values, weights)), found.floor,
+        _estimate(float(np.ptp(means)), np.ptp(drawn, axis=1)),
+        found.names[int(means.argmax())], found.names[int(means.argmin())],
+    )  # fmt: skip
+
+
+def draw_weights(n: int, resamples: int = RESAMPLES) -> Floats:
+    """Bootstrap resamples as shares: (resamples, n), each row a draw of n samples with replacement; always the same."""
+    resamples = max(200, min(resamples, MOST_DRAWN // n))
+    drawn: Floats = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), resamples) / n
+    return drawn
+
+
+def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
+    """Every two contestants of a task that are not tied under the default, on the samples and variants of both."""
+    for one, other in combinations(found, 2):
+        samples = [name for name in one.samples if name in set(other.samples)]
+        names = [name for name in one.names if name in other.names]
+        if one.task != other.task or not samples or not names or one.names[0] != other.names[0]:
+            continue
+        gaps = _pick(one, names, samples) - _pick(other, names, samples)
+        lead = float(gaps[0].mean())
+        if abs(lead) < 1e-9:
+            continue
+        turned = draw_weights(len(samples), resamples) @ gaps.T * np.sign(lead) < -1e-9
+        pair = (one, other) if lead > 0 else (other, one)
+        styles = int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum())
+        yield Flip(
+            one.task, pair[0].contestant, pair[1].contestant, abs(lead), styles, len(names),
+            float(turned[:, 0].mean()), float(turned.mean()),
+        )  # fmt: skip
+
+
+def rank_change(before: Mapping[str, float], after: Mapping[str, float]) -> RankChange:
+    """Ranks under `before` and `after`, each an accuracy by model; larger is better. Models that both have count."""
+    from scipy.stats import kendalltau
+
+    models = [name for name in before if name in after]
+    old, new = ([each[name] for name in models] for each in (before, after))
+    moves = [abs(a - b) for a, b in zip(competition_ranks(old), competition_ranks(new), strict=True)]
+    products = [np.sign(old[i] - old[j]) * np.sign(new[i] - new[j]) for i, j in combinations(range(len(models)), 2)]
+    return RankChange(
+        sum(each < 0 for each in products), sum(each == 0 for each in products), sum(move > 0 for move in moves),
+        max(moves, default=0), float(kendalltau(old, new).statistic),
+    )  # fmt: skip
+
+
+def competition_ranks(accuracies: Sequence[float]) -> list[int]:
+    """1 plus the number that is strictly better."""
+    return [1 + sum(other > mine + 1e-9 for other in accuracies) for mine in accuracies]
+
+
+def find_variants(run: RunScores) -> list[Variants]:
+    """The contestants of a run with `fragility:` that have its marker, on every task, styles and codecs in order."""
+    config = run.folder.facts.get("config") or {}
+    wanted = config.get("fragility")
+    if not isinstance(wanted, Mapping):
+        return []
+    arms: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
+    for scores in run.points:
+        if name := _variant_name(scores.point.spec.get("stages") or {}, str(wanted.get("slot", "mark"))):
+            arms[scores.point.contestant, scores.point.task].setdefault(name, scores)
+    return [made for (who, task), each in arms.items() if (made := _collect(who, task, each))]
+
+
+def _variant_name(stages: Mapping[str, Any], slot: str) -> str:
+    """Such as "radius 3", and "radius 3, jpeg80" where the codec is not lossless; empty without a style."""
+    mark, encode = stages.get(slot) or {}, stages.get("encode") or {}
+    codec = encode.get("codec", "png")
+    said = "" if codec in ("png", "keep") else f", {codec}{encode.get('quality', '')}"
+    return f"{mark['style']}{said}" if "style" in mark else ""
+
+
+def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants | None:
+    """The samples that every arm has; None where there are none, or one arm alone."""
+    values = {name: scores.comparable for name, scores in arms.items()}
+    first = next(iter(values.values()))
+    samples = tuple(name for name in first if all(name in each for each in values.values()))
+    if len(values) < 2 or not samples:
+        return None
+    table = np.array([[each[name] for name in samples] for each in values.values()], float)
+    return Variants(who, task, tuple(values), samples, table, _floor(next(iter(arms.values())), samples))
+
+
+def _floor(scores: PointScores, samples: Sequence[str]) -> float | None:
+    """R between the first two draws of the default; None with one draw."""
+    drawn = [[each.score.value for each in scores.asked(name)[:2]] for name in samples]
+    pairs = np.array([pair for pair in drawn if len(pair) == 2], float)
+    return variance_ratio(pairs.T) if len(pairs) else None
+
+
+def _drawn_ratios(values: Floats, weights: Floats) -> Floats:
+    """R of every resample in which the default varies."""
+    gaps = values[1:] - values[0]
+    moved = weights @ (gaps**2).T - (weights @ gaps.T) ** 2
+    base = weights @ values[0] ** 2 - (weights @ values[0]) ** 2
+    kept = base > 1e-12
+    ratios: Floats = moved[kept].mean(axis=1) / base[kept]
+    return ratios
+
+
+def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:
+    rows, columns = [found.names.index(name) for name in names], [found.samples.index(name) for name in samples]
+    return found.values[np.ix_(rows, columns)]
+
+
+def _estimate(value: float, drawn: Floats) -> Estimate:
+    low, high = np.percentile(drawn, [2.5, 97.5])
+    return Estimate(value, float(low), float(high))

@@ -1,0 +1,175 @@
+"""The tables of marker fragility: contestants, styles, pairs that change places, and published rows beside them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from looktwice.eval.analysis.fragility import (
+    Estimate,
+    Flip,
+    Fragility,
+    Variants,
+    find_variants,
+    measure_fragility,
+    rank_change,
+    rank_flips,
+)
+from looktwice.eval.display.text_tables import TextTable, percent
+from looktwice.eval.scoring.verdict import RunScores
+
+NOTE = (
+    "Every style and codec is compared with the first one on the same samples. Intervals are 95 % of a paired "
+    "bootstrap that draws the same samples for all of them. R is the mean variance of these differences over that of "
+    "the default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as much as other "
+    "samples do; `floor` is R of the default against its own second draw, so `draws: 2` tells what an unsteady model "
+    "alone makes. The best minus the worst of many styles is above 0 by chance alone, and so is its interval. A pair "
+    "flips where the other one leads; `by samples alone` is the share of resamples that do that under the default, "
+    "`in all` that over styles, codecs and resamples."
+)
+Published = dict[str, dict[str, dict[str, float]]]
+"""Accuracies in percent by task, variant and model."""
+
+
+def fragility_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line per contestant and task: the default, how much moves it, R, and best minus worst; then published ones."""
+    found = [each for run in runs for each in _measured(run)]
+    lines = [
+        (
+            one.contestant, one.task, str(one.n), percent(one.accuracy), f"{sum(s.significant for s in one.shifts)} of "
+            f"{len(one.shifts)}", _shown(one.ratio, 1), "" if one.floor is None else f"{one.floor:.2f}",
+            _shown(one.spread, 100), one.worst, one.best,
+        )
+        for one in found
+    ]  # fmt: skip
+    header = (
+        "contestant", "task", "n", "default %", "differ from\nthe default", "R", "floor\nof R", "best minus\nworst",
+        "worst", "best",
+    )  # fmt: skip
+    if found:
+        lines += [line for run in runs for line in _published_spreads(read_published(run))]
+    return TextTable(header, tuple(lines), text_columns=2)
+
+
+def style_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line per contestant, task, style and codec: accuracy, difference, and how many samples change."""
+    lines = [
+        (
+            one.contestant, one.task, shift.name, percent(shift.accuracy), _shown(shift.delta, 100),
+            str(shift.gained), str(shift.lost), "yes" if shift.significant else "",
+        )
+        for run in runs
+        for one in _measured(run)
+        for shift in one.shifts
+    ]  # fmt: skip
+    header = (
+        "contestant",
+        "task",
+        "style",
+        "accuracy %",
+        "difference",
+        "wrong\nto right",
+        "right\nto wrong",
+        "differs",
+    )
+    return TextTable(header, tuple(lines), text_columns=3)
+
+
+def flip_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line for every two contestants on a task: who leads under the default, and how often that turns round."""
+    lines = [
+        (
+            flip.task, flip.first, flip.second, percent(flip.lead), f"{flip.styles} of {flip.of}",
+            percent(flip.chance), percent(flip.flipped),
+        )
+        for run in runs
+        for flip in _flips(run)
+    ]  # fmt: skip
+    header = ("task", "leads", "over", "by, points", "styles that\nflip them", "by samples\nalone %", "in all %")
+    return TextTable(header, tuple(lines), text_columns=3)
+
+
+def rank_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line per task and style: how the ranks of the models differ from those under the default.
+
+    Those of the run, where it has three or more, and the published ones.
+    """
+    lines = []
+    for run in runs:
+        own: Published = defaultdict(lambda: defaultdict(dict))
+        for each in find_variants(run):
+            for name, accuracy in zip(each.names, each.values.mean(axis=1), strict=True):
+                own[each.task][name][each.contestant] = 100 * float(accuracy)
+        if own:
+            lines += [*_rank_lines(own, "this run"), *_rank_lines(read_published(run), "published")]
+    header = (
+        "whose",
+        "task",
+        "style",
+        "models",
+        "pairs\nflipped",
+        "pairs\ntied",
+        "models\nmoved",
+        "largest\nmove",
+        "tau-b",
+    )
+    return TextTable(header, tuple(lines), text_columns=3)
+
+
+def read_published(run: RunScores) -> Published:
+    """The rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style and model."""
+    config = run.folder.facts.get("config") or {}
+    found: Published = defaultdict(lambda: defaultdict(dict))
+    for name, row in (config.get("published") or {}).items():
+        model, bracket, style = str(name).partition(" [")
+        for task, value in (row.get("accuracy") or {}).items() if bracket else ():
+            found[task][style.removesuffix("]")][model] = float(value)
+    return found
+
+
+def _published_spreads(published: Published) -> list[tuple[str, ...]]:
+    lines = []
+    for task, styles in published.items():
+        models = dict.fromkeys(model for each in styles.values() for model in each)
+        for model in models if not task.endswith(" rank") else ():
+            mine = {style: each[model] for style, each in styles.items() if model in each}
+            worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
+            default = f"{mine['default']:.1f}" if "default" in mine else ""
+            spread = f"{mine[best] - mine[worst]:.1f}"
+            lines.append((f"{model}, published", task, "", default, "", "", "", spread, worst, best))
+    return lines
+
+
+def _rank_lines(found: Published, whose: str) -> list[tuple[str, ...]]:
+    lines = []
+    for task, styles in found.items():
+        sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
+        signed = {name: {m: sign * value for m, value in each.items()} for name, each in styles.items()}
+        first, *others = signed
+        for name in others if len(signed[first]) > 2 else ():
+            change = rank_change(signed[first], signed[name])
+            counts = (len(signed[first]), *change[:-1])
+            lines.append(
+                (whose, task, name, *map(str, counts), f"{change.tau:.2f}" if change.tau == change.tau else "")
+            )
+    return lines
+
+
+def _measured(run: RunScores) -> list[Fragility]:
+    return list(map(measure_fragility, find_variants(run)))
+
+
+def _flips(run: RunScores) -> list[Flip]:
+    tasks: dict[str, list[Variants]] = defaultdict(list)
+    for each in find_variants(run):
+        tasks[each.task].append(each)
+    return [flip for each in tasks.values() for flip in rank_flips(each)]
+
+
+def _shown(found: Estimate | None, scale: float) -> str:
+    """A number above its interval; points without, R with two decimals."""
+    if found is None:
+        return ""
+    digits = 1 if scale == 100 else 2
+    value, low, high = (f"{scale * number:.{digits}f}" for number in found)
+    return f"{value}\n{low} to {high}"

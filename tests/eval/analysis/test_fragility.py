@@ -1,0 +1,197 @@
+"""Marker fragility: R and spreads by known vectors, planted flips, and the published table recomputed."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+import yaml
+
+from looktwice.eval.analysis.fragility import (
+    Variants,
+    draw_weights,
+    find_variants,
+    measure_fragility,
+    rank_change,
+    rank_flips,
+    variance_ratio,
+)
+from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
+from looktwice.eval.display.table import score_table
+from looktwice.eval.runs import Study
+from looktwice.pipelines.config import ConfigError, load_plan
+from looktwice.pipelines.config.fragility import STYLES, expand_fragility
+from looktwice.prompting.markers.vpbench import DRAWINGS, VPBenchName
+from tests.paths import CONFIGS, DATA
+
+METHODS = DATA / "methods"
+needs_vectors = pytest.mark.skipif(not METHODS.exists(), reason="the published numbers are not here")
+SETS = {
+    "BLINK Relative Depth": "BLINK depth",
+    "BLINK Semantic Correspondence": "BLINK correspondence",
+    "DA-2K Relative Depth": "DA-2K depth",
+    "SPair-71K Semantic Correspondence": "SPair correspondence",
+}
+STUDY = """
+tasks: {shape: {use: eval.tasks.MarkedScenes, kind: shape, n: 6}}
+models:
+  a: {use: pipelines.models.Scripted, answer: (A)}
+stages:
+  mark: {use: prompting.markers.Circles}
+  choose: {use: prompting.wording.MultipleChoice}
+  ask: {use: prompting.turns.Ask}
+fragility: {styles: [default, radius 3], codecs: [png, jpeg70]}
+contestants:
+  plain: {}
+  chance: {replace: true, stages: {answer: {use: specialists.answers.Chance}}}
+"""
+
+
+def bits(text: str) -> list[float]:
+    return [float(bit) for bit in text]
+
+
+def variants(name: str, *rows: str) -> Variants:
+    names = tuple(f"style {number}" for number in range(len(rows)))
+    return Variants(name, "t", names, tuple(f"s{i}" for i in range(len(rows[0]))), np.array([bits(r) for r in rows]))
+
+
+@pytest.mark.parametrize(
+    ("base", "others", "ratio"),
+    [("1101", ["1101"], 0.0), ("1100", ["0011"], 4.0), ("1100", ["1010"], 2.0), ("1111", ["0111"], None)],
+)
+def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
+    assert variance_ratio(np.array([bits(base), *map(bits, others)])) == ratio
+
+
+@needs_vectors
+def test_r_of_the_vectors() -> None:
+    for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
+        found = variance_ratio(np.array([bits(case["base"]), *map(bits, case["variants"])]))
+        assert found == pytest.approx(case["R"], abs=1e-6)
+
+
+def test_differences_and_spread_by_hand() -> None:
+    found = measure_fragility(variants("a", "1" * 30 + "0" * 10, "1" * 20 + "0" * 20, "1" * 36 + "0" * 4))
+    assert (found.accuracy, found.spread.value, found.worst, found.best) == (
+        0.75,
+        pytest.approx(0.4),
+        "style 1",
+        "style 2",
+    )
+    worse, better = found.shifts
+    assert (worse.gained, worse.lost, better.gained, better.lost) == (0, 10, 6, 0)
+    assert (worse.delta.value, better.delta.value) == (pytest.approx(-0.25), pytest.approx(0.15))
+    assert worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
+    same = measure_fragility(variants("a", "1100", "1100"))
+    assert not same.shifts[0].significant and same.ratio == (0.0, 0.0, 0.0)
+
+
+def test_resamples_are_paired_and_always_the_same() -> None:
+    weights = draw_weights(50)
+    assert weights.shape == (2000, 50) and np.allclose(weights.sum(axis=1), 1)
+    assert (weights == draw_weights(50)).all()
+    spread = measure_fragility(variants("a", "10" * 20, "10" * 20)).spread
+    assert spread == (0.0, 0.0, 0.0)  # unpaired resamples would make one
+
+
+def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
+    leader = variants("leader", "1" * 60 + "0" * 40, "1" * 30 + "0" * 70)
+    other = variants("other", "1" * 40 + "0" * 60, "1" * 50 + "0" * 50)
+    (flip,) = rank_flips([other, leader])
+    assert (flip.first, flip.second, flip.styles, flip.of) == ("leader", "other", 1, 2)
+    assert flip.lead == pytest.approx(0.2) and flip.chance == 0 and flip.flipped == pytest.approx(0.5)
+    assert not list(rank_flips([leader, leader]))  # tied: nobody leads
+
+
+@needs_vectors
+def test_the_published_numbers_are_recomputed_from_the_file() -> None:
+    """The file's 216 accuracies: ranks, spreads, and what each style changes; and those of the shipped study."""
+    targets = json.loads((METHODS / "vpbench_targets.json").read_text())
+    table: Any = defaultdict(lambda: defaultdict(dict))
+    with (METHODS / "vpbench_marker_acc.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    for row in rows:
+        table[row["dataset"]][row["marker_style"]][row["model"]] = float(row["accuracy"])
+    published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
+    shipped = {
+        (name, task): value
+        for name, row in published.items()
+        for task, value in row["accuracy"].items()
+        if not task.endswith(" rank")
+    }
+    assert len(rows) == len(shipped) == 216
+    for row in rows:
+        name = f"{row['model']} [{row['marker_style']}]"
+        assert shipped[name, SETS[row["dataset"]]] == pytest.approx(float(row["accuracy"]), abs=0.005)
+        mine = table[row["dataset"]][row["marker_style"]]
+        assert int(row["rank"]) == 1 + sum(other > mine[row["model"]] + 1e-9 for other in mine.values())
+    for name, styles in table.items():
+        spreads = {
+            m: max(s[m] for s in styles.values()) - min(s[m] for s in styles.values()) for m in styles["default"]
+        }
+        wanted = targets["spread_6_styles_csv"][name]
+        assert np.mean([*spreads.values()]) == pytest.approx(wanted["mean"], abs=0.005)
+        assert spreads == pytest.approx(wanted["per_model"], abs=0.006)
+        for style, change in targets["flips_vs_default"][name].items():
+            found = rank_change(styles["default"], styles[style])
+            expected = [change[key] for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")]
+            assert list(found) == pytest.approx(expected, abs=0.0006), (name, style)
+
+
+@needs_vectors
+def test_the_published_ranks_under_jpeg() -> None:
+    targets = json.loads((METHODS / "vpbench_targets.json").read_text())["jpeg"]
+    table: Any = defaultdict(lambda: defaultdict(dict))
+    with (METHODS / "vpbench_jpeg_rank.csv").open() as file:
+        for row in csv.DictReader(file):
+            table[row["benchmark"]][row["jpeg_quality"]][row["model"]] = -float(row["rank"])
+    for name, qualities in table.items():
+        for quality in ("jpeg90", "jpeg80", "jpeg70"):
+            found, wanted = rank_change(qualities["default"], qualities[quality]), targets[name][quality]
+            got = (found.pairs_flipped, found.models_moved, found.largest)
+            assert got == (wanted["pairs_flipped"], wanted["models_moved"], wanted["max_move"])
+
+
+def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
+    assert STYLES == get_args(VPBenchName) == tuple(DRAWINGS)
+    whole = expand_fragility({"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, [])
+    assert [len(values) for values in whole["sweep"].values()] == [17, 4]
+    assert whole["sweep"]["stages.encode"][1] == {
+        "use": "prompting.views.Encode", "codec": "jpeg", "quality": 90, "chroma": "4:2:0", "before": "ask",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("fragility: {slot: marks}", "fragility.slot: there is no slot 'marks'"),
+        ("fragility: {codecs: [gif]}", "fragility.codecs: expected png"),
+        ("fragility: {}\nsweep: {draws: [1, 2]}", "say `sweep: null`"),
+        ("fragility: {styles: [default, pink]}", "pink"),
+        ("fragility: {style: [default]}", "style"),
+    ],
+)
+def test_faults_are_said(tmp_path: Path, change: str, said: str) -> None:
+    kept = [line for line in STUDY.splitlines() if not line.startswith("fragility")]
+    (tmp_path / "f.yaml").write_text("\n".join([*kept, change]))
+    with pytest.raises(ConfigError, match=said):
+        load_plan(tmp_path / "f.yaml")
+
+
+def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
+    published = 'published: {"Other [default]": {source: s, accuracy: {set: 80}}, "Other [radius 3]": {source: s, accuracy: {set: 71.5}}}'
+    (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
+    scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
+    (found,) = find_variants(scored.scores[0])
+    assert found.names == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
+    mine, theirs = fragility_table(scored.scores).rows
+    assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
+    assert theirs == ("Other, published", "set", "", "80.0", "", "", "", "8.5", "radius 3", "default")
+    assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
+    assert not rank_table(scored.scores).rows
