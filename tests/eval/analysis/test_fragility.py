@@ -185,7 +185,9 @@ def test_faults_are_said(tmp_path: Path, change: str, said: str) -> None:
 
 
 def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
-    published = 'published: {"Other [default]": {source: s, accuracy: {set: 80}}, "Other [radius 3]": {source: s, accuracy: {set: 71.5}}}'
+    rows = {"Other [default]": 80, "Other [radius 3]": 71.5}
+    told = {name: {"source": "s", "accuracy": {"set": value}} for name, value in rows.items()}
+    published = f"published: {json.dumps(told)}"
     (tmp_path / "f.yaml").write_text(f"{STUDY}\n{published}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
     (found,) = find_variants(scored.scores[0])
