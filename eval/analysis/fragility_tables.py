@@ -34,7 +34,7 @@ Published = dict[str, dict[str, dict[str, float]]]
 def fragility_table(runs: Sequence[RunScores]) -> TextTable:
     """A line per contestant and task: the default, how much moves it, R, and best minus worst; then published ones."""
     found = [each for run in runs for each in _measured(run)]
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (
             one.contestant, one.task, str(one.n), percent(one.accuracy), f"{sum(s.significant for s in one.shifts)} of "
             f"{len(one.shifts)}", _shown(one.ratio, 1), "" if one.floor is None else f"{one.floor:.2f}",
