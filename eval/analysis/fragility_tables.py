@@ -94,7 +94,7 @@ def rank_table(runs: Sequence[RunScores]) -> TextTable:
 
     Those of the run, where it has three or more, and the published ones.
     """
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for run in runs:
         own: Published = defaultdict(lambda: defaultdict(dict))
         for each in find_variants(run):
@@ -128,7 +128,7 @@ def read_published(run: RunScores) -> Published:
 
 
 def _published_spreads(published: Published) -> list[tuple[str, ...]]:
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for task, styles in published.items():
         models = dict.fromkeys(model for each in styles.values() for model in each)
         for model in models if not task.endswith(" rank") else ():
@@ -141,7 +141,7 @@ def _published_spreads(published: Published) -> list[tuple[str, ...]]:
 
 
 def _rank_lines(found: Published, whose: str) -> list[tuple[str, ...]]:
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for task, styles in found.items():
         sign = -1 if task.endswith(" rank") else 1  # of ranks the smaller is better
         signed = {name: {m: sign * value for m, value in each.items()} for name, each in styles.items()}
