@@ -21,22 +21,48 @@ def seeded() -> None:
     torch.manual_seed(0)
 
 
-def depth_anything(folder: Path) -> Path:
-    """Depth Anything over a two-layer DINOv2."""
+def depth_anything(folder: Path, kind: str = "relative", layers: int = 8) -> Path:
+    """Depth Anything over a DINOv2 of 8 layers, of which it reads every second, as version 2; 4 are version 1's."""
     from transformers import DepthAnythingConfig, DepthAnythingForDepthEstimation, Dinov2Config, DPTImageProcessorPil
 
     seeded()
     backbone = Dinov2Config(
-        hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=64, image_size=70, patch_size=14,
-        out_features=["stage1", "stage2", "stage3", "stage4"], reshape_hidden_states=False, apply_layernorm=True,
+        hidden_size=32, num_hidden_layers=layers, num_attention_heads=2, intermediate_size=64, image_size=70,
+        patch_size=14, out_features=[f"stage{n * layers // 4}" for n in (1, 2, 3, 4)], reshape_hidden_states=False,
+        apply_layernorm=True, initializer_range=0.2,
     )  # fmt: skip
     config = DepthAnythingConfig(
         backbone_config=backbone, reassemble_hidden_size=32, patch_size=14, neck_hidden_sizes=[8, 8, 16, 16],
-        fusion_hidden_size=16, head_hidden_size=8,
+        fusion_hidden_size=16, head_hidden_size=8, depth_estimation_type=kind,
+        initializer_range=0.1,
     )  # fmt: skip
     DepthAnythingForDepthEstimation(config).save_pretrained(folder)
     size = {"height": 70, "width": 70}
     DPTImageProcessorPil(size=size, keep_aspect_ratio=True, ensure_multiple_of=14, do_pad=False).save_pretrained(folder)
+    return folder
+
+
+def depth_anything_1(folder: Path) -> Path:
+    """Depth Anything, version 1."""
+    return depth_anything(folder, layers=4)
+
+
+def depth_anything_metric(folder: Path) -> Path:
+    """Depth Anything that gives metres."""
+    return depth_anything(folder, "metric")
+
+
+def dpt(folder: Path) -> Path:
+    """DPT, of which no configuration says what its numbers mean."""
+    from transformers import DPTConfig, DPTForDepthEstimation, DPTImageProcessorPil
+
+    seeded()
+    config = DPTConfig(
+        hidden_size=32, num_hidden_layers=4, num_attention_heads=2, intermediate_size=32, image_size=64, patch_size=16,
+        backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8, 8, 16, 16], fusion_hidden_size=16, is_hybrid=False,
+    )  # fmt: skip
+    DPTForDepthEstimation(config).eval().save_pretrained(folder)
+    DPTImageProcessorPil(size={"height": 64, "width": 64}).save_pretrained(folder)
     return folder
 
 
@@ -258,12 +284,15 @@ def resnet() -> Any:
     from transformers import ResNetConfig, ResNetForImageClassification
 
     seeded()
-    config = ResNetConfig(embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[2, 1, 2, 1], num_labels=1)
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[16, 32, 48, 64], depths=[3, 4, 6, 3], num_labels=1)
     network = ResNetForImageClassification(config).eval()
     with torch.no_grad():
         for name, tensor in network.named_buffers():  # statistics that a trained network would have
             if "running" in name:
                 tensor.uniform_(*((-0.2, 0.2) if "mean" in name else (0.5, 1.5)))
+        for name, tensor in network.named_parameters():  # or sixteen blocks would add up to numbers of thousands
+            if name.endswith("layer.2.normalization.weight"):
+                tensor.mul_(0.2)
         network.classifier[1].weight.mul_(2)
     return network
 

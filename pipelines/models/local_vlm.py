@@ -116,7 +116,7 @@ class LocalVLM:
         processor, note = open_processor(self.model, self.revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
         chosen = {"dtype": place.torch_dtype, "use_safetensors": True}
-        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, **chosen)
+        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, ("pooler",), **chosen)
         return _Network(model.to(place.device).eval(), processor, note)
 
     def _batcher(self) -> Batcher[_Asked, Reply]:

@@ -6,13 +6,12 @@ import gc
 import hashlib
 import sys
 import threading
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
-FEW = 0.02  # of a network's parameters; some published files lack a few that its answers do not need
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
 
 OPENING = threading.RLock()  # transformers is not thread-safe: a second thread may find it half imported
@@ -148,26 +147,28 @@ def import_diffusers() -> Any:
     return diffusers
 
 
-def from_hub(model_class: str, model: str, revision: str | None, **settings: Any) -> Any:
+def from_hub(model_class: str, model: str, revision: str | None, unused: Sequence[str] = (), **settings: Any) -> Any:
     """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote code.
 
     Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
-    what to type. A network, which is what has the setting `use_safetensors`, must find its parameters in its files.
+    what to type. A network, which is what has the setting `use_safetensors`, must find all its tensors in its files,
+    but for those with a name of `unused` between their dots.
     """
     kind = getattr(import_transformers(), model_class)
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
         raise WeightsError(
             f"{model_class}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
         )
-    return _from_pretrained(kind, model, revision, trust_remote_code=False, **settings)
+    return _from_pretrained(kind, model, revision, unused, trust_remote_code=False, **settings)
 
 
 def diffusers_part(model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any) -> Any:
     """A part of a diffusers pipeline, by the pipeline's id or folder and the part's subfolder. Errors as `from_hub`."""
-    return _from_pretrained(getattr(import_diffusers(), model_class), model, revision, subfolder=subfolder, **settings)
+    kind = getattr(import_diffusers(), model_class)
+    return _from_pretrained(kind, model, revision, (), subfolder=subfolder, **settings)
 
 
-def _from_pretrained(kind: Any, model: str, revision: str | None, **settings: Any) -> Any:
+def _from_pretrained(kind: Any, model: str, revision: str | None, unused: Sequence[str], **settings: Any) -> Any:
     settings |= {"output_loading_info": True} if "use_safetensors" in settings else {}
     place = Path(model).expanduser()
     local = place.is_dir()
@@ -186,20 +187,22 @@ def _from_pretrained(kind: Any, model: str, revision: str | None, **settings: An
         raise WeightsError(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({said}); {advice}"
         ) from exc
-    return check_parameters(model, *found) if "use_safetensors" in settings else found
+    return check_tensors(model, found[0], found[1], unused) if "use_safetensors" in settings else found
 
 
-def check_parameters(model: str, network: Any, loading: Mapping[str, Any]) -> Any:
+def check_tensors(model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()) -> Any:
     """The network, checked: its library fills `missing_keys` with random numbers without a word.
 
-    Raises WeightsError where these are more than a few of its parameters.
+    Raises WeightsError where there is one whose name does not hold a name of `unused`, between dots.
     """
-    learned = [name for name, _ in network.named_parameters()]
-    missing = sorted(name for name in set(learned) & set(loading["missing_keys"]) if "pooler" not in name)
-    if len(missing) > FEW * len(learned):
+    spared = {*unused, "num_batches_tracked"}  # which counts steps of training
+    missing = sorted(name for name in loading["missing_keys"] if not spared & set(name.split(".")))
+    if missing:
+        names = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
         raise WeightsError(
-            f"{model}: its files lack {len(missing)} of the {len(learned)} parameters of {type(network).__name__} "
-            f"({missing[0]} ...), so they are those of another network; check the id or folder"
+            f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of "
+            f"{type(network).__name__} ({names}), which would be random numbers; give its whole files, or the id or "
+            "folder of such a network"
         )
     return network
 

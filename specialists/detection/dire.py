@@ -11,12 +11,12 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_file, weights_hash
-from looktwice.specialists.networks.checkpoints import read_tensors
-from looktwice.specialists.networks.image_size import require_colors, require_size
+from looktwice.specialists.networks.checkpoints import read_tensors, try_tensors
+from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
 from looktwice.specialists.networks.network import Network
 
 MIN_SIDE = 32  # pixels; smaller images, enlarged to 256, keep no traces of a generator
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
+DEPTHS = ((3, 4, 6, 3), (3, 4, 23, 3), (3, 8, 36, 3))  # of ResNet-50, 101 and 152: blocks of their four layers
 
 Tensors = dict[str, Any]
 
@@ -32,7 +32,7 @@ class Probability:
 class DIRE(Network[tuple[Pixels], Probability]):
     """The probability that a picture was generated, by the ResNet-50 of DIRE (Wang et al., ICCV 2023).
 
-    `model` is the file of its checkpoint, such as `lsun_adm.pth`, or of another ResNet with bottlenecks and one
+    `model` is the file of its checkpoint, such as `lsun_adm.pth`, or of another ResNet-50, 101 or 152 with one
     output under torchvision's names. The network is given the image itself, its shorter side resized to 256 pixels
     and cropped to the inner 224 x 224, and not the reconstruction error that it was trained on: this reproduces BLINK's
     reported value (91 of 132).
@@ -61,6 +61,9 @@ class DIRE(Network[tuple[Pixels], Probability]):
                 f"{self.model} holds no ResNet with bottlenecks and one output (layer1.0.conv3.weight, fc.weight); "
                 "give DIRE's checkpoint, such as lsun_adm.pth"
             )
+        if (depths := _depths(tensors)) not in DEPTHS:
+            raise WeightsError(f"{self.model} holds {depths} blocks in four layers, ResNet-50 has {DEPTHS[0]}")
+        try_tensors(lambda: _resnet(tensors, import_torch().zeros(1, 3, 32, 32)), self.model)
         return {name: each.to(place.device, place.torch_dtype) for name, each in tensors.items()}
 
     def forward(self, network: Tensors, place: Place, items: Sequence[tuple[Pixels]]) -> list[Probability]:
@@ -89,16 +92,20 @@ def _inner(pixels: Pixels) -> Any:
     return ((small[top : top + 224, left : left + 224] / 255 - np.array(MEAN)) / np.array(STD)).astype(np.float32)
 
 
+def _depths(tensors: Mapping[str, Any]) -> tuple[int, ...]:
+    """The number of blocks in each of the four layers."""
+    blocks = {tuple(name.split(".")[:2]) for name in tensors}
+    return tuple(sum(first == f"layer{layer}" for first, *_ in blocks) for layer in range(1, 5))
+
+
 def _resnet(tensors: Mapping[str, Any], images: Any) -> Any:
     """A ResNet with bottlenecks (He et al., CVPR 2016; strides at the 3 x 3 convolutions), as torchvision names it."""
     functional = import_torch().nn.functional
     x = functional.relu(_normalize(tensors, "bn1", functional.conv2d(images, tensors["conv1.weight"], None, 2, 3)))
     x = functional.max_pool2d(x, 3, 2, 1)
-    for layer in range(1, 5):
-        block = 0
-        while f"layer{layer}.{block}.conv1.weight" in tensors:
+    for layer, blocks in enumerate(_depths(tensors), 1):
+        for block in range(blocks):
             x = _bottleneck(tensors, f"layer{layer}.{block}", x, 2 if layer > 1 and block == 0 else 1)
-            block += 1
     return functional.linear(x.mean((2, 3)), tensors["fc.weight"], tensors["fc.bias"])
 
 

@@ -44,6 +44,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
     result: ClassVar[type[Any]] = AttentionMap
     model_class: ClassVar[str] = "AutoModelForImageTextToText"
+    unused: ClassVar[tuple[str, ...]] = ("pooler",)
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Floats (height, width) that add up to 1: a patch's attention spread evenly over its pixels."""
@@ -56,7 +57,7 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         """The encoder with plain attention, which alone gives its weights. Raises WeightsError."""
         processor = from_hub("AutoImageProcessor", self.model, self.revision, backend="pil")
         settings = {"dtype": place.torch_dtype, "use_safetensors": True, "attn_implementation": "eager"}
-        whole = from_hub(self.model_class, self.model, self.revision, **settings)
+        whole = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         inner = getattr(whole, "model", whole)
         tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
         if tower is None or not hasattr(tower.config, "image_size"):

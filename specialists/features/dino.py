@@ -37,6 +37,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     result: ClassVar[type[Any]] = FeatureGrid
     model_class: ClassVar[str] = "AutoModel"
     min_side: ClassVar[int | None] = None
+    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
 
     def __post_init__(self) -> None:
         super().__post_init__()

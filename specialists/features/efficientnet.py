@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
-from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors
+from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors, try_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
@@ -55,6 +55,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
         tensors = read_tensors(self._file())
         if "_conv_stem.weight" not in tensors or f"_blocks.{BLOCKS - 1}._bn2.bias" not in tensors:
             raise WeightsError(f"{self._file()} is not EfficientNet-lite0's; set model: to its file, or leave it out")
+        try_tensors(lambda: run_blocks(tensors, import_torch().zeros(1, 3, 32, 32), BLOCKS - 1), self._file())
         return {name: tensor.to(place.device, place.torch_dtype) for name, tensor in tensors.items()}
 
     def forward(self, network: Tensors, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:

@@ -2,32 +2,48 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from inspect import signature
+from typing import Any, ClassVar, Literal
+
+import cv2
+import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.networks.image_size import require_colors, require_size
+from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
+from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
 from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images
 from looktwice.specialists.results import DepthMap
+
+SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
+METRIC = ("depth_pro", "glpn", "prompt_depth_anything", "zoedepth")  # give distances, by their papers
 
 
 @dataclass(frozen=True)
 class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
-    """Relative depth of one image by Depth Anything V2 (Yang et al., NeurIPS 2024) or another network for depth.
+    """Depth of one image by Depth Anything V1 or V2 (Yang et al., CVPR and NeurIPS 2024) or another network for depth.
 
-    Any id that Hugging Face transformers opens for depth estimation works. Depth Anything's relative models and
-    DPT/MiDaS give inverse depth, `larger_is_nearer`; for metric ones (ZoeDepth, Depth Pro, the Metric variants) say
-    `larger_is_nearer: false`. The map is brought to the size of the image bilinearly. The small model of version 2 is
-    Apache-2.0, the larger ones CC-BY-NC.
+    Any id that Hugging Face transformers opens for depth estimation works; `LiheYoung/depth-anything-large-hf` is V1.
+    `resize` "authors" looks as the authors' own code does: cubic, in the image's proportions, until both sides have
+    518 pixels or more, in multiples of 14; the map is brought to the size of the image bilinearly, as each version's
+    code does. "hub" leaves both to the processor that was saved with the network, which scales the side nearer to
+    518 and so looks at fewer pixels; networks other than Depth Anything are always left to theirs.
+
+    Which direction the values have follows from the configuration: Depth Anything's relative models give inverse
+    depth, metric ones, GLPN, ZoeDepth and Depth Pro distances. Where it says nothing (DPT) `larger_is_nearer` must.
+    The small model of version 2 is Apache-2.0, the larger ones CC-BY-NC.
     """
 
     model: str = "depth-anything/Depth-Anything-V2-Small-hf"
-    larger_is_nearer: bool = True
+    larger_is_nearer: bool | None = None
+    resize: Literal["authors", "hub"] = "authors"
 
     result: ClassVar[type[Any]] = DepthMap
     model_class: ClassVar[str] = "AutoModelForDepthEstimation"
+    unused: ClassVar[tuple[str, ...]] = ("mask_token",)  # of training
+    version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The map of the first image, at its size; further images are not looked at.
@@ -38,12 +54,73 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         require_colors(image)
         return self.predict((image,))
 
+    def direction(self, config: Any) -> bool:
+        """Whether larger values are nearer, by the configuration of a network, else by the setting.
+
+        Raises WeightsError where neither says it, or the setting says otherwise than the configuration.
+        """
+        known, said = larger_is_nearer(config), self.larger_is_nearer
+        if known is None and said is None:
+            raise WeightsError(
+                f"{self.model}: the configuration of a {config.model_type} does not say whether its depth is inverse "
+                "depth or a distance; set larger_is_nearer: true for inverse depth (MiDaS, Intel/dpt-large), false "
+                "for distances (DPT over DINOv2 for NYU or KITTI)"
+            )
+        if None not in (known, said) and known != said:
+            kind = "inverse depth, which is larger" if known else "a distance, which is smaller"
+            raise WeightsError(
+                f"{self.model}: its configuration says that it gives {kind} for what is nearer, and "
+                f"larger_is_nearer: {str(said).lower()} says otherwise; leave the setting out"
+            )
+        return bool(said if known is None else known)
+
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""
-        images = first_images(items)
-        for image in images:
-            require_size(image, getattr(network.processor, "size_divisor", None) or 1)
-        outputs = network.model(**network.inputs(place, images=images))
-        sizes = [image.shape[:2] for image in images]
-        found = network.processor.post_process_depth_estimation(outputs, target_sizes=sizes)
-        return [DepthMap(each["predicted_depth"].float().cpu().numpy(), self.larger_is_nearer) for each in found]
+        images, nearer = first_images(items), self.direction(network.config)
+        if self.resize == "authors" and network.config.model_type == "depth_anything":
+            maps = _run_as_authors(network, place, images)
+        else:
+            maps = _run_by_processor(network, place, images)
+        return [DepthMap(each.float().cpu().numpy(), nearer) for each in maps]
+
+
+def larger_is_nearer(config: Any) -> bool | None:
+    """Whether larger values of a network are nearer; None where its configuration does not say."""
+    if config.model_type == "depth_anything":
+        return bool(config.depth_estimation_type == "relative")
+    return False if config.model_type in METRIC else None
+
+
+def authors_size(width: int, height: int, multiple: int) -> tuple[int, int]:
+    """Columns and rows of the image that the authors' code gives to the network: no side under `SIDE`."""
+    scale = max(SIDE / width, SIDE / height)
+    columns, rows = (round(side * scale / multiple) * multiple for side in (width, height))
+    least = math.ceil(SIDE / multiple) * multiple
+    return max(columns, least), max(rows, least)
+
+
+def _run_as_authors(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
+    torch, config = import_torch(), network.config
+    height, width = images[0].shape[:2]
+    size = authors_size(width, height, config.patch_size)
+    seen = np.stack([(cv2.resize(each / 255.0, size, interpolation=cv2.INTER_CUBIC) - MEAN) / STD for each in images])
+    batch = torch.from_numpy(seen.transpose(0, 3, 1, 2)).to(place.device, place.torch_dtype)
+    told = network.model(pixel_values=batch).predicted_depth[:, None].float()
+    resize = torch.nn.functional.interpolate
+    return list(resize(told, (height, width), mode="bilinear", align_corners=_is_version_2(config))[:, 0])
+
+
+def _is_version_2(config: Any) -> bool:
+    """Version 1 reads the last four blocks of its encoder, version 2 four that are spread over it."""
+    read = list(config.backbone_config.out_indices)
+    return read != list(range(read[0], read[0] + len(read)))
+
+
+def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> Sequence[Any]:
+    for image in images:
+        require_size(image, getattr(network.processor, "size_divisor", None) or 1)
+    outputs = network.model(**network.inputs(place, images=list(images)))
+    sizes = [image.shape[:2] for image in images]
+    finish = network.processor.post_process_depth_estimation
+    more = {"source_sizes": sizes} if "source_sizes" in signature(finish).parameters else {}  # ZoeDepth's padding
+    return [each["predicted_depth"] for each in finish(outputs, target_sizes=sizes, **more)]

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, import_torch, weights_file
 
 Network = TypeVar("Network")
+LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")  # not parameters, and not computed anew
 
 
 def read_tensors(path: str | Path) -> dict[str, Any]:
@@ -52,7 +53,8 @@ def find_package_file(distribution: str, package: str, *parts: str) -> Path:
 def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -> Any:
     """The network with these tensors, in evaluation mode; buffers that it computes itself may be missing.
 
-    Raises WeightsError where a learned tensor is missing, unknown or of another shape.
+    Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is missing, unknown or of
+    another shape.
     """
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
@@ -61,11 +63,22 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
             f"{source} does not fit {type(network).__name__} ({first_line(exc)}); give its own file"
         ) from exc
     learned = dict(network.named_parameters())
-    missing = [name for name in left.missing_keys if name in learned]
+    missing = [name for name in left.missing_keys if name in learned or name.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
         raise WeightsError(f"{source} does not fit {type(network).__name__} ({odd}); give its own file")
     return network.eval()
+
+
+def try_tensors(run: Callable[[], Any], source: str | Path) -> None:
+    """Runs a network that is nothing but tensors by name once. Raises WeightsError where one is missing or unfit."""
+    try:
+        with import_torch().inference_mode():
+            run()
+    except KeyError as exc:
+        raise WeightsError(f"{source} lacks the tensor {exc.args[0]}; give the whole file") from exc
+    except RuntimeError as exc:
+        raise WeightsError(f"{source} holds tensors that do not fit together ({first_line(exc)})") from exc
 
 
 def fetch(what: str, build: Callable[[], Network]) -> Network:

@@ -11,6 +11,8 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of red, green and blue in 0..1
+
 
 def require_size(pixels: Pixels, least: int) -> None:
     """Raises NoEvidence where a side of the image is shorter than `least` pixels."""

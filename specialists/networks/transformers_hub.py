@@ -42,12 +42,14 @@ class HubNetwork(Network[Item, Result]):
     """A network that Hugging Face transformers opens by id or folder, from safetensors, without torchvision.
 
     `model_class` and `processor_class` are the transformers classes that open it and its processor. `min_side` is
-    the shortest side of an image in pixels that the processor takes; None where no processor is used.
+    the shortest side of an image in pixels that the processor takes; None where no processor is used. Tensors with
+    one of the names `unused` between their dots may be missing, because no result of this class depends on them.
     """
 
     model_class: ClassVar[str]
     processor_class: ClassVar[str] = "AutoImageProcessor"
     min_side: ClassVar[int | None] = 4  # processors take 3 rows for colour channels
+    unused: ClassVar[tuple[str, ...]] = ()
 
     def predict_many(self, items: Sequence[Item]) -> list[Result]:
         """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
@@ -60,7 +62,7 @@ class HubNetwork(Network[Item, Result]):
         """Network and processor. Raises WeightsError."""
         processor = from_hub(self.processor_class, self.model, self.revision, backend="pil")
         settings = {"dtype": place.torch_dtype, "use_safetensors": True}
-        model = from_hub(self.model_class, self.model, self.revision, **settings)
+        model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         return HubModel(model.to(place.device).eval(), processor)
 
     def network_key(self) -> Hashable:

@@ -15,14 +15,13 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.image_size import require_colors
+from looktwice.specialists.networks.image_size import MEAN, STD, require_colors
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam_checkpoints import open_original
 
 KINDS = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
 FILES = (".pth", ".pt", ".safetensors")
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of both versions
 
 Floats = NDArray[np.float64]
 Size = tuple[int, int]

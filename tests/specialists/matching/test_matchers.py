@@ -226,7 +226,7 @@ def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable
 def test_dift_with_weights_of_another_network_is_refused(part: str, built: Callable[..., str], tmp_path: Path) -> None:
     folder = shutil.copytree(built("stable_diffusion"), tmp_path / "mixed")
     shutil.copy(Path(built("convnext")) / "model.safetensors", folder / f"{part}.safetensors")
-    with pytest.raises(WeightsError, match=r"mixed: its files lack (\d+) of the \1 parameters of "):
+    with pytest.raises(WeightsError, match=r"mixed: its files lack (\d+) of the \1 tensors of "):
         DIFT(str(folder), size=128, ensemble=1, device="cpu")(IMAGES[0])
 
 
@@ -239,6 +239,31 @@ def test_the_smallest_image_has_features_too(name: str, built: Callable[..., str
 
 
 # Weights
+
+
+@pytest.mark.parametrize("name", ["efficient_loftr", "super_glue"])
+def test_a_matcher_without_the_means_of_its_normalizations_is_refused(
+    name: str, built: Callable[..., str], tmp_path: Path
+) -> None:
+    from safetensors.torch import load_file, save_file
+
+    folder = shutil.copytree(built(name), tmp_path / "few")
+    held = load_file(folder / "model.safetensors")
+    save_file({key: each for key, each in held.items() if "running_mean" not in key}, folder / "model.safetensors")
+    with pytest.raises(WeightsError, match=r"few: its files lack \d+ of the \d+ tensors .*running_mean"):
+        KeypointMatcher(str(folder), device="cpu")(*PAIRS[0])
+
+
+def test_original_files_that_lack_a_tensor_are_refused(built: Callable[..., str], tmp_path: Path) -> None:
+    held = read_tensors(built("loftr", ".ckpt"))
+    held = held.get("state_dict", held)
+    torch.save({key: each for key, each in held.items() if "running_var" not in key}, tmp_path / "few.ckpt")
+    with pytest.raises(WeightsError, match=r"few.ckpt does not fit LoFTR \(.*running_var is missing\)"):
+        LoFTR(str(tmp_path / "few.ckpt"), device="cpu")(*PAIRS[0])
+    whole = read_tensors(EfficientNet()._file())
+    torch.save({key: each for key, each in whole.items() if "_blocks.3._bn1.bias" not in key}, tmp_path / "few.pth")
+    with pytest.raises(WeightsError, match=r"few.pth lacks the tensor _blocks\.3\._bn1\.bias"):
+        EfficientNet(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
 
 
 @pytest.mark.parametrize(

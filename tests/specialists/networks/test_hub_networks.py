@@ -1,5 +1,6 @@
 """Depth, words to boxes, and real or generated: tiny networks on the paths of the real ones."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 from safetensors.torch import load_file, save_file
@@ -14,7 +16,9 @@ from safetensors.torch import load_file, save_file
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import DIRE, GroundingDINO
+from looktwice.specialists.detection.dire import _inner
 from looktwice.specialists.maps import DepthAnything
+from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.networks import Network
 from looktwice.specialists.protocols import NoEvidence
 from tests import tiny_networks as tiny
@@ -48,20 +52,35 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 # Depth
 
 
-@pytest.mark.parametrize("name", ["depth_anything", "glpn"])
+@pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
 def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: Callable[[str], str]) -> None:
-    depth = DepthAnything(built(name), device="cpu", larger_is_nearer=name == "depth_anything")
+    depth = DepthAnything(built(name), device="cpu")
     together = depth.predict_many([(image,) for image in IMAGES])
     for image, found in zip(IMAGES, together, strict=True):
         alone = depth(image)
         assert found.values.shape == image.shape[:2]
-        assert found.larger_is_nearer is depth.larger_is_nearer
+        assert found.larger_is_nearer is (name == "depth_anything")  # the others give metres
         assert np.ptp(found.values) > 0
         np.testing.assert_allclose(found.values, alone.values, atol=1e-4)
     assert not np.allclose(together[0].values, together[4].values)
 
 
-def test_depth_is_what_transformers_itself_gives(built: Callable[[str], str]) -> None:
+@pytest.mark.parametrize(("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)])
+def test_depth_is_what_the_authors_code_gives(name: str, corners: bool, built: Callable[[str], str]) -> None:
+    """Their `infer_image` of version 2 and `run.py` of version 1, step by step, over the same network."""
+    network = transformers.AutoModelForDepthEstimation.from_pretrained(built(name)).eval()
+    for image, size in ((IMAGES[0], (784, 518)), (IMAGES[3], (1890, 518)), (noise((700, 600)), (518, 602))):
+        seen = cv2.resize(image / 255.0, size, interpolation=cv2.INTER_CUBIC)
+        seen = ((seen - [0.485, 0.456, 0.406]) / [0.229, 0.224, 0.225]).transpose(2, 0, 1)
+        with torch.no_grad():
+            bare = network(pixel_values=torch.tensor(seen[None], dtype=torch.float32)).predicted_depth[:, None]
+        resize = torch.nn.functional.interpolate
+        expected = resize(bare, image.shape[:2], mode="bilinear", align_corners=corners)[0, 0]
+        found = DepthAnything(built(name), device="cpu")(image).values
+        np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+
+
+def test_depth_by_the_hub_is_what_transformers_itself_gives(built: Callable[[str], str]) -> None:
     """Network and processor of transformers used bare, as its documentation shows."""
     folder = built("depth_anything")
     network = transformers.AutoModelForDepthEstimation.from_pretrained(folder)
@@ -69,9 +88,42 @@ def test_depth_is_what_transformers_itself_gives(built: Callable[[str], str]) ->
     with torch.no_grad():
         bare = network(**processor(images=IMAGES[0], return_tensors="pt")).predicted_depth[:, None]
     expected = torch.nn.functional.interpolate(bare, IMAGES[0].shape[:2], mode="bicubic", align_corners=False)[0, 0]
-    found = DepthAnything(folder, device="cpu")(IMAGES[0]).values
-    assert np.corrcoef(found.ravel(), expected.numpy().ravel())[0, 1] > 0.999
-    assert np.abs(found - expected.numpy()).max() < 0.05 * np.ptp(found) + 1e-6
+    found = DepthAnything(folder, device="cpu", resize="hub")(IMAGES[0]).values
+    np.testing.assert_allclose(found, expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "expected"),
+    [(518, 518, (518, 518)), (640, 480, (686, 518)), (480, 640, (518, 686)), (2000, 1500, (686, 518))],
+)
+def test_the_authors_size_reaches_518_on_both_sides(width: int, height: int, expected: tuple[int, int]) -> None:
+    assert authors_size(width, height, 14) == expected
+
+
+def test_a_direction_that_is_not_known_is_asked_for(built: Callable[[str], str]) -> None:
+    with pytest.raises(
+        WeightsError, match=r"configuration of a dpt does not say .* set larger_is_nearer: true for inv"
+    ):
+        DepthAnything(built("dpt"), device="cpu")(IMAGES[0])
+    for said in (True, False):
+        assert DepthAnything(built("dpt"), device="cpu", larger_is_nearer=said)(IMAGES[0]).larger_is_nearer is said
+
+
+@pytest.mark.parametrize(("name", "said"), [("depth_anything_metric", True), ("glpn", True), ("depth_anything", False)])
+def test_a_direction_that_the_configuration_denies_is_refused(
+    name: str, said: bool, built: Callable[[str], str]
+) -> None:
+    with pytest.raises(WeightsError, match=f"larger_is_nearer: {str(said).lower()} says otherwise"):
+        DepthAnything(built(name), device="cpu", larger_is_nearer=said)(IMAGES[0])
+    assert DepthAnything(built(name), device="cpu", larger_is_nearer=not said)(IMAGES[0]).larger_is_nearer is not said
+
+
+def test_of_a_metric_network_the_smaller_value_is_nearer(built: Callable[[str], str]) -> None:
+    found = DepthAnything(built("depth_anything_metric"), device="cpu")(IMAGES[0])
+    low, high = (
+        np.unravel_index(place, found.values.shape) for place in (found.values.argmin(), found.values.argmax())
+    )
+    assert found.nearness[low] > found.nearness[high]
 
 
 @pytest.mark.parametrize("size", [(1, 1), (3, 50), (1, 300), (300, 3), (9, 1000)])
@@ -152,7 +204,9 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(built: Callab
     for image, found in zip(images, together, strict=True):
         with torch.no_grad():
             logit = network(**processor(images=image, return_tensors="pt")).logits.item()
-        assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.01)
+            exact = network(torch.from_numpy(_inner(image).transpose(2, 0, 1)[None])).logits.sigmoid().item()
+        assert found == pytest.approx(exact, abs=1e-5)
+        assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.03)  # its crop may lie a pixel aside
     assert np.diff(np.sort(together)).min() > 0.015
 
 
@@ -214,21 +268,70 @@ sys.exit("; ".join(said) or 0)
 """
 
 
+def lacking(folder: str, to: Path, part: str) -> str:
+    """A copy of a network's folder without the tensors with this part in their names."""
+    shutil.copytree(folder, to)
+    held = load_file(to / "model.safetensors")
+    kept = {name: each for name, each in held.items() if part not in name}
+    assert len(kept) < len(held)
+    save_file(kept, to / "model.safetensors")
+    return str(to)
+
+
 def test_weights_of_another_network_are_refused_and_not_replaced_by_chance(
     built: Callable[[str], str], tmp_path: Path
 ) -> None:
-    other, few = tmp_path / "other", tmp_path / "few"
-    for folder in (other, few):
-        shutil.copytree(built("depth_anything"), folder)
+    other = tmp_path / "other"
+    shutil.copytree(built("depth_anything"), other)
     shutil.copy(Path(built("glpn")) / "model.safetensors", other)
-    with pytest.raises(
-        WeightsError, match=r"other: its files lack 143 of the 143 parameters of DepthAnything.*ther net"
-    ):
+    with pytest.raises(WeightsError, match=r"other: its files lack \d+ of the \d+ tensors of DepthAnything.* random"):
         DepthAnything(str(other), device="cpu")(IMAGES[0])
-    held = load_file(few / "model.safetensors")
-    save_file({name: each for name, each in held.items() if "mask_token" not in name}, few / "model.safetensors")
-    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (str(few), built("depth_anything")))
-    np.testing.assert_array_equal(found, whole)  # which does not look at its mask token
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("depth_anything", "head.conv3"),
+        ("depth_anything", "backbone.encoder.layer.0.mlp.fc1.bias"),
+        ("glpn", "convolutional_layer1.1.running_var"),
+        ("grounding_dino", "model.text_projection.weight"),
+        ("owlv2", "class_head.logit_shift.bias"),
+    ],
+)
+def test_a_file_that_lacks_a_few_tensors_is_refused(
+    name: str, part: str, built: Callable[[str], str], tmp_path: Path
+) -> None:
+    folder = lacking(built(name), tmp_path / "few", part)
+    ask: Callable[[], Any] = (
+        (lambda: GroundingDINO(folder, device="cpu")(IMAGES[0], ["cat"]))
+        if name in ("grounding_dino", "owlv2")
+        else (lambda: DepthAnything(folder, device="cpu", larger_is_nearer=None)(IMAGES[0]))
+    )
+    with pytest.raises(WeightsError, match=rf"few: its files lack \d+ of the \d+ tensors .*{re.escape(part)}"):
+        ask()
+
+
+def test_a_tensor_that_no_result_depends_on_may_be_missing(built: Callable[[str], str], tmp_path: Path) -> None:
+    few = lacking(built("depth_anything"), tmp_path / "few", "mask_token")
+    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (few, built("depth_anything")))
+    np.testing.assert_array_equal(found, whole)
+
+
+@pytest.mark.parametrize(
+    ("drop", "said"),
+    [
+        ("layer3.2.conv2.weight", r"lacks the tensor layer3\.2\.conv2\.weight"),
+        ("bn1.running_var", "lacks the tensor"),
+        ("layer3.5.", r"holds \(3, 4, 5, 3\) blocks in four layers, ResNet-50 has \(3, 4, 6, 3\)"),
+    ],
+)
+def test_dire_with_a_missing_tensor_is_refused(
+    drop: str, said: str, built: Callable[[str], str], tmp_path: Path
+) -> None:
+    held = torch.load(built("dire"))["model"]
+    torch.save({"model": {name: each for name, each in held.items() if drop not in name}}, tmp_path / "few.pth")
+    with pytest.raises(WeightsError, match=said):
+        DIRE(str(tmp_path / "few.pth"), device="cpu")(IMAGES[0])
 
 
 def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable[[str], str]) -> None:
