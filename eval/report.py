@@ -18,9 +18,12 @@ from looktwice.eval.analysis.fragility_tables import (
     rank_table,
     style_table,
 )
+from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
+from looktwice.eval.analysis.routing import risk_table, route_table
 from looktwice.eval.analysis.shared_errors import shared_error_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
+from looktwice.eval.analysis.turns import stopping_table, turn_table
 from looktwice.eval.display.contact_sheets import Images, sheets
 from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table, score_table
@@ -37,6 +40,7 @@ from looktwice.eval.display.text_tables import (
     token_table,
 )
 from looktwice.eval.judging.summary import agreement, judge_table
+from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.state import Stage
@@ -77,6 +81,15 @@ METHOD = (
     "the probe. `not run` counts tool calls that were refused, failed, repeated or beyond a limit. Tokens per gained "
     "point are the additional tokens per sample for each percentage point of accuracy gained over the baseline, or "
     "over the first answer if there is no baseline.",
+    "Turns: the answer after a turn is what the reader finds in the reply that ended it, of a vote the majority so "
+    "far, of a chain of thought what it finds in the lines until then. Changes are over samples (Newcombe's interval, "
+    "exact McNemar test), gained and lost count records with Wilson's interval. A rule that stops early is compared "
+    "with fixed numbers of turns that are mixed at random so that they cost as much.",
+    "Routing: of the samples, the share with the least confidence is sent on; at random and oracle send on as many. "
+    "Area is the mean risk over all coverages (Geifman et al. 2019).",
+    "Measured are the numbers and categories that stages leave (`State.measured`): rows `measured.NAME` of report.csv, "
+    "with the t interval of a mean; `--by NAME` slices by a category, by each number, or by quarters of the numbers. "
+    "Right and not right are compared by Welch's t test.",
     "Cost is the list price of all tokens of the contestant's samples: the model's `prices` times the tokens that the "
     "server counted. A reply from the cache is counted at its original cost.",
     "A judge extracts the answers that the reader cannot read and grades descriptions; it is then named as the reader. "
@@ -165,6 +178,7 @@ def _tables(scored: Table) -> list[ReportTable]:
     """The tables after the sections of the tasks, in order; those without rows are left out of the report."""
     rows, runs = scored.rows, scored.scores
     looks = [point for run in runs for point in summarize_looks(run)]
+    turns = [arm for run in runs for arm in read_turns(run)]
     return [
         ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
@@ -175,6 +189,11 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
         ReportTable("Accuracy by turns that looked", turn_count_table(looks)),
+        ReportTable("What further turns changed", turn_table(turns), wrap=True),
+        ReportTable("When to stop", stopping_table(turns), wrap=True),
+        ReportTable("Right of what is answered at all", risk_table(runs)),
+        ReportTable("Sent on by confidence", route_table(runs), wrap=True),
+        ReportTable("What was measured, and being right", measurement_table(runs), wrap=True),
         ReportTable("Spread over variants", spread_table(scored), wrap=True),
         ReportTable("Shared errors", shared_error_table(runs)),
         ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
@@ -198,6 +217,7 @@ def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
             rows = [r for r in scored.rows if r.run == run.name and r.task_name == name and not r.slice]
             title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
             task_curves = tuple(c for c in drawn if c.task == name or c.task in labels)
+            task_curves += tuple(measurement_curves(run, name))
             facts = tuple(_describe_data([scores.point.facts for scores in variants]))
             sections.append(Section(title, facts, task_table(sort_rows(rows)), task_curves))
     return sections

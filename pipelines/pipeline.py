@@ -12,7 +12,17 @@ from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, canonical
 from looktwice.pipelines.state import Call, Stage, State, Step, collect_remarks, remark
 
-__all__ = ["NoModel", "Pipeline", "RecordingModel", "SecondModel", "StageFailed", "cause_of", "step", "with_models"]
+__all__ = [
+    "NoModel",
+    "Pipeline",
+    "RecordingModel",
+    "SecondModel",
+    "StageFailed",
+    "calls_made",
+    "cause_of",
+    "step",
+    "with_models",
+]
 
 
 @dataclass(frozen=True)
@@ -139,6 +149,13 @@ def reply_fault(reply: object) -> str:
 
 
 HALF = "a text of it holds half a surrogate pair"
+
+
+def calls_made(state: State, model: Model) -> int:
+    """How many calls of this sample have been made so far: the next one has this number in the record, from 0."""
+    earlier = [call for entry in state.trace for call in entry.calls]
+    made = model.calls if isinstance(model, RecordingModel) else ()  # alone it knows those of a vote's earlier draws
+    return len({id(call) for call in (*earlier, *made)})
 
 
 class StageFailed(Exception):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,10 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Rep
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step", "collect_remarks", "remark"]
+__all__ = ["Call", "Measure", "Stage", "State", "Step", "collect_remarks", "remark"]
+
+Measure = float | str | None
+"""What is measured once: a number, or a category in words; None where there is nothing."""
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
 
@@ -70,7 +74,8 @@ class State:
     set by specialists and by stages that read; `reason` says why there is none (`state.abstain`). `confidence`
     lies in 0..1. `seed` and `draw` number the run's randomness and the repetition. `letters` is empty, or says for
     each letter as it is now asked which letter of the task's own sample it stands for; scoring maps answers back.
-    `notes` are sentences that stages leave for the record (`state.with_notes`) on what they did differently than usual.
+    `notes` are sentences that stages leave for the record (`state.with_notes`) on what they did differently than usual;
+    `measures` are what they measured (`state.measured`), from which scoring makes metrics, slices and tests.
     """
 
     sample: Sample
@@ -85,6 +90,7 @@ class State:
     draw: int = 0
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    measures: Mapping[str, Measure | tuple[Measure, ...]] = field(default_factory=dict)
 
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
@@ -106,6 +112,18 @@ class State:
     def with_notes(self, *notes: str) -> State:
         """A copy with more sentences for the record; one that is there already is not said twice."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
+
+    def measured(self, name: str, value: Measure | Sequence[Measure]) -> State:
+        """A copy with one more measurement of this sample; the same name again replaces it.
+
+        `value` is a finite number or a category in words, or a sequence with one of these (or None) for every turn.
+        Raises ValueError for anything else.
+        """
+        plain = tuple(map(_plain, value)) if isinstance(value, list | tuple) else _plain(value)
+        found = self.replace(measures={**self.measures, name: plain})
+        if fault := found._measure_fault():
+            raise ValueError(fault)
+        return found
 
     @property
     def ended(self) -> bool:
@@ -135,7 +153,20 @@ class State:
         for name, things, kind in (("views", self.views, View), ("messages", self.messages, Message)):
             if not isinstance(things, tuple) or not all(isinstance(thing, kind) for thing in things):
                 return f"{name} is a tuple of {kind.__name__}, found {type(things).__name__} {things!r:.80}"
+        if fault := self._measure_fault():
+            return fault
         return "" if isinstance(self.sample, Sample) else f"sample is a Sample, found {type(self.sample).__name__}"
+
+    def _measure_fault(self) -> str:
+        """What of the measurements no record can hold, in words."""
+        for name, value in self.measures.items():
+            if not (isinstance(name, str) and name and mend_text(name) == name):
+                return f"a measurement is named by a text, found {name!r:.80}"
+            for each in value if isinstance(value, tuple) else (value,):
+                known = each is None or (isinstance(each, str) and mend_text(each) == each)
+                if not known and not (type(each) in (float, int) and math.isfinite(each)):  # type: ignore[arg-type]
+                    return f"the measurement {name!r} is a finite number or a text, found {each!r:.80}"
+        return ""
 
     @property
     def shown(self) -> tuple[View, ...]:
@@ -159,6 +190,11 @@ class State:
         from looktwice.pipelines.notebook import state_html
 
         return state_html(self)
+
+
+def _plain(value: Any) -> Any:
+    """A number of numpy's, or a truth, as Python's own number."""
+    return value.item() if isinstance(value, np.generic) else int(value) if isinstance(value, bool) else value
 
 
 class Stage(Protocol):

@@ -26,6 +26,7 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.labels import setting_of
+from looktwice.eval.scoring.measurements import measured_names
 from looktwice.eval.scoring.notes import notes
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
@@ -125,7 +126,7 @@ def score_table(
     plugins: Sequence[str] = (),
     all_arms: bool = False,
 ) -> Table:
-    """Score runs and put them into one table; `by` names meta fields to slice by. Raises RunError.
+    """Score runs and put them into one table; `by` names meta fields or measurements to slice by. Raises RunError.
 
     `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge. `plan`
     is what the runs were just made from, `plugins` are loaded modules whose classes runs may name. `all_arms` adds the
@@ -140,6 +141,7 @@ def score_table(
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """The table of scored runs. Raises RunError for a field in `by` that no sample has."""
     known = {name for run in runs for scores in run.points for row in scores.samples.values() for name in row.meta}
+    known |= {name for run in runs for scores in run.points for name in measured_names(scores)}
     for name in by:
         if name not in known:
             raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")

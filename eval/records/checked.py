@@ -62,6 +62,13 @@ def pair(value: Any) -> str:
     return WHOLES(value) or ("" if len(value) == 2 else is_not(value, "two whole numbers"))
 
 
+def measure(value: Any) -> str:
+    """A number, a category or nothing, or a list of these."""
+    one = (str, int, float, type(None))
+    fine = type(value) in one or (type(value) is list and all(type(each) in one for each in value))
+    return "" if fine else is_not(value, "a number, a text or a list of these")
+
+
 MEASURED = maybe(number)
 """A number that JSON does not know is written as null."""
 PICTURE = shape_of({"picture": text})
@@ -98,6 +105,7 @@ RECORD = shape_of(
         "sent": list_of(SENT),
         "choices": maybe(list_of(choice)),
         "letters": maybe(mapping_of(text)),
+        "measured": maybe(mapping_of(measure)),
     },
 )
 QUESTION = {"id": text, "question": text, "images": list_of(text), "choices": list_of(choice), "marks": list_of(MARK)}

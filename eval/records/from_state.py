@@ -50,6 +50,7 @@ def make_record(point: Arm, given: Sample, sha: str, state: State, blobs: Blobs,
         sent=tuple(sent.values()),
         choices=tuple(asked.to_dict()["choices"]) if asked.choices != given.choices else None,
         letters=dict(state.letters) or None,
+        measured=dict(state.measures) or None,
     )
 
 

@@ -41,6 +41,7 @@ class Record:
     (a letter as it was asked -> the sample's own letter) where a stage permuted them: `answer` and the replies speak
     of the letters as asked, and scoring maps them back.
     `notes` are what the stages say they did otherwise than usual, such as that nothing was found to zoom on.
+    `measured` are the numbers and categories that stages measured, by name: one, or a list with one for each turn.
     `timings` hold seconds (total, by stage) and, per call, its seconds and whether it came from the cache.
     """
 
@@ -60,6 +61,7 @@ class Record:
     sent: tuple[Mapping[str, Any], ...] = ()
     choices: tuple[Any, ...] | None = None
     letters: Mapping[str, str] | None = None
+    measured: Mapping[str, Any] | None = None
     v: int = VERSION
 
     @property
@@ -78,7 +80,7 @@ class Record:
         for name in ("calls", "pictures", "marks", "notes", "sent", "choices"):
             if data.get(name) is not None:
                 data[name] = tuple(data[name])
-        record = object.__new__(cls)  # to set 17 fields of a frozen class one by one takes longer than to read them
+        record = object.__new__(cls)  # to set 18 fields of a frozen class one by one takes longer than to read them
         vars(record).update({"timings": {}}, **data)
         return record
 

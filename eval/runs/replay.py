@@ -297,6 +297,8 @@ def _compare(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sa
     state, error = rerun(folder, point, stages, sample, record)
     arm: Any = point  # of an arm, only its id goes into the record
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)
+    if record.measured is None:  # it was made before stages measured anything
+        again = replace(again, measured=None)
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
     if json.dumps(old) == json.dumps(new):
         return ""

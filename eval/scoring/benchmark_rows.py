@@ -9,6 +9,7 @@ from statistics import fmean
 
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
 from looktwice.eval.scoring.comparison import compare
+from looktwice.eval.scoring.measurements import MEASURED, TURNS
 from looktwice.eval.scoring.metrics import METRICS, macro_row, micro_row
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.verdict import PointScores
@@ -16,7 +17,7 @@ from looktwice.eval.scoring.verdict import PointScores
 
 def is_benchmark_metric(row: Row) -> bool:
     """Whether the metric of a row is specific to a benchmark; every task has the others."""
-    return row.metric not in (*METRICS, "missing")
+    return row.metric not in (*METRICS, "missing") and not row.metric.startswith((MEASURED, TURNS))
 
 
 def benchmark_rows(scores: PointScores, plain: Row, baseline: PointScores | None = None) -> list[Row]:

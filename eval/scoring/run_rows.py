@@ -11,13 +11,16 @@ from looktwice.eval.scoring.chance import majority_and_chance, mean_levels
 from looktwice.eval.scoring.comparison import accuracy_to_compare, compare, correct_p_values
 from looktwice.eval.scoring.groups import circular_rows
 from looktwice.eval.scoring.labels import baselines
+from looktwice.eval.scoring.measurements import measured_parts, measurement_rows
 from looktwice.eval.scoring.metrics import METRICS, macro_row, measure, micro_row
 from looktwice.eval.scoring.row import Row, empty_row
+from looktwice.eval.scoring.turns import turn_rows
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 
 def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
-    """For each contestant the rows of its tasks, their macro and micro, and slices by the meta fields in `by`.
+    """For each contestant the rows of its tasks, their macro and micro, and slices by the fields in `by`: of meta, or
+    measurements.
 
     Circular evaluation, majority and chance follow at the end.
     """
@@ -40,7 +43,7 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
         for part, part_scores in _slices(scores, by)
         for row in majority_and_chance(part_scores, empty_row(run, scores, part))
     ]
-    found = correct_p_values(out) + circular_rows(run) + mean_levels(tasks, levels) + sliced
+    found = correct_p_values(out) + circular_rows(run) + list(turn_rows(run)) + mean_levels(tasks, levels) + sliced
     whole = len({scores.point.task for scores in run.points})
     return [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
 
@@ -50,7 +53,8 @@ def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | Non
     if baseline is not None:
         pair = accuracy_to_compare(scores), accuracy_to_compare(baseline)
         rows[0] = compare(rows[0], baseline.contestant, [pair])
-    return rows + benchmark_rows(scores, empty_row(run, scores), baseline)
+    plain = empty_row(run, scores)
+    return [*rows, *benchmark_rows(scores, plain, baseline), *measurement_rows(scores, plain, baseline)]
 
 
 def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[str, PointScores | None]) -> list[Row]:
@@ -78,6 +82,7 @@ def _slice_rows(run: RunScores, scores: PointScores, by: Sequence[str]) -> Itera
 def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
     for name in by:
         values: dict[str, set[str]] = defaultdict(set)
+        measured = measured_parts(scores, name)
         for sample, row in scores.samples.items():
-            values[str(row.meta.get(name, ""))].add(sample)
+            values[str(row.meta.get(name, measured.get(sample, "")))].add(sample)
         yield from ((f"{name}={value}", scores.only(samples)) for value, samples in sorted(values.items()))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any
 
 from looktwice.eval.readers.reader import Reader, Reading, reader_name
 from looktwice.eval.readers.robust import Robust
@@ -105,7 +106,7 @@ def _with_readers(scores: PointScores) -> PointScores:
     return replace(scores, reader=" + ".join((*readers, *judges)))
 
 
-_NO_SCORES: Mapping[str, float] = {}
+_NO_SCORES: Mapping[str, Any] = {}
 JudgementsByRecord = Mapping[tuple[str, str, int, str], Mapping[str, Judgement]]
 """The judgements of one judge, by (point, sample, draw, digest of the judged words) and then by pass."""
 
@@ -154,6 +155,7 @@ class RecordScorer:
             len(record.calls),
             result.judge,
             judged[REASONING_PASS].scores if REASONING_PASS in judged else _NO_SCORES,
+            _measured(record),
         )
 
     def _judgements_of(self, record: Record) -> Mapping[str, Judgement]:
@@ -281,6 +283,12 @@ class ScoringTools:
             f"where you name it: add it to the command, as in `looktwice score {shlex.quote(str(self.folder.path))} "
             f"{options}`; in Python {in_python and in_python + 'or '}import {module} and give `plugins=[{module!r}]`"
         )
+
+
+def _measured(record: Record) -> Mapping[str, Any]:
+    if record.confidence is None:
+        return record.measured or _NO_SCORES
+    return {"confidence": record.confidence, **(record.measured or {})}
 
 
 def _judge_result(judgement: Judgement) -> ReadResult:

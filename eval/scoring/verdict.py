@@ -61,6 +61,7 @@ class ScoredRecord:
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure. `read`
     says whether the answer was extracted from a reply (otherwise a stage set it); tokens and `cost` (by list price) are
     those of all its `calls`. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
+    `measured` are the record's measurements, and its `confidence` where a stage gave one.
     """
 
     sample: str
@@ -76,6 +77,7 @@ class ScoredRecord:
     calls: int = 0
     judge: str = ""
     judged: Mapping[str, float] = field(default_factory=dict)
+    measured: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> Verdict:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Tool, ToolCall, canonical
-from looktwice.pipelines.pipeline import RecordingModel
+from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
 from looktwice.prompting.agent.episode import Bounds, Episode
-from looktwice.prompting.agent.record import Look, Outcome
+from looktwice.prompting.agent.record import Look, Outcome, measure_looks
 from looktwice.prompting.agent.tool import AgentTool, ToolResult, describe_tool, parse_arguments
 from looktwice.prompting.agent.view_tools import Answer
 from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, find_new_regions
@@ -56,6 +56,7 @@ class Agent:
     conversation. It costs one more call per turn, and shows what each look changed.
 
     Every tool call is written into the record as a `Look` (`prompting.agent.record`), and every image becomes a view.
+    Measured are the `looks` that were run, the `crop_share` of an image that they showed, and the turns.
     Raises ModelError, and WeightsError if the network of a tool cannot be loaded.
     """
 
@@ -113,12 +114,7 @@ class Agent:
     def _open(self, state: State, model: Model) -> Episode:
         """Start the conversation: the system text, the sample's images with their numbers, and the prompt."""
         shown = tuple(ShownImage.through(view, self.fit, state) for view in state.views)
-        earlier = [
-            *(call for step in state.trace for call in step.calls),
-            *(model.calls if isinstance(model, RecordingModel) else ()),
-        ]
-        calls = len({id(call) for call in earlier})  # only the recording model knows those of a vote's earlier draws
-        episode = Episode(state, state.messages, shown, len(shown), calls)
+        episode = Episode(state, state.messages, shown, len(shown), calls_made(state, model))
         numbers = range(1, len(shown) + 1)
         parts: Parts = tuple(part for n in numbers for part in episode.image_parts(n, self.coordinates))
         parts = (*parts, state.prompt) if state.prompt else parts
@@ -254,7 +250,8 @@ class Agent:
     def _finish(self, episode: Episode, by: str) -> State:
         views: tuple[View, ...] = tuple(shown.sent for shown in episode.shown)
         notes = (*episode.notes, *(look.note for look in episode.looks), episode.summarize(by).note)
-        return episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
+        state = episode.state.replace(messages=episode.turns, views=views).with_notes(*notes)
+        return measure_looks(state, episode.looks, episode.calls - 1)
 
 
 def _shorten(arguments: Any) -> Any:

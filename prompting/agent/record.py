@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
+from statistics import fmean
 from typing import Any, Literal, TypeVar
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import canonical
+from looktwice.pipelines.state import State
 
 Outcome = Literal["shown", "said", "answered", "repeated", "failed", "refused", "bound"]
 """What became of a tool call: it "shown" new images; "said" something without one; gave the final answer ("answered");
@@ -64,6 +66,23 @@ class EpisodeEnd:
     def note(self) -> str:
         """The line in the record."""
         return _write_note("ended", self)
+
+
+def measure_looks(state: State, looks: Sequence[Look], last: int) -> State:
+    """The state with how many looks were run, which share of an image they showed, and the call that ended each turn.
+
+    `last` is the call of the final answer.
+    """
+    asked = {look.call: look.call if look.probe is None else look.probe for look in looks if look.outcome != "answered"}
+    state = state.measured("looks", sum(look.outcome != "refused" for look in looks))
+    shares = [_share(state, *region) for look in looks for region in look.regions if region]
+    state = state.measured("crop_share", fmean(shares)) if shares else state
+    return state.measured("turn_call", (*asked.values(), last))
+
+
+def _share(state: State, image: float, left: float, top: float, right: float, bottom: float) -> float:
+    width, height = state.sample.images[int(image)].size
+    return (right - left) * (bottom - top) / (width * height)
 
 
 def read_looks(notes: Iterable[str]) -> list[Look]:

@@ -122,12 +122,19 @@ def read_answer(state: State, read: Stage) -> tuple[str | None, str]:
     return after.answer, after.reason
 
 
-def describe_changes(answers: Sequence[str | None]) -> str:
-    """A note with the answers after each turn and how often they changed: "answers: A, B, ?; 1 change"."""
+def measure_turns(state: State, calls: Sequence[int], answers: Sequence[str | None]) -> State:
+    """The state with the call that ended each turn and, where answers were read, these and how often they changed.
+
+    A note says the same in words: "answers: A, B, ?; 1 change".
+    """
+    state = state.measured("turn_call", tuple(calls))
+    if not answers:
+        return state
     known = [answer for answer in answers if answer is not None]
     flips = sum(a != b for a, b in pairwise(known))
     shown = ", ".join("?" if answer is None else " ".join(answer.split())[:40] for answer in answers)
-    return f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
+    note = f"answers: {shown}; {flips} change{'' if flips == 1 else 's'}"
+    return state.with_notes(note).measured("turn_answer", tuple(answers)).measured("answer_changes", flips)
 
 
 def check_token_count(sent: Sequence[Message], reply: Reply) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 import numpy as np
 
@@ -126,11 +127,11 @@ class RedrawThenAnswer:
     `drawer` and `answerer` name other models, as `{ref: NAME}`; null is the arm's own. The answer is asked in a new
     conversation, which keeps only the system text.
 
-    With `compare` each SVG is rendered (see `prompting.turns.svg`), and the record notes its structural similarity to
-    the view, and that of a blank page, which is high as well for drawings; the renderings stand in the trace, where
-    `looktwice show` finds them. An SVG that is not rendered (broken, with a script or external references, or without
-    resvg-py) is noted with the reason, and its code is used all the same. If a reply holds no finished SVG, `missing`
-    decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
+    With `compare` each SVG is rendered (see `prompting.turns.svg`), and the record measures its structural similarity
+    to the view (`ssim`), and that of a blank page, which is high as well for drawings (`ssim_blank`); the renderings
+    stand in the trace, where `looktwice show` finds them. An SVG that is not rendered (broken, with a script or
+    external references, or without resvg-py) is noted with the reason, and its code is used all the same. If a
+    reply holds no finished SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
     """
 
     redraw: Text = REDRAW_PROMPT
@@ -152,16 +153,19 @@ class RedrawThenAnswer:
         """The state with the blind conversation. Raises ModelError, and ValueError where there is no view."""
         if not state.views:
             raise ValueError(f"sample {state.sample.id} has no image that could be redrawn")
-        codes, drawn, lacking = list[str](), list[View](), list[str]()
+        codes, drawn, lacking, alike = list[str](), list[View](), list[str](), list[tuple[float, float]]()
         for number, view in enumerate(state.views, 1):
             code, text, notes = self._redrawn(state, view, number, model)
             codes.append(code or text)
             lacking += [] if code else [f"the redrawing of image {number} holds no finished SVG"]
             if code and self.compare:
-                picture, note = compare_drawing(code, view)
+                picture, note, *found = compare_drawing(code, view)
                 notes.append(f"image {number}: {note}")
+                alike += found
                 drawn += [View(picture)] if picture else []
             state = state.with_notes(*notes)
+        for name, values in zip(("ssim", "ssim_blank"), zip(*alike, strict=True), strict=False):
+            state = state.measured(name, fmean(values))
         if drawn:
             state = state.replace(trace=(*state.trace, Step("redrawn", 0.0, (), tuple(drawn), state.prompt)))
         if lacking:
@@ -180,8 +184,11 @@ class RedrawThenAnswer:
         return find_svg(text), text, notes
 
 
-def compare_drawing(code: str, view: View) -> tuple[Picture | None, str]:
-    """The rendered SVG at the size of a view, or None, and a note on how similar it is."""
+def compare_drawing(code: str, view: View) -> tuple[Picture | None, str, *tuple[tuple[float, float], ...]]:
+    """The rendered SVG at the size of a view, or None, and a note on how similar it is.
+
+    Where it can be compared, also its structural similarity and that of a blank page.
+    """
     width, height = view.size
     try:
         pixels = render_svg(code, width, height)
@@ -191,4 +198,5 @@ def compare_drawing(code: str, view: View) -> tuple[Picture | None, str]:
     if math.isnan(found):
         return Picture(pixels), "the SVG was drawn; the image is too small to be compared"
     blank = similarity(view.pixels, np.full_like(view.pixels, 255))
-    return Picture(pixels), f"the SVG has SSIM {found:.3f} with the image, where a blank page has {blank:.3f}"
+    note = f"the SVG has SSIM {found:.3f} with the image, where a blank page has {blank:.3f}"
+    return Picture(pixels), note, (found, blank)

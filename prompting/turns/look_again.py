@@ -10,11 +10,12 @@ from typing import ClassVar, Literal
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model, strip_thoughts
+from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.state import Stage, State
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.base import source_box
-from looktwice.prompting.turns.ask import Ask, describe_changes, read_answer
+from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomTargets, zoom_views
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
@@ -42,8 +43,8 @@ class Reperceive:
     `attach` "all" shows the views again in every turn, "none" only in the first; `history` of `ask`
     says what is sent of earlier turns: its `images: latest` sends only the latest images.
 
-    The answer is read from the last reply. With a reader in `read` (`read: ${read}`) the record notes the answer after
-    each turn and how often it changed.
+    The answer is read from the last reply, and when the run is scored from that of every turn. With a reader in `read`
+    (`read: ${read}`) the record also notes the answer after each turn and measures how often it changed.
     """
 
     turns: int = 3
@@ -61,13 +62,14 @@ class Reperceive:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with all turns. Raises ModelError, and ValueError where there is nothing to ask."""
-        original, answers = state, list[str | None]()
+        original, answers, calls = state, list[str | None](), list[int]()
         for number in range(self.turns):
             ask = self.ask if number == 0 else replace(self.ask, attach=self.attach)
             state = ask(state.replace(prompt=self._words(number, original.prompt)), model)
+            calls.append(calls_made(state, model) - 1)
             if self.read is not None:
                 answers.append(read_answer(state, self.read)[0])
-        return state.replace(prompt=original.prompt).with_notes(*([describe_changes(answers)] if answers else []))
+        return measure_turns(state.replace(prompt=original.prompt), calls, answers)
 
     def _words(self, number: int, prompt: str) -> str:
         if self.turns == 1:
@@ -163,7 +165,8 @@ class Verify:
     that changes views: `ZoomOnClaim`, `prompting.views.ZoomOnCells` with the grid that the views have, and as control
     arms `prompting.controls.OracleCrop` and `RandomCrop`. Each zoom is cut from the original views; the new
     views are sent with the next turn. Without a new one the question is asked again all the same, so that every
-    sample makes the same number of calls. With a reader in `read` the record notes the answers before and after.
+    sample makes the same number of calls. With a reader in `read` the record notes the answers before and after, and
+    measures how often they changed.
     """
 
     where: Text = EVIDENCE_PROMPT
@@ -180,10 +183,11 @@ class Verify:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with all turns; its views are the original ones and every zoom that was shown."""
-        first, original, answers = state.views, state.prompt, list[str | None]()
+        first, original, answers, calls = state.views, state.prompt, list[str | None](), list[int]()
         unit = UNITS[getattr(self.zoom, "frame", "pixels")]
         state = self.ask(state.replace(prompt=fill_in(self.where, prompt=original, unit=unit)), model)
-        answers.append(read_answer(state, self.read)[0] if self.read else None)
+        answers += [read_answer(state, self.read)[0]] if self.read else []
+        calls.append(calls_made(state, model) - 1)
         again = replace(self.ask, attach="new")
         for _ in range(self.rounds):
             after = self.zoom(state.replace(views=first, prompt=original), model)
@@ -193,5 +197,6 @@ class Verify:
             fresh = tuple(view for view in after.views if view.picture.sha not in known)
             words = fill_in(self.check, prompt=original, unit=unit)
             state = again(after.replace(views=(*state.views, *fresh), prompt=words), model)
-            answers.append(read_answer(state, self.read)[0] if self.read else None)
-        return state.replace(prompt=original).with_notes(*([describe_changes(answers)] if self.read else []))
+            answers += [read_answer(state, self.read)[0]] if self.read else []
+            calls.append(calls_made(state, model) - 1)
+        return measure_turns(state.replace(prompt=original), calls, answers)

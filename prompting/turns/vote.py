@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.pipeline import RecordingModel
+from looktwice.pipelines.pipeline import RecordingModel, calls_made
 from looktwice.pipelines.state import Call, Stage, State, Step
 from looktwice.prompting.turns.ask import Ask, read_answer
 
@@ -38,6 +38,7 @@ class Vote:
     answer, with the most frequent reason. `stop_early` ends the draws once no other answer can win. With `tokens` they
     end once all calls, those of other models included, have used so many input and output tokens, and `n` is the
     maximum. The result is the state of the first draw with the winning answer.
+    Measured are the `vote_share` of the winner and the `votes`; turns are the majorities after each draw.
     """
 
     read: Stage
@@ -56,6 +57,7 @@ class Vote:
         recorder = model if isinstance(model, RecordingModel) else RecordingModel(model, state.sample.id)
         calls_before, trace, ended = len(recorder.calls), state.trace, ""
         ballots: list[Ballot] = []
+        turns: list[int] = []
         for number in range(self.n):
             ended = self._ended(ballots, recorder.calls[calls_before:])
             if ended:
@@ -63,7 +65,9 @@ class Vote:
             after = self.stage(state.replace(draw=state.draw * self.n + number, trace=trace), recorder)
             trace = after.trace
             ballots.append(self._ballot(after))
-        return self._counted(state, ballots, trace, ended)
+            turns.append(calls_made(after, recorder) - 1)
+        after = self._counted(state, ballots, trace, ended).measured("votes", len(ballots))
+        return after.measured("turn_call", turns).measured("turn_vote", _votes_so_far(ballots, after))
 
     def _ballot(self, after: State) -> Ballot:
         answer, reason = (None, after.reason) if after.ended else (after.answer, after.reason)
@@ -101,12 +105,21 @@ class Vote:
         number = int(state.rng("vote").integers(len(best))) if self.tie == "random" else 0
         winner = next(ballot for ballot in ballots if ballot.key == best[number])
         agreed = sum(ballot.key == winner.key for ballot in ballots) / len(ballots)
-        return _state_of_draw(state, winner, trace, notes).replace(answer=winner.answer, reason="", confidence=agreed)
+        voted = _state_of_draw(state, winner, trace, notes).measured("vote_share", agreed)
+        return voted.replace(answer=winner.answer, reason="", confidence=agreed)
 
 
 def _count_votes(ballots: Sequence[Ballot]) -> list[tuple[str, int]]:
     """Answers and their votes, the most frequent first; on a tie the one that was given first."""
     return Counter(ballot.key for ballot in ballots if ballot.answer is not None).most_common()
+
+
+def _votes_so_far(ballots: Sequence[Ballot], after: State) -> list[str | None]:
+    """After each draw, the answer that had most votes until then, in the letters in which `after` was asked."""
+    asked = {own: shown for shown, own in after.letters.items()}
+    first = {ballot.key: ballot.answer for ballot in reversed(ballots)}
+    leaders = [next(iter(_count_votes(ballots[: n + 1])), ("", 0))[0] for n in range(len(ballots))]
+    return [asked.get(key, first[key]) if key else None for key in leaders]
 
 
 def _state_of_draw(state: State, ballot: Ballot, trace: tuple[Step, ...], notes: Sequence[str]) -> State:

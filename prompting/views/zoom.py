@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -40,8 +41,11 @@ class ZoomTargets:
 
 
 def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, wanted: Sequence[int]) -> State:
-    """Zoom every view of a wanted source image; `missing` decides about views that show no region."""
-    views, notes, lacking = list[View](), list[str](), list[str]()
+    """Zoom every view of a wanted source image; `missing` decides about views that show no region.
+
+    Measured is `crop_share`, the mean share of a view that a crop shows.
+    """
+    views, notes, lacking, shares = list[View](), list[str](), list[str](), list[float]()
     for number, view in enumerate(state.views, 1):
         sources = sorted({part.source for part in view.parts} & set(wanted))
         places = found.places(view, sources)
@@ -53,9 +57,12 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
                 raise ValueError(f"sample {state.sample.id}: {exc}") from exc
             views += shown
             notes += [f"view {number}: {note}" for note in more]
+            areas, (width, height) = crop.areas(view, places)[0], view.size
+            shares += [(right - left) * (bottom - top) / (width * height) for left, top, right, bottom in areas]
         else:
             views.append(view)
             lacking += [f"view {number}: {found.reason(sources)}"] if sources else []
+    state = state.measured("crop_share", fmean(shares)) if shares else state
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
     return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}; kept as it is" for reason in lacking))

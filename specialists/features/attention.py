@@ -98,7 +98,9 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
 @dataclass(frozen=True)
 class AttentionShare:
-    """Notes in the record the fraction of attention inside the sample's marks, and their fraction of the area.
+    """Measures the fraction of attention inside the sample's marks, and their fraction of the area.
+
+    The means over images are `attention_share` and `marked_area`; the record notes those of each image.
 
     Points count with the disc of `radius` pixels around them. Images without a mark are skipped. The views are
     not changed; to draw the map, give the same `attention` to an overlay of scalars.
@@ -115,11 +117,14 @@ class AttentionShare:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with a note for each image that has marks."""
-        notes = []
+        notes, found = [], list[tuple[float, float]]()
         for number, image in enumerate(state.sample.images):
             if marks := state.sample.on(number):
                 share, area = measure_shares(self.attention(image.pixels), marks, self.radius)
+                found.append((share, area))
                 notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
+        for name, values in zip(("attention_share", "marked_area"), zip(*found, strict=True), strict=False):
+            state = state.measured(name, sum(values) / len(values))
         return state.with_notes(*notes)
 
 

@@ -1,0 +1,91 @@
+"""What was measured, beside being right: means of right and other samples, accuracy by category or by quarter."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+
+from looktwice.eval.display.curves import Curve, Line
+from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
+from looktwice.eval.scoring.stats import wilson
+from looktwice.eval.scoring.verdict import PointScores, RunScores
+
+
+def measurement_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line for each measured number, and one for each category, of every arm.
+
+    Of a number: the mean with its interval, the means of right and of other samples, and the difference of the two with
+    Welch's interval and p. Of a category: the accuracy of its samples with Wilson's interval.
+    """
+    header = (
+        "contestant", "task", "measured", "n", "mean", "right", "not right", "difference", "p", "accuracy\n%",
+    )  # fmt: skip
+    arms = [scores for run in runs for scores in run.points]
+    rows = [line for scores in arms for line in _lines(scores)]
+    table = TextTable(header, tuple(rows), text_columns=3).without_empty()
+    return table if len({scores.task for scores in arms}) > 1 else table.without(1)
+
+
+def measurement_curves(run: RunScores, task: str) -> list[Curve]:
+    """Accuracy against each measured number on a task: a line for each arm, over the quarters of its own numbers."""
+    lines: dict[str, list[Line]] = defaultdict(list)
+    for scores in run.points:
+        if scores.point.task == task:
+            right = rightness(scores)
+            for name, values in measurements(scores).items():
+                points = sorted(_points(measured_parts(scores, name), values, right))
+                if len(points) > 1:
+                    lines[name].append(Line(scores.contestant, tuple(points)))
+    return [
+        Curve(f"measured {name}", task, tuple(drawn[:8]), None, max(0, len(drawn) - 8)) for name, drawn in lines.items()
+    ]
+
+
+def _points(
+    parts: Mapping[str, str], values: Values, right: Mapping[str, float]
+) -> Iterator[tuple[float, float, float, float]]:
+    """Of each part: the mean of its numbers, and its accuracy with the interval."""
+    members: dict[str, list[str]] = defaultdict(list)
+    for sample, part in parts.items():
+        if sample in right and not isinstance(values[sample], str):
+            members[part].append(sample)
+    for samples in members.values():
+        total = sum(right[sample] for sample in samples)
+        x = fmean(float(values[sample]) for sample in samples)
+        yield x, total / len(samples), *wilson(total, len(samples))
+
+
+def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
+    right = rightness(scores)
+    for name, values in measurements(scores).items():
+        numbers = {sample: float(value) for sample, value in values.items() if not isinstance(value, str)}
+        if numbers:
+            yield scores.contestant, scores.task, name, str(len(numbers)), *_number_cells(numbers, right), ""
+            continue
+        for category in sorted(set(map(str, values.values()))):
+            members = [sample for sample, value in values.items() if value == category and sample in right]
+            if members:
+                total = sum(right[sample] for sample in members)
+                low, high = wilson(total, len(members))
+                shown = f"{percent(total / len(members))}\n{percent(low)}–{percent(high)}"
+                yield scores.contestant, scores.task, f"{name}: {category}", str(len(members)), *[""] * 5, shown
+
+
+def _number_cells(numbers: Mapping[str, float], right: Mapping[str, float]) -> tuple[str, ...]:
+    low, high = mean_interval(list(numbers.values()))
+    mean = f"{fmean(numbers.values()):.3g}" + ("" if low is None else f"\n{low:.3g} to {high:.3g}")
+    mine = [value for sample, value in numbers.items() if right.get(sample, -1) > 0.5]
+    others = [value for sample, value in numbers.items() if 0 <= right.get(sample, -1) <= 0.5]
+    means = tuple(f"{fmean(each):.3g}" if each else "" for each in (mine, others))
+    if min(len(mine), len(others)) < 2 or max(numbers.values()) - min(numbers.values()) < 1e-12:
+        return (mean, *means, "", "")
+    from scipy.stats import ttest_ind
+
+    found = ttest_ind(mine, others, equal_var=False)
+    bounds = found.confidence_interval()
+    return (
+        mean, *means, f"{fmean(mine) - fmean(others):+.3g}\n{bounds.low:.3g} to {bounds.high:.3g}",
+        format_p(float(found.pvalue)),
+    )  # fmt: skip

@@ -1,0 +1,229 @@
+"""Measurements of stages, and turns as data: accuracy by turn, gained and lost, stopping rules, routing."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from looktwice.eval import evaluate, write_report
+from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
+from looktwice.eval.analysis.routing import measure_risk, routes
+from looktwice.eval.analysis.turns import compare_turns, stopping_rules, turn_table
+from looktwice.eval.display.table import Table, make_table, score_table
+from looktwice.eval.records import RunFolder
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.replay import replay
+from looktwice.eval.scoring.measurements import measured_parts, measurements
+from looktwice.eval.scoring.stats import paired_difference
+from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
+from looktwice.pipelines.model import Messages, Model, Reply, Usage
+from looktwice.pipelines.models import Scripted
+from looktwice.pipelines.pipeline import Pipeline, StageFailed
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting import Ask, MultipleChoice
+from looktwice.prompting.turns import Reperceive, Vote
+from looktwice.prompting.wording import ChainOfThought
+from tests.questions_in_memory import Questions
+
+KEYS = ("A", "B") * 6
+
+
+def flip(messages: Messages) -> Reply:
+    """A in the first turn, B in the next; ten tokens a turn."""
+    turns = sum(message.role == "user" for message in messages)
+    return Reply("ANSWER: (A)" if turns % 2 else "ANSWER: (B)", usage=Usage(8, 2))
+
+
+def ask_twice(path: Path, turns: int = 2, **settings: Any) -> Table:
+    stages = {"choose": MultipleChoice(), "again": Reperceive(turns=turns, **settings)}
+    return evaluate(Questions(KEYS), {"again": Pipeline(stages)}, Scripted(flip), out=path / "run")
+
+
+def only_arm(table: Table) -> TurnsOfArm:
+    (arm,) = read_turns(table.scores[0])
+    return arm
+
+
+def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
+    table = ask_twice(tmp_path)
+    change = compare_turns(only_arm(table), 0, 1)
+    assert (change.gained, change.lost, change.n, change.delta, change.p) == (6, 6, 12, 0.0, 1.0)
+    values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
+    assert (change.low, change.high) == pytest.approx(paired_difference(values, others))
+    assert (change.tokens, change.tokens_per_point) == (10.0, None)
+    first, second = turn_table([only_arm(table)]).rows
+    assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
+    assert second[4:6] == ("6\n25.4–74.6 %", "6\n25.4–74.6 %") and second[7] == "1.000"
+    rows = {row.metric: row for row in table}
+    assert rows["turn.1.accuracy"].value == rows["turn.2.accuracy"].value == 0.5
+    page = write_report(table, tmp_path / "report").read_text()
+    assert "What further turns changed" in page and "When to stop" in page
+
+
+@pytest.mark.parametrize(("turns", "right"), [(1, None), (3, [0.5, 0.5, 0.5])])
+def test_every_turn_is_read_with_the_reader_of_the_run(tmp_path: Path, turns: int, right: list[float] | None) -> None:
+    found = read_turns(ask_twice(tmp_path, turns).scores[0])
+    assert (found == []) is (right is None)
+    if right:
+        values = [found[0].values(turn) for turn in range(turns)]
+        assert [sum(each.values()) / 12 for each in values] == right
+        assert values[0] == values[2] != values[1]
+
+
+def test_stopping_rules_are_compared_at_equal_cost(tmp_path: Path) -> None:
+    """By hand: the oracle stops 6 samples after turn 1 and 6 after turn 2: 15 tokens, all right; fixed turns 50 %."""
+    rules = {rule.name.split(" (")[0]: rule for rule in stopping_rules(only_arm(ask_twice(tmp_path, 3)))}
+    oracle, alike, first = rules["first right"], rules["two alike"], rules["one answer"]
+    assert (oracle.spent, oracle.accuracy, oracle.fixed, oracle.turns) == (15.0, 1.0, 0.5, 1.5)
+    assert oracle.gain.value == 0.5 and oracle.unit == "tokens"
+    assert (alike.turns, alike.gain.value) == (3.0, 0.0) and (first.turns, first.gain.value) == (1.0, 0.0)
+
+
+def test_a_vote_is_a_turn_for_each_draw(tmp_path: Path) -> None:
+    from looktwice.eval.readers import Robust
+
+    said = {0: "(B)", 1: "(A)", 2: "(A)"}
+
+    @dataclass(frozen=True)
+    class Draws:
+        identity: ClassVar[str] = "draws"
+
+        def __call__(self, messages: Messages, draw: int = 0, options: Any = None) -> Reply:
+            return Reply(said[draw])
+
+    stages = Pipeline({"choose": MultipleChoice(), "vote": Vote(Robust(), n=3)})
+    table = evaluate(Questions(("A",) * 4), {"vote": stages}, Draws(), out=tmp_path / "run")
+    arm = only_arm(table)
+    answers = [[each.at(turn).answer for turn in range(3)] for each in arm.records]
+    assert answers == [["B", "B", "A"]] * 4  # on a tie the answer that was given first
+    assert compare_turns(arm, 0, 2).gained == 4
+    assert measurements(table.scores[0].points[0])["vote_share"] == dict.fromkeys(arm.values(0), pytest.approx(2 / 3))
+
+
+def test_a_chain_of_thought_is_a_turn_for_each_line(tmp_path: Path) -> None:
+    said = "First I see a thing.\nSo ANSWER: (A)\n\nNo, look again.\nANSWER: (B)"
+    stages = Pipeline({"choose": MultipleChoice(), "think": ChainOfThought(), "ask": Ask()})
+    arm = only_arm(evaluate(Questions(("B",) * 3), {"cot": stages}, Scripted(said), out=tmp_path / "run"))
+    assert [arm.records[0].at(turn).answer for turn in range(4)] == [None, "A", "A", "B"]
+    assert compare_turns(arm, 1, 3).gained == 3
+
+
+# Measurements
+
+
+@dataclass(frozen=True)
+class Measures:
+    """Measures the number of the sample, a kind, and two turns."""
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        number = int(state.sample.id[1:])
+        kind = "even" if number % 2 == 0 else "odd"
+        return state.measured("size", number / 10).measured("kind", kind).measured("seen", [number, None])
+
+
+def measure_all(path: Path) -> Table:
+    stages = {"choose": MultipleChoice(), "measure": Measures(), "ask": Ask()}
+    task = Questions(KEYS, meta=tuple({"group": str(n % 3)} for n in range(12)))
+    return evaluate(task, {"plain": Pipeline(stages)}, Scripted("(A)"), out=path / "run")
+
+
+def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) -> None:
+    table = measure_all(tmp_path)
+    (scores,) = table.scores[0].points
+    rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
+    assert set(rows) == {"measured.size", "measured.kind=even", "measured.kind=odd", "measured.seen@1"}
+    size = rows["measured.size"]
+    assert size.value == pytest.approx(0.55) and (size.low, size.high) == pytest.approx((0.3209, 0.7791), abs=1e-4)
+    assert rows["measured.kind=odd"].value == 0.5 and rows["measured.kind=odd"].n == 12
+    by = make_table(table.scores, by=("kind", "size"))
+    slices = {row.slice: row.value for row in by if row.metric == "accuracy" and row.slice and row.point}
+    assert (slices["kind=even"], slices["kind=odd"]) == (1.0, 0.0)
+    quarters = set(measured_parts(scores, "size").values())
+    assert len(quarters) == 4 and set(slices) - {"kind=even", "kind=odd"} == {f"size={part}" for part in quarters}
+    lines = {row[1]: row for row in measurement_table(table.scores).rows}
+    assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
+    curve = next(c for c in measurement_curves(table.scores[0], scores.point.task) if c.factor == "measured size")
+    assert [point[1] for point in curve.lines[0].points] == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1 / 3])
+    with pytest.raises(RunError, match="there are group, kind, seen@1, size"):
+        make_table(table.scores, by=("nothing",))
+
+
+def test_the_record_holds_them_and_last_weeks_folders_still_open(tmp_path: Path) -> None:
+    measure_all(tmp_path)
+    folder = tmp_path / "run"
+    record = next(RunFolder(folder).last_records({"q0000"}))
+    assert record.measured == {"kind": "even", "seen": [0, None], "size": 0.0}
+    assert replay(folder, ["tests"]).done
+    lines = sorted((folder / "records.jsonl").read_text().splitlines(), key=lambda line: "q0000" not in line)
+    for field in ({}, {"measured": None}):
+        old = [{**{k: v for k, v in json.loads(line).items() if k != "measured"}, **field} for line in lines]
+        (folder / "records.jsonl").write_text("".join(json.dumps(each) + "\n" for each in old))
+        assert all(each.measured is None for each in RunFolder(folder).last_records())
+        assert not [row for row in score_table(folder) if row.metric.startswith("measured.")]
+        assert replay(folder, ["tests"]).done
+    (folder / "records.jsonl").write_text(lines[0].replace('"size":0.0', '"size":{}') + "\n")
+    with pytest.raises(RunError, match="a number, a text or a list"):
+        list(RunFolder(folder).last_records())
+
+
+@pytest.mark.parametrize("value", [float("nan"), {"a": 1}, [[1]], object(), "half \ud800"])
+def test_what_is_no_measurement_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match="finite number or a text"):
+        State(Sample("s", "q")).measured("it", value)
+
+
+def test_numbers_of_numpy_and_truths_are_plain_numbers() -> None:
+    import numpy as np
+
+    state = State(Sample("s", "q")).measured("share", np.float32(0.5)).measured("seen", True).measured("t", (1, None))
+    assert state.measures == {"share": 0.5, "seen": 1, "t": (1, None)}
+    assert [type(value) for value in state.measures.values()] == [float, int, tuple]
+
+
+def test_a_stage_that_puts_nonsense_there_fails_alone() -> None:
+    @dataclass(frozen=True)
+    class Wrong:
+        def __call__(self, state: State, model: Model) -> State:
+            return state.replace(measures={"x": float("inf")})
+
+    with pytest.raises(StageFailed) as caught:
+        Pipeline({"wrong": Wrong()})(State(Sample("s", "q")))
+    assert "finite number" in str(caught.value.__cause__)
+
+
+# Routing
+
+
+@dataclass(frozen=True)
+class Sure:
+    """Answers with a confidence for each sample."""
+
+    answers: tuple[str, ...]
+    confidence: tuple[float, ...] = ()
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        number = int(state.sample.id[1:])
+        sure = self.confidence[number] if self.confidence else None
+        return state.replace(answer=self.answers[number], confidence=sure)
+
+
+def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
+    """Right: 1 1 0 0 by falling confidence; the other is right on 0 1 1 1."""
+    first = Sure(("A", "A", "B", "B"), (0.9, 0.8, 0.7, 0.6))
+    table = evaluate(Questions(("A",) * 4), {"first": first, "then": Sure(("B", "A", "A", "A"))}, out=tmp_path / "run")
+    (run,) = table.scores
+    risk = measure_risk(run.points[0])
+    assert risk is not None and risk.accuracies == (1.0, 1.0, pytest.approx(2 / 3), 0.5)
+    assert risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
+    half = next(route for route in routes(run) if route.share == 0.5)
+    assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
+    assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
+    assert half.gain.value == pytest.approx(1 - 0.625)
+    assert [route.router for route in routes(run)] == [0.75, 1.0, 1.0]
