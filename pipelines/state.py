@@ -17,9 +17,9 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Rep
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Measure", "Stage", "State", "Step", "collect_remarks", "remark"]
+__all__ = ["Call", "Stage", "State", "Step", "collect_remarks", "remark"]
 
-Measure = float | str | None
+Measurement = float | str | None
 """What is measured once: a number, or a category in words; None where there is nothing."""
 
 _REMARKS: ContextVar[list[str] | None] = ContextVar("looktwice_remarks", default=None)
@@ -90,7 +90,7 @@ class State:
     draw: int = 0
     letters: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    measures: Mapping[str, Measure | tuple[Measure, ...]] = field(default_factory=dict)
+    measures: Mapping[str, Measurement | tuple[Measurement, ...]] = field(default_factory=dict)
 
     @classmethod
     def start(cls, sample: Sample, seed: int = 0, draw: int = 0) -> State:
@@ -113,7 +113,7 @@ class State:
         """A copy with more sentences for the record; one that is there already is not said twice."""
         return replace(self, notes=tuple(dict.fromkeys((*self.notes, *notes)))) if notes else self
 
-    def measured(self, name: str, value: Measure | Sequence[Measure]) -> State:
+    def measured(self, name: str, value: Measurement | Sequence[Measurement]) -> State:
         """A copy with one more measurement of this sample; the same name again replaces it.
 
         `value` is a finite number or a category in words, or a sequence with one of these (or None) for every turn.

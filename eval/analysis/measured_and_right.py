@@ -9,8 +9,8 @@ from statistics import fmean
 from looktwice.eval.display.curves import Curve, Line
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
-from looktwice.eval.scoring.stats import wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.shares import wilson
 
 
 def measurement_table(runs: Sequence[RunScores]) -> TextTable:

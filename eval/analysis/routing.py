@@ -10,8 +10,9 @@ from statistics import fmean
 from looktwice.eval.analysis.complementarity import is_specialist
 from looktwice.eval.display.text_tables import TextTable, format_p as shown_p, percent
 from looktwice.eval.scoring.measurements import measurements
-from looktwice.eval.scoring.stats import MeanDifference, mean_difference, wilson
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the samples that are sent on, or answered at all."""

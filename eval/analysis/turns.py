@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from looktwice.eval.display.text_tables import TextTable, format_cost, format_p, percent
-from looktwice.eval.scoring.stats import MeanDifference, mean_difference, paired_difference, paired_test, wilson
 from looktwice.eval.scoring.turns import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
+from looktwice.eval.statistics.shares import paired_difference, wilson
+from looktwice.eval.statistics.significance import MeanDifference, mean_difference, paired_test
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,8 @@ class RedrawThenAnswer:
     to the view (`ssim`), and that of a blank page, which is high as well for drawings (`ssim_blank`); the renderings
     stand in the trace, where `looktwice show` finds them. An SVG that is not rendered (broken, with a script or
     external references, or without resvg-py) is noted with the reason, and its code is used all the same. If a
-    reply holds no finished SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply itself.
+    reply holds no finished SVG, `missing` decides: "abstain", "fail" the sample, or "keep" it and ask with the reply
+    itself.
     """
 
     redraw: Text = REDRAW_PROMPT
