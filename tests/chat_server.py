@@ -24,6 +24,7 @@ from aiohttp import web
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from tests.batch_endpoints import BatchEndpoints
+from tests.native_batches import NativeEndpoints
 
 Json = dict[str, Any]
 FAILURES = ("429", "500", "503", "408", "reset", "drop", "garbage")
@@ -124,6 +125,7 @@ class Server:
         self.attempts: Counter[int] = Counter()
         self.authorizations: set[str | None] = set()
         self.batches = BatchEndpoints(self.reply, args.batch_seconds, args.batch_expires, args.batch_refused)
+        self.native = NativeEndpoints(self.reply, args.batch_seconds, args.batch_expires)
         self.requests = self.replies = self.in_flight = self.most = self.probes = 0
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
@@ -208,8 +210,9 @@ class Server:
             "replies": self.replies,
             "most_in_flight": self.most,
             "probes": self.probes,
-            "batches": len(self.batches.batches),
-            "batched": self.batches.requests,
+            "batches": len(self.batches.batches) + len(self.native.batches),
+            "batched": self.batches.requests + self.native.requests,
+            "native_keys": sorted(self.native.keys, key=str),
         }
         return web.json_response(counts | {"authorizations": seen})
 
@@ -219,7 +222,7 @@ class Server:
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
-        app.router.add_routes(self.batches.routes())
+        app.router.add_routes([*self.batches.routes(), *self.native.routes()])
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.args.port)
@@ -240,7 +243,7 @@ class ChatServer:
 
     @property
     def stats(self) -> Json:
-        """requests, replies, most_in_flight, probes, batches, batched, authorizations."""
+        """requests, replies, most_in_flight, probes, batches, batched, native_keys, authorizations."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(f"{self.root}/stats", timeout=10) as answer:
             return dict(json.loads(answer.read()))

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Literal
@@ -64,6 +64,15 @@ ADVICE = {
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
+
+
+Sign = Callable[[str | None], dict[str, str]]
+"""The headers that bear a key, if there is one."""
+
+
+def bearer(key: str | None) -> dict[str, str]:
+    """The header that most endpoints take a key in."""
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 @dataclass(frozen=True)
@@ -194,14 +203,13 @@ class ChatAPI:
 
     def send(
         self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
-        most: int | None = None,
+        most: int | None = None, sign: Sign = bearer,
     ) -> HttpResponse:  # fmt: skip
-        """What one of the servers answers under a path, in `most` bytes (64 MiB); `kind` is the media type of the body.
+        """What one of the servers answers under a path, in `most` bytes (64 MiB).
 
-        Raises ModelError.
+        `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises ModelError.
         """
-        key = key_for(url)
-        headers = ({"Content-Type": kind} if kind else {}) | ({"Authorization": f"Bearer {key}"} if key else {})
+        headers = ({"Content-Type": kind} if kind else {}) | sign(key_for(url))
         try:
             response = http_loop().request(method, f"{url}/{path}", body, headers, timeout, most)
         except ModelError as exc:  # it may repeat what came in place of an answer

@@ -20,6 +20,7 @@ from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 from tests.paths import ROOT
 
+NATIVE = {"anthropic": ("/v1", "max_tokens: 50"), "gemini": ("/v1beta/openai", "max_tokens: 50")}
 BATCHED = (
     "{{use: pipelines.models.Batched, look: 0.05, chat: {{use: pipelines.models.ChatAPI, model: tiny, url: '{url}'}}}}"
 )
@@ -48,6 +49,57 @@ def test_a_study_is_asked_in_one_batch_with_the_answers_of_direct_requests(tmp_p
         direct = looktwice("run", config, "--out", tmp_path / "direct", "model.temperature=null")
         assert direct.exit_code == 0 and server.stats["requests"] == 6
     assert replies(tmp_path / "batched") == replies(tmp_path / "direct")
+
+
+def ask_native(folder: Path, url: str, dialect: str, *words: str, n: int = 6) -> tuple[int, str]:
+    path, more = NATIVE[dialect]
+    place = url.removesuffix("/v1") + path
+    model = (
+        f"{{use: pipelines.models.Batched, look: 0.05, dialect: {dialect}, chat: "
+        f"{{use: pipelines.models.ChatAPI, model: tiny, name: t, url: '{place}', {more}}}}}"
+    )
+    folder.mkdir(exist_ok=True)
+    result = looktwice("run", write_study(folder, url, n=n), "--out", folder, f"model={model}", *words)
+    return result.exit_code, result.output
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+def test_each_dialect_brings_the_answers_of_direct_requests(
+    tmp_path: Path, dialect: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with chat_server() as server:
+        host = server.url.split("/")[2]
+        monkeypatch.setenv("LOOKTWICE_KEYS", f"{host}=MINE")
+        monkeypatch.setenv("MINE", "a-key-of-this-test")
+        code, said = ask_native(tmp_path / "batched", server.url, dialect)
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"], server.stats["requests"]) == (1, 6, 0)
+        assert server.stats["native_keys"] == ["a-key-of-this-test"]
+        config = write_study(tmp_path, server.url, n=6)
+        assert looktwice("run", config, "--out", tmp_path / "direct", "model.temperature=null").exit_code == 0
+    assert replies(tmp_path / "batched") == replies(tmp_path / "direct")
+    used = {record.replies[-1].usage for record in RunFolder(tmp_path / "batched" / "study").records().values()}
+    assert all(each.tokens_in and each.tokens_out for each in used)
+
+
+@pytest.mark.parametrize("dialect", ["anthropic", "gemini"])
+def test_each_dialect_says_what_failed_and_what_it_cannot_ask(tmp_path: Path, dialect: str) -> None:
+    with chat_server() as server:
+        words = "stages.choose={use: prompting.wording.Template, text: '{{ question }} #400'}"
+        code, said = ask_native(tmp_path / "one", server.url, dialect, words, n=2)
+        assert code == 1 and "2 failed" in said and server.stats["batched"] == 2, said
+        code, said = ask_native(tmp_path / "two", server.url, dialect, "model.chat.logprobs=5", n=2)
+        assert code == 1 and "2 failed" in said and server.stats["batched"] == 2, said
+    one, two = (RunFolder(tmp_path / name / "study").records().values() for name in ("one", "two"))
+    assert all("answered 400: Unknown parameter: 'top_k'" in record.error for record in one)
+    assert all("does not take logprobs, top_logprobs in a batch" in record.error for record in two)
+
+
+def test_what_expired_at_anthropic_is_asked_again_and_nothing_else(tmp_path: Path) -> None:
+    with chat_server(None, "--batch-expires") as server:
+        code, said = ask_native(tmp_path, server.url, "anthropic")
+        assert code == 0 and "6 new, 0 were there, 0 failed" in said, said
+        assert (server.stats["batches"], server.stats["batched"]) == (2, 8)
 
 
 def test_each_turn_takes_a_round(tmp_path: Path) -> None:
@@ -134,16 +186,20 @@ def test_a_run_that_ends_while_it_waits_goes_on_where_the_batch_is(tmp_path: Pat
         assert (server.stats["batches"], server.stats["batched"]) == (1, 4)
 
 
-def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dialect", ["openai", "anthropic", "gemini"])
+def test_a_batch_whose_number_was_lost_is_found_again(tmp_path: Path, dialect: str) -> None:
     """The run was killed between the request that handed it in and the note of its answer."""
     with chat_server(None, "--batch-seconds", "1.5") as server:
-        running = threading.Thread(target=ask, args=(tmp_path, server.url), kwargs={"n": 3})
+        call, words = (
+            (ask, (tmp_path, server.url)) if dialect == "openai" else (ask_native, (tmp_path, server.url, dialect))
+        )
+        running = threading.Thread(target=call, args=words, kwargs={"n": 3})
         running.start()
         while not server.stats["batches"]:
             time.sleep(0.02)
         time.sleep(0.1)
         note = next((tmp_path / ".cache" / "batches").rglob("*.json"))
-        write_file(note, json.dumps({"batch": ""}))
+        write_file(note, json.dumps(json.loads(note.read_bytes()) | {"batch": ""}))
         running.join()
         assert (server.stats["batches"], server.stats["batched"]) == (1, 3)
     assert len(replies(tmp_path)) == 3

@@ -6,15 +6,18 @@ import hashlib
 import json
 import os
 import threading
+import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from filelock import FileLock, Timeout
+from yarl import URL
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
@@ -29,24 +32,29 @@ from looktwice.pipelines.model import (
     price_fault,
     request_key,
 )
-from looktwice.pipelines.models.batched.openai_batches import (
-    Batch,
-    create_batch,
-    find_batch,
-    key_of,
-    look_at_batch,
-    read_answers,
-    request_line,
-)
+from looktwice.pipelines.models.batched.anthropic_batches import AnthropicBatches
+from looktwice.pipelines.models.batched.dialect import Batch, Dialect, key_of
+from looktwice.pipelines.models.batched.gemini_batches import GeminiBatches
+from looktwice.pipelines.models.batched.openai_batches import OpenAIBatches
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.chat_api import ChatAPI, read_response
+from looktwice.pipelines.models.chat_api import ChatAPI, Sign, bearer, read_response
 from looktwice.pipelines.models.http_client import HttpResponse
 
-MOST_BYTES = 100_000_000  # of the requests of a batch; providers take 200 MB
 PATIENCE = 10  # looks in a row at which nothing could be seen
 MOST_FILE = 1 << 30  # bytes of the answers of a batch
 LOOK = 0.5  # seconds between looks whether another run is done
 ATTEMPTS = 3  # batches in which a request may come before it has failed
+DIALECTS: Mapping[str, Callable[..., Dialect]] = {
+    "openai": OpenAIBatches,
+    "anthropic": AnthropicBatches,
+    "gemini": GeminiBatches,
+}
+SIGNS: Mapping[str, Sign] = {
+    "openai": bearer,
+    "anthropic": lambda key: {"anthropic-version": "2023-06-01", **({"x-api-key": key} if key else {})},
+    "gemini": lambda key: {"x-goog-api-key": key} if key else {},
+}
+HOSTS = {"api.anthropic.com": "anthropic", "generativelanguage.googleapis.com": "gemini"}
 
 
 @dataclass(frozen=True)
@@ -57,12 +65,16 @@ class Batched:
     how far it is, keeps the replies in the cache, and goes through the samples again that waited. So each turn of a
     conversation takes a round of batches, and so does each draw of `Vote`. A run that is stopped or killed leaves its
     batches with the server, and the same command collects them. What was answered directly is the same to the cache.
+    `dialect` is the provider's own protocol of batches; without one the host tells, and any other than Anthropic's and
+    Gemini's speaks OpenAI's. Anthropic has no seeds, and needs `max_tokens`; Gemini is asked without tools. The URL of
+    `chat` is the one of direct requests, such as https://generativelanguage.googleapis.com/v1beta/openai.
     `prices` are those of a batch. `--budget` and `--max-requests` cannot bound it; `--limit` does.
     """
 
     chat: ChatAPI
     look: float = field(default=60.0, metadata=NOT_IDENTITY)
     requests: int = field(default=50_000, metadata=NOT_IDENTITY)
+    dialect: Literal["openai", "anthropic", "gemini"] | None = field(default=None, metadata=NOT_IDENTITY)
     prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
 
@@ -78,6 +90,11 @@ class Batched:
     def identity(self) -> str:
         """That of `chat`: a reply is the same whichever way it was asked for."""
         return self.chat.identity
+
+    @property
+    def speaks(self) -> str:
+        """The dialect in force."""
+        return self.dialect or HOSTS.get(URL(self.chat.urls[0]).host or "", "openai")
 
     def __getattr__(self, name: str) -> Any:
         """What else is asked of a model is that of `chat`."""
@@ -106,6 +123,7 @@ class BatchQueue:
     failed: dict[str, ModelError] = field(default_factory=dict)
     attempts: Counter[str] = field(default_factory=Counter)
     lock: threading.RLock = field(default_factory=threading.RLock)
+    over: set[str] = field(default_factory=set)
     size: int = 0
     resumed: bool = False
 
@@ -113,6 +131,17 @@ class BatchQueue:
     def identity(self) -> str:
         """The identity of the model."""
         return self.model.identity
+
+    @property
+    def url(self) -> str:
+        """The URL of the provider's own protocol."""
+        url = self.model.chat.urls[0]
+        return url.removesuffix("/openai") if self.model.speaks == "gemini" else url
+
+    @cached_property
+    def dialect(self) -> Dialect:
+        """How batches are handed to this server."""
+        return DIALECTS[self.model.speaks](self._send, self.url)
 
     @property
     def folder(self) -> Path:
@@ -134,7 +163,7 @@ class BatchQueue:
             return reply
         if self.attempts[key] >= ATTEMPTS:
             raise ModelError(f"{self.model.chat.endpoint} gave no answer to this request in {ATTEMPTS} batches")
-        line = request_line(key, self.model.chat.body(messages, draw, options))
+        line = self.dialect.line(key, self.model.chat.body(messages, draw, options))
         with self.lock:
             if key not in self.waiting:
                 self._add(key, line)
@@ -167,10 +196,17 @@ class BatchQueue:
 
     def _is_found(self, note: Path) -> bool:
         """Whether a batch was handed in a moment before its run was killed."""
-        batch = find_batch(self._send, self.model.chat.urls[0], note.stem)
-        if batch is not None:
-            _Note(batch.id).write(note)
-        return batch is not None
+        noted = _Note.read(note)
+        if not noted.tried or (batch := self._found_again(note, noted)) is None:
+            return False
+        replace(noted, batch=batch.id).write(note)
+        return True
+
+    def _found_again(self, note: Path, noted: _Note) -> Batch | None:
+        """The batch that was handed in and whose name was lost, unless it is one that is known otherwise."""
+        batch = self.dialect.find(note.stem, len(noted.keys), noted.tried)
+        known = {_Note.read(path).batch for path in self.folder.glob("*.json")} | self.over
+        return None if batch is None or batch.id in known else batch
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -199,7 +235,9 @@ class BatchQueue:
         return self.folder / f"gathering-{os.getpid()}-{id(self)}"
 
     def _add(self, key: str, line: bytes) -> None:
-        if self.waiting and (len(self.waiting) >= self.model.requests or self.size + len(line) > MOST_BYTES):
+        if self.waiting and (
+            len(self.waiting) >= self.model.requests or self.size + len(line) > self.dialect.most_bytes
+        ):
             self._close_file()
         append_file(self._open_file, line)
         self.waiting.add(key)
@@ -245,32 +283,38 @@ class BatchQueue:
 
     def _look(self, note: Path) -> list[Batch]:
         """The batch of a note, handed in if it has not been, unless it is over: then its replies are kept."""
-        url = self.model.chat.urls[0]
-        if identifier := _Note.read(note).batch:
-            batch = look_at_batch(self._send, url, identifier)
-        else:
-            found = find_batch(self._send, url, note.stem)  # an answer may have been lost
-            if found is None:
-                lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
-                wanted = [line for line in lines if self.store.get(key_of(line)) is None]  # another run may have it
-                if not wanted:
-                    _forget(note)
-                    return []
-                found = create_batch(self._send, url, b"".join(wanted), note.stem)
-            batch = found
-            _Note(batch.id).write(note)
-            note.with_suffix(".jsonl").unlink(missing_ok=True)
+        noted = _Note.read(note)
+        batch = self.dialect.look_at(noted.batch) if noted.batch else self._hand_in(note, noted)
+        if batch is None:
+            return []
         if not batch.is_over:
             return [batch]
-        self._keep(batch)
+        self._keep(batch, _Note.read(note).keys)
+        self.over.add(batch.id)
         _forget(note)
-        if batch.state == "failed":
-            raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error or 'it does not say why'}")
+        if batch.error:
+            raise ModelError(f"{self.model.chat.endpoint} refused the batch: {batch.error}")
         return []
 
-    def _keep(self, batch: Batch) -> None:
+    def _hand_in(self, note: Path, noted: _Note) -> Batch | None:
+        """The batch of what was gathered; None where other runs have brought all of it by now."""
+        batch = self._found_again(note, noted) if noted.tried else None  # an answer may have been lost
+        if batch is None:
+            lines = read_file(note.with_suffix(".jsonl")).splitlines(keepends=True)
+            wanted = [line for line in lines if self.store.get(key_of(line)) is None]  # another run may have it
+            if not wanted:
+                _forget(note)
+                return None
+            noted = replace(noted, keys=[key_of(line) for line in wanted], tried=time.time())
+            noted.write(note)
+            batch = self.dialect.create(wanted, note.stem)
+        replace(noted, batch=batch.id).write(note)
+        note.with_suffix(".jsonl").unlink(missing_ok=True)
+        return batch
+
+    def _keep(self, batch: Batch, keys: Sequence[str]) -> None:
         """Store the replies of a batch that is over, and note the failures; what came of neither is asked again."""
-        for key, response in read_answers(self._send, self.model.chat.urls[0], batch):
+        for key, response in self.dialect.answers(batch, keys):
             try:
                 self.store.put(key, self.identity, read_response(response, self.model.chat.endpoint, 0.0))
             except ModelError as exc:
@@ -279,15 +323,23 @@ class BatchQueue:
 
     def _send(self, method: str, path: str, body: bytes | None, kind: str) -> HttpResponse:
         chat = self.model.chat
-        return chat.send(method, chat.urls[0], path, body, chat.timeout, kind, most=MOST_FILE)
+        return chat.send(
+            method, self.url, path, body, chat.timeout, kind, most=MOST_FILE, sign=SIGNS[self.model.speaks]
+        )
 
 
 @dataclass(frozen=True)
 class _Note:
-    """What lies beside the requests of a batch: its name at the server, once it has one, and who gathered it."""
+    """What lies beside the requests of a batch.
+
+    Its name at the server, once it has one, who gathered it, when it was handed in, and the keys of its requests in
+    their order.
+    """
 
     batch: str
     process: int = field(default_factory=os.getpid)
+    tried: float = 0.0
+    keys: Sequence[str] = ()
 
     def write(self, path: Path) -> None:
         write_file(path, json.dumps(vars(self)))
