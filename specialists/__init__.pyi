@@ -15,16 +15,20 @@ from .answers import (
     NearerPoint as NearerPoint,
     NearestFeature as NearestFeature,
     ObjectIdentity as ObjectIdentity,
+    ReadText as ReadText,
     SameIdentity as SameIdentity,
     SeamMatcher as SeamMatcher,
     SpatialRelation as SpatialRelation,
 )
 from .detection import (
     DIRE as DIRE,
+    MTCNN as MTCNN,
+    PPOCR as PPOCR,
     FaceBoxes as FaceBoxes,
     FaceCascade as FaceCascade,
     FaceRecognition as FaceRecognition,
     GroundingDINO as GroundingDINO,
+    MaskBoxes as MaskBoxes,
     YuNet as YuNet,
 )
 from .drawings import (
@@ -73,4 +77,5 @@ from .segmentation import (
     GroundedSAM as GroundedSAM,
     SegmentEverything as SegmentEverything,
     Slic as Slic,
+    U2Net as U2Net,
 )

@@ -14,5 +14,6 @@ from .identity import (
 from .image_scores import MostReal as MostReal, MostSimilar as MostSimilar
 from .jigsaw import SeamMatcher as SeamMatcher
 from .localization import FittingBox as FittingBox
+from .reading import ReadText as ReadText
 from .reflectance import DarkerPoint as DarkerPoint
 from .spatial import SpatialRelation as SpatialRelation

@@ -1,4 +1,4 @@
-"""Boxes of objects and faces in one image, and whether an image was generated.
+"""Boxes of objects, faces and text in one image, and whether an image was generated.
 
 Not here: masks (`segmentation`) and one number per pixel (`maps`)."""
 

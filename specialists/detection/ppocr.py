@@ -1,0 +1,206 @@
+"""PP-OCR: lines of text in a photograph, found and read by two small networks that OpenCV runs itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata, recall
+from looktwice.specialists.results import Boxes
+
+Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
+FILES = {
+    part: PackageFile("rapidocr", "rapidocr", ("models", f"PP-OCRv6_{part}_small.onnx"), "'looktwice[eyes]'")
+    for part in ("det", "rec")
+}
+SHORTEST, LARGEST = 736, 4096  # pixels: sides of the image that the first network is given, its stride below
+STRIDE = 32
+TEXT, UNCLIP = 0.3, 1.6  # the probability of text, and the growth of a region as a share of area over perimeter
+SLIM, LOW = 8, 30  # an image that is wider than this many times its height, or lower, gets a black margin
+HEIGHT, WIDTH = 48, 320  # pixels of a line that the second network is given, the width at least
+UPRIGHT = 1.5  # a line that many times higher than wide is turned a quarter
+
+
+@dataclass(frozen=True)
+class PPOCR:
+    """A detector of text: each box is a line, its label what the line says, its score how surely it is read.
+
+    Small networks of PP-OCRv6 (Cui et al., arXiv 2507.05595, describes its forerunner): regions by differentiable
+    binarization (Liao et al., AAAI 2020, section 3), which become lines where their mean probability is above
+    `box_threshold`; each is straightened and read by connectionist temporal classification. Lines whose letters have a
+    mean probability below `threshold` are dropped. Chinese, Japanese, English and other Latin scripts are read, text
+    that stands on its head is not. An image whose longer side has more than `longest` pixels is searched smaller, and
+    read at its own size.
+
+    With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come in reading order:
+    row by row, each from left to right. The networks lie in the package rapidocr, which is not imported; `detector`
+    and `recognizer` are other files in its format.
+    """
+
+    threshold: float = 0.5
+    box_threshold: float = 0.5
+    longest: int = 2000
+    detector: Path | None = None
+    recognizer: Path | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.threshold <= 1 or not 0 <= self.box_threshold <= 1:
+            raise ValueError(f"thresholds lie in 0..1, found {self.threshold} and {self.box_threshold}")
+        if self.longest < STRIDE:
+            raise ValueError(f"longest is {STRIDE} pixels or more, found {self.longest}")
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises WeightsError."""
+        files = FILES["det"].path(self.detector), FILES["rec"].path(self.recognizer)
+        lines = recall(self, files, Boxes, pixels, lambda: self._read(pixels, *files))
+        if words is None:
+            return lines
+        kept = [(k, word) for word in words for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
+        chosen = lines[[k for k, _ in kept]] if kept else lines[:0]
+        return Boxes(chosen.xyxy, chosen.scores, np.array([word for _, word in kept], str))
+
+    def _read(self, pixels: Pixels, detector: Path, recognizer: Path) -> Boxes:
+        quads = _sort_lines(self._find(pixels, detector))
+        read = [_recognize(_straighten(pixels, quad), recognizer) for quad in quads]
+        kept = [(quad, *line) for quad, line in zip(quads, read, strict=True) if line[0] and line[1] >= self.threshold]
+        xyxy = [np.concatenate((quad.min(0), quad.max(0))) for quad, _, _ in kept]
+        return Boxes(
+            np.reshape(xyxy, (-1, 4)),
+            np.array([sure for *_, sure in kept]),
+            np.array([text for _, text, _ in kept], str),
+        )
+
+    def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
+        """The lines in pixels of the image, unsorted."""
+        shown, margin = _with_margin(_resized(pixels, min(1.0, self.longest / max(pixels.shape[:2]))))
+        grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
+        (found, *_) = open_onnx(file).run(_normalize(_resized(shown, grown, STRIDE)))
+        if found.ndim != 4 or found.shape[1] != 1:
+            raise WeightsError(f"{file} gives {found.shape}, which is no map of text; set detector: to one of PP-OCR")
+        size, cells = np.array(pixels.shape[1::-1]), np.array(found.shape[:1:-1])
+        back = size / (shown.shape[1], shown.shape[0] - 2 * margin)  # pixels of the image in one of what is shown
+        change = back * shown.shape[1::-1] / cells, back * (0, margin)
+        quads = [
+            np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32) for quad in self._quads(found[0, 0])
+        ]
+        return [quad for quad in quads if min(_sides(quad)) > 3]
+
+    def _quads(self, likely: Floats) -> list[Quad]:
+        """The lines in a map of the probability of text (height, width), grown to what their letters take up."""
+        mask = cv2.dilate((likely > TEXT).astype(np.uint8), np.ones((2, 2), np.uint8))
+        outlines, _ = cv2.findContours(mask, cv2.RETR_LIST, cv2.CHAIN_APPROX_SIMPLE)
+        quads = list[Quad]()
+        for outline in outlines:
+            (x, y), (width, height), angle = cv2.minAreaRect(outline)
+            if (
+                min(width, height) < 3
+                or _mean_inside(likely, _corners(x, y, width, height, angle)) < self.box_threshold
+            ):
+                continue
+            reach = UNCLIP * width * height / (width + height)  # on both sides together
+            quads.append(_ordered(_corners(x, y, width + reach, height + reach, angle)))
+        return quads
+
+
+def _resized(pixels: Pixels, scale: float, stride: int = 1) -> Pixels:
+    """The image at another scale, its sides multiples of `stride`."""
+    height, width = (max(stride, round(side * scale / stride) * stride) for side in pixels.shape[:2])
+    if (height, width) == pixels.shape[:2]:
+        return pixels
+    return np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_LINEAR), np.uint8)
+
+
+def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
+    """The image with black above and below it where it is low or slim, as one line is, and how much."""
+    height, width = pixels.shape[:2]
+    if height > LOW and width <= SLIM * height:
+        return pixels, 0
+    margin = max(0, 2 * max(width // SLIM, LOW) - height) // 2
+    return np.pad(pixels, ((margin, margin), (0, 0), (0, 0))), margin
+
+
+def _normalize(pixels: Pixels) -> Floats:
+    """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
+    return np.ascontiguousarray((pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2))
+
+
+def _corners(x: float, y: float, width: float, height: float, angle: float) -> Quad:
+    return np.asarray(cv2.boxPoints(((x, y), (width, height), angle)), np.float32)
+
+
+def _mean_inside(likely: Floats, corners: Quad) -> float:
+    low = np.floor(corners.min(0)).astype(int).clip(0, (likely.shape[1] - 1, likely.shape[0] - 1))
+    high = np.ceil(corners.max(0)).astype(int).clip(0, (likely.shape[1] - 1, likely.shape[0] - 1))
+    part = likely[low[1] : high[1] + 1, low[0] : high[0] + 1]
+    mask = np.zeros(part.shape, np.uint8)
+    cv2.fillPoly(mask, [(corners - low).astype(np.int32)], (1,))
+    return float(cv2.mean(part, mask)[0])
+
+
+def _ordered(corners: Quad) -> Quad:
+    """The corners from the upper left one on, clockwise: the two on the left are the line's first."""
+    by_x = corners[np.argsort(corners[:, 0], kind="stable")]
+    left, right = (pair[np.argsort(pair[:, 1], kind="stable")] for pair in (by_x[:2], by_x[2:]))
+    return np.array([left[0], right[0], right[1], left[1]], np.float32)
+
+
+def _sides(quad: Quad) -> tuple[float, float]:
+    """The width and height of a line in pixels."""
+    across, down = (max(np.linalg.norm(quad[a] - quad[b]), np.linalg.norm(quad[c] - quad[d])) for a, b, c, d in SIDES)
+    return float(across), float(down)
+
+
+SIDES = ((0, 1, 2, 3), (0, 3, 1, 2))
+
+
+def _sort_lines(quads: Sequence[Quad]) -> list[Quad]:
+    """Row by row, each from left to right; a new row begins half a line's height below the line before."""
+    down = sorted(quads, key=lambda quad: float(quad[0, 1]))
+    row, rows = 0, list[int]()
+    for before, quad in zip([*down[:1], *down], down, strict=False):
+        row += float(quad[0, 1] - before[0, 1]) > min(_sides(quad)) / 2
+        rows.append(row)
+    order = sorted(range(len(down)), key=lambda k: (rows[k], float(down[k][0, 0])))
+    return [down[k] for k in order]
+
+
+def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
+    """A line as an upright image of its own."""
+    width, height = map(int, _sides(quad))
+    goal = np.array([(0, 0), (width, 0), (width, height), (0, height)], np.float32)
+    change = cv2.getPerspectiveTransform(quad, goal)
+    line = cv2.warpPerspective(pixels, change, (width, height), flags=cv2.INTER_CUBIC, borderMode=cv2.BORDER_REPLICATE)
+    return np.asarray(np.rot90(line) if height >= UPRIGHT * width else line, np.uint8)
+
+
+def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
+    """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
+    ratio = line.shape[1] / line.shape[0]
+    size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
+    shown = _normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
+    batch = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, max(WIDTH, int(HEIGHT * ratio)) - size[0])))
+    (found, *_) = open_onnx(file).run(batch)
+    letters = _letters(file)
+    if found.ndim != 3 or found.shape[-1] != len(letters):
+        raise WeightsError(
+            f"{file} gives {found.shape} for {len(letters)} letters; set recognizer: to a file that carries its own "
+            "letters, as those of rapidocr do"
+        )
+    best = found[0].argmax(1)
+    new = (best > 0) & (best != np.concatenate(([0], best[:-1])))  # 0 is no letter, and one that goes on stands once
+    return "".join(letters[k] for k in best[new]).strip(), float(found[0].max(1)[new].mean()) if new.any() else 0.0
+
+
+@lru_cache(maxsize=4)
+def _letters(file: Path) -> tuple[str, ...]:
+    """What the outputs of a recognizer stand for: none, the letters that its file names, a space."""
+    return ("", *read_metadata(file).get("character", "").splitlines(), " ")

