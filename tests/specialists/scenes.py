@@ -7,6 +7,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+from skimage import data
 
 from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.picture import Picture, Pixels
@@ -14,6 +15,12 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Stage, State
 from looktwice.specialists.results import Matches
+
+
+def photograph(name: str) -> Pixels:
+    """A photograph that comes with scikit-image, in colour."""
+    pixels = np.asarray(getattr(data, name)(), np.uint8)
+    return np.ascontiguousarray(pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2))
 
 
 def run_stage(stage: Stage, sample: Sample, seed: int = 0, draw: int = 0) -> State:

