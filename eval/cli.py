@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import measures, runs, studies
+from looktwice.eval.commands import logs, measures, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
@@ -21,6 +21,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "judge": runs.judge,
     "report": runs.report,
     "show": runs.show,
+    "compare": logs.compare,
     "replies": runs.replies,
     "make": studies.make,
     "merge": runs.merge,

@@ -48,9 +48,9 @@ def _coin_p(better: int, worse: int) -> float:
     """
     n, tail, ways = better + worse, 0, 1
     if n > 10_000:
-        from scipy.stats import binomtest
+        from scipy.special import bdtr
 
-        return float(binomtest(better, n, 0.5).pvalue)
+        return min(1.0, float(2 * bdtr(min(better, worse), n, 0.5)))
     for k in range(min(better, worse) + 1):
         tail, ways = tail + ways, ways * (n - k) // (k + 1)
     return min(1.0, float(2 * tail / 2**n))

@@ -1,0 +1,135 @@
+"""A log in columns: a row per sample and draw, whichever program wrote it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from looktwice.eval.tasks.base import TaskError
+
+if TYPE_CHECKING:
+    import pandas
+
+NOTHING = float("nan")
+COLUMNS: Mapping[str, Any] = {
+    "task": "",
+    "sample": "",
+    "draw": 0,
+    "question": "",
+    "pictures": "",  # sha256 of the bytes of each source picture, joined by "+"
+    "choices": (),
+    "key": "",
+    "answer": "",
+    "value": NOTHING,
+    "verdict": "",
+    "group": "",
+    "reply": "",
+    "tokens": NOTHING,
+    "cost": NOTHING,
+}
+"""The columns of a log and what stands where a program says nothing.
+
+`value` lies in 0..1 and is NaN where the sample failed or has no key; an unreadable reply is worth 0. `verdict` is one
+of `eval.scoring.Verdict`, empty for a graded value, or UNSCORED.
+"""
+UNSCORED = "unscored"
+"""The verdict of a reply that nobody has scored yet."""
+WORDS: Mapping[str, float] = {
+    **dict.fromkeys(("c", "true", "yes", "right", "correct"), 1.0),
+    **dict.fromkeys(("i", "n", "false", "no", "wrong", "incorrect", "unreadable"), 0.0),
+    "p": 0.5,
+}
+"""Values that are told in words: inspect_ai's Correct, Incorrect, Partial and No answer, and plain ones."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The rows of one contestant in one log, a frame with COLUMNS.
+
+    `detail` and `source` tell it from others of its name: its task or variant, and its file. `read_whole` gives the
+    rows with questions, pictures and replies, where `rows` were read without them to save time.
+    """
+
+    name: str
+    rows: pandas.DataFrame
+    source: str = ""
+    detail: str = ""
+    read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Log({self.name!r}, {len(self.rows)} rows)"
+
+    @cached_property
+    def units(self) -> pandas.DataFrame:
+        """A row per task and sample; value, tokens and cost are means over the draws that did not fail."""
+        first = self.rows.drop_duplicates(["task", "sample"]).reset_index(drop=True)
+        if len(first) == len(self.rows):
+            return first
+        means = self.rows.groupby(["task", "sample"], sort=False)[["value", "tokens", "cost"]].mean()
+        return first.assign(**{name: means[name].to_numpy() for name in means})
+
+    @cached_property
+    def whole(self) -> Log:
+        """The log with the questions, pictures and replies of its rows."""
+        return self if self.read_whole is None else replace(self, rows=self.read_whole(), read_whole=None)
+
+
+def make_rows(columns: Mapping[str, Sequence[Any]]) -> pandas.DataFrame:
+    """A frame with COLUMNS from those that are there. Raises TaskError for a value beyond 0..1."""
+    import pandas
+
+    frame = pandas.DataFrame({name: columns[name] for name in COLUMNS if name in columns})
+    for name, missing in COLUMNS.items():
+        if name not in columns:
+            frame[name] = [missing] * len(frame) if name == "choices" else missing
+    frame = frame[list(COLUMNS)]
+    beyond = frame[(frame["value"] < 0) | (frame["value"] > 1)]
+    if len(beyond):
+        row = beyond.iloc[0]
+        raise TaskError(
+            f"{row['sample']}: its value is {row['value']:g}; a value lies in 0..1, so divide by the most, or name "
+            "another column with --column value=NAME"
+        )
+    unsaid = frame["verdict"] == ""
+    frame.loc[unsaid & (frame["value"] == 1), "verdict"] = "right"
+    frame.loc[unsaid & (frame["value"] == 0), "verdict"] = "wrong"
+    frame.loc[unsaid & frame["value"].isna(), "verdict"] = "failed"
+    return frame
+
+
+def rows_of(records: Sequence[Mapping[str, Any]]) -> pandas.DataFrame:
+    """A frame with COLUMNS from a mapping per row, all with the same names."""
+    return make_rows({name: [record[name] for record in records] for name in (records[0] if records else COLUMNS)})
+
+
+def parse_value(cell: object) -> float:
+    """What a score is worth: a number, a truth value, or one of WORDS; NaN for anything else."""
+    text = str(cell).strip().casefold()
+    if text in WORDS:
+        return WORDS[text]
+    try:
+        return float(text)
+    except ValueError:
+        return NOTHING
+
+
+def letter_or_text(key: object) -> str:
+    """A key or an answer as it is compared: "(A)", "A." and "A" are one letter, other words in lower case."""
+    text = " ".join(str(key).split())
+    bare = text.strip("().: ")
+    return bare.upper() if len(bare) == 1 and bare.isalpha() else text.casefold()
+
+
+def name_apart(logs: Sequence[Log]) -> list[Log]:
+    """The logs with names of their own: those that share one get their detail, then their source, then a number."""
+    for tell in (lambda log, _: log.detail, lambda log, _: log.source, lambda _, number: str(number)):
+        names = [log.name for log in logs]
+        logs = [
+            replace(log, name=f"{log.name} ({told})")
+            if names.count(log.name) > 1 and (told := tell(log, number))
+            else log
+            for number, log in enumerate(logs, 1)
+        ]
+    return list(logs)

@@ -1,0 +1,129 @@
+"""Published tables of accuracies without items: how far variants spread a contestant, and how ranks change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.logs.tables import find_columns, open_columns
+from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.row_errors import suggest_name
+
+if TYPE_CHECKING:
+    import pandas
+
+
+@dataclass(frozen=True)
+class RankChange:
+    """A variant beside the baseline variant on one task, over `models` contestants.
+
+    `flipped` counts the pairs of contestants in strictly opposite order, `tied` those that are equal in either;
+    `moved` the contestants whose competition rank (1 + how many are strictly better) changed, `furthest` by how many
+    places at most. `tau` is Kendall's tau-b. `mean_change` is the mean absolute difference of the accuracies, None
+    where only ranks are known.
+    """
+
+    task: str
+    variant: str
+    models: int
+    flipped: int
+    tied: int
+    moved: int
+    furthest: int
+    tau: float
+    mean_change: float | None
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Best minus worst variant of one contestant on one task, in the table's own units."""
+
+    task: str
+    contestant: str
+    value: float
+    best: str
+    worst: str
+
+
+@dataclass(frozen=True)
+class Standings:
+    """The spreads and rank changes of a published table; without accuracies there are no spreads."""
+
+    baseline: str
+    spreads: tuple[Spread, ...]
+    changes: tuple[RankChange, ...]
+
+
+def is_published(paths: Sequence[Path], named: Mapping[str, str]) -> bool:
+    """Whether the columns that were named are those of a table without items."""
+    return len(paths) == 1 and "sample" not in named and bool({"accuracy", "rank"} & named.keys())
+
+
+def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> Standings:
+    """The spreads and the rank changes of a table with a row per task, contestant and variant.
+
+    `named` tells its columns: `contestant`, `variant`, `accuracy` or `rank`, and `task` where there are several. The
+    variant `baseline`, by default the first, is what the others are compared with. Raises TaskError.
+    """
+    frame = open_columns(path)
+    found = find_columns(frame, named, path)
+    lacking = [name for name in ("contestant", "variant") if name not in found]
+    if lacking:
+        raise TaskError(f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN")
+    by_rank = "accuracy" not in named
+    measured = _figures(frame[found["rank" if by_rank else "accuracy"]], path)
+    tasks = frame[found["task"]] if "task" in found else ["" for _ in range(len(frame))]
+    table = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
+    variants = list(dict.fromkeys(frame[found["variant"]]))
+    base = baseline or variants[0]
+    if base not in variants:
+        raise TaskError(f"no variant is named {base!r}{suggest_name(base, variants)}; there are {', '.join(variants)}")
+    spreads: list[Spread] = []
+    changes: list[RankChange] = []
+    for task, part in table.groupby("_task", sort=False):
+        if part.duplicated([found["contestant"], found["variant"]]).any():
+            raise TaskError(f"{path}: {task} has a contestant twice with one variant; name the column --column task=")
+        wide = part.pivot(index=found["contestant"], columns=found["variant"], values="_value").dropna(axis=1)
+        if base not in wide.columns:
+            raise TaskError(f"{path}: {base} is not there for every contestant on {task}")
+        if not by_rank:
+            spreads += [
+                Spread(str(task), str(name), float(row.max() - row.min()), str(row.idxmax()), str(row.idxmin()))
+                for name, row in wide.iterrows()
+            ]
+        for variant in (name for name in variants if name != base and name in wide.columns):
+            changes.append(_change(str(task), variant, wide[base].to_numpy(), wide[variant].to_numpy(), by_rank))
+    return Standings(base, tuple(spreads), tuple(changes))
+
+
+def _figures(cells: pandas.Series, path: Path) -> pandas.Series:
+    import pandas
+
+    try:
+        return pandas.to_numeric(cells)
+    except ValueError as exc:
+        raise TaskError(f"{path}: {cells.name} must hold numbers ({exc})") from exc
+
+
+def _change(
+    task: str, variant: str, before: NDArray[np.float64], after: NDArray[np.float64], by_rank: bool
+) -> RankChange:
+    from scipy.stats import kendalltau
+
+    upper = np.triu_indices(len(before), 1)
+    signs = [np.sign(values[:, None] - values)[upper] for values in (before, after)]
+    moves = np.abs(_ranks(before) - _ranks(after))
+    tau = float(kendalltau(before, after).statistic) if len(before) > 1 else 1.0
+    mean = None if by_rank else float(np.abs(after - before).mean())
+    flipped, tied = int((signs[0] * signs[1] < 0).sum()), int((signs[0] * signs[1] == 0).sum())
+    return RankChange(task, variant, len(before), flipped, tied, int((moves > 0).sum()), int(moves.max()), tau, mean)
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
+    """1 + the number of strictly better ones."""
+    return np.asarray(1 + (values[:, None] < values).sum(axis=1))

@@ -1,0 +1,261 @@
+"""Logs of every program, made small here as these programs write them, and what is read in them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import struct
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import ZIP_DEFLATED, ZipFile
+
+import pytest
+
+from looktwice.eval.logs import Log, read_logs
+from looktwice.eval.logs.log import name_apart
+from looktwice.eval.readers import Robust
+from looktwice.eval.tasks import TaskError
+from tests.made_run import MadeRun
+
+PIXELS = b"\x89PNG any bytes"
+SHA = hashlib.sha256(PIXELS).hexdigest()
+ADDRESS = "data:image/png;base64," + base64.b64encode(PIXELS).decode()
+HEADER = {"version": 2, "status": "success", "eval": {"task": "depth", "model": "m/one", "dataset": {}, "config": {}}}
+
+
+def inspect_sample(number: int, value: Any, **more: Any) -> dict[str, Any]:
+    """A sample as inspect_ai writes it: a picture as an attachment, a long text too."""
+    parts = [{"type": "image", "image": "attachment://p"}, {"type": "text", "text": f"Which, {number}?"}]
+    return {
+        "id": f"s{number}",
+        "epoch": 1,
+        "input": [{"role": "user", "content": parts}],
+        "choices": ["near", "far"],
+        "target": "A",
+        "output": {"completion": "The answer is (B)."},
+        "attachments": {"p": ADDRESS},
+        "scores": {"choice": {"value": value, "answer": "B"}, "other": {"value": 0.25}},
+        "model_usage": {"m/one": {"total_tokens": 12}},
+        **more,
+    }
+
+
+def write_eval(path: Path, samples: list[dict[str, Any]], summaries: bool = True, zstd: bool = False) -> Path:
+    """A `.eval` file; with `zstd` its members are packed as inspect_ai packs them, which zipfile cannot do."""
+    members: dict[str, Any] = {f"samples/{one['id']}_epoch_{one['epoch']}.json": one for one in samples}
+    if summaries:
+        short = [{k: v for k, v in one.items() if k not in ("output", "attachments", "input")} for one in samples]
+        members["summaries.json"] = short
+    members["header.json"] = HEADER
+    texts = {name: json.dumps(value).encode() for name, value in members.items()}
+    with ZipFile(path, "w", ZIP_DEFLATED) as archive:
+        for name, text in texts.items():
+            archive.writestr(name, text)
+    return _with_zstd(path, texts) if zstd else path
+
+
+def _with_zstd(path: Path, texts: Mapping[str, bytes]) -> Path:
+    """The archive once more, each member packed by Zstandard (method 93) under its own checksum."""
+    import pyarrow
+
+    with ZipFile(path) as source:
+        sums = {entry.filename: entry.CRC for entry in source.infolist()}
+    body = index = b""
+    for name, text in texts.items():
+        packed = pyarrow.compress(text, codec="zstd", asbytes=True)
+        tail = struct.pack("<IIIHH", sums[name], len(packed), len(text), len(name), 0)
+        common = struct.pack("<HHHHH", 63, 0, 93, 0, 33) + tail
+        place = struct.pack("<HHHII", 0, 0, 0, 0, len(body))
+        index += b"PK\1\2" + struct.pack("<H", 63) + common + place + name.encode()
+        body += b"PK\3\4" + common + name.encode() + packed
+    end = struct.pack("<HHHHIIH", 0, 0, len(texts), len(texts), len(index), len(body), 0)
+    path.write_bytes(body + index + b"PK\5\6" + end)
+    return path
+
+
+def only(path: Path, **columns: str) -> Log:
+    (log,) = read_logs(path, columns)
+    return log
+
+
+@pytest.mark.parametrize(("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)])
+def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
+    failed = {"error": {"message": "broken"}, "scores": {}}
+    samples = [inspect_sample(0, "C"), inspect_sample(1, "I"), inspect_sample(2, "N"), inspect_sample(3, "C", **failed)]
+    log = only(write_eval(tmp_path / "a.eval", samples, summaries, zstd))
+    assert (log.name, log.detail) == ("m/one", "depth")
+    assert log.rows["verdict"].tolist() == ["right", "wrong", "unreadable", "failed"]
+    assert log.rows["value"].fillna(-1).tolist() == [1, 0, 0, -1]
+    first = log.whole.rows.iloc[0]
+    assert (first["question"], first["pictures"], first["reply"]) == ("Which, 0?", SHA, "The answer is (B).")
+    assert (first["key"], first["answer"], first["tokens"], first["choices"]) == ("A", "B", 12, ("near", "far"))
+    other = only(tmp_path / "a.eval", value="other")
+    assert other.rows["value"].tolist()[:3] == [0.25, 0.25, 0.25]
+
+
+def test_a_log_of_inspect_in_json_is_the_same(tmp_path: Path) -> None:
+    samples = [inspect_sample(0, "C"), inspect_sample(1, "P")]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps({**HEADER, "samples": samples}))
+    zipped = only(write_eval(tmp_path / "a.eval", samples)).whole
+    assert only(path).rows.astype(str).to_dict("records") == zipped.rows.astype(str).to_dict("records")
+
+
+def test_a_reader_reads_the_replies_of_another_program(tmp_path: Path) -> None:
+    """inspect_ai called it right; the reply says (B) and the key is A."""
+    path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])
+    (log,) = read_logs(path, reader=Robust())
+    assert log.rows[["answer", "value", "verdict"]].iloc[0].tolist() == ["B", 0.0, "wrong"]
+
+
+def test_tables_of_vlmevalkit(tmp_path: Path) -> None:
+    header = "index\tquestion\tA\tB\tanswer\tcategory\tprediction"
+    said = ("1\tWhich?\tnear\tfar\tA\tdepth\tIt is (A).", "2\tWhich?\tnear\tfar\tB\tdepth\tIt is (A).")
+    rows = [*said, "3\tW?\tn\tf\tB\tx\t"]
+    predictions, results = tmp_path / "m_BLINK.tsv", tmp_path / "m_BLINK_result.tsv"
+    predictions.write_text("\n".join([header, *rows]))
+    scored_rows = (f"{row}\t{hit}" for row, hit in zip(rows, (0, 1, 0), strict=True))
+    results.write_text("\n".join([f"{header}\thit", *scored_rows]))
+    read, scored = only(predictions), only(results)
+    assert read.name == "m_BLINK"
+    assert read.rows["verdict"].tolist() == ["right", "wrong", "unreadable"]
+    assert read.rows[["task", "key", "answer"]].iloc[1].tolist() == ["depth", "B", "A"]
+    assert scored.rows["value"].tolist() == [0, 1, 0]
+    assert scored.rows["choices"].tolist()[2] == ("n", "f")
+
+
+def test_an_excel_table_of_vlmevalkit(tmp_path: Path) -> None:
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    header = ["index", "answer", "A", "B", "prediction"]
+    for row in (header, [7, "A", "near", "far", "(A)"], [8, "B", "near", "far", "(A)"]):
+        book.active.append(row)
+    book.save(tmp_path / "model.xlsx")
+    log = only(tmp_path / "model.xlsx")
+    assert log.rows[["sample", "value"]].to_numpy().tolist() == [["7", 1.0], ["8", 0.0]]
+
+
+BLINK_ACC = {"id": "val_Jigsaw_1", "gt_content": "A", "pred_parsed": "A", "sub_task": "Jigsaw", "is_correct": True}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "sample", "value"),
+    [
+        ({"blink_acc": BLINK_ACC}, "val_Jigsaw_1", 1),
+        ({"acc": 0.0}, "4", 0),
+        ({"mmmu_acc": {"id": "q9", "parsed_pred": "(a)", "answer": "A"}}, "q9", 1),
+        ({"notes": {"id": "q9"}, "vqa": {"score": 0.6}}, "4", 0.6),
+    ],
+)
+def test_samples_of_lmms_eval(tmp_path: Path, metrics: dict[str, Any], sample: str, value: float) -> None:
+    folder = tmp_path / "some__model"
+    folder.mkdir()
+    line = {"doc_id": 4, "target": "A", "input": "Which?", "filtered_resps": ["A"], "doc_hash": "h", **metrics}
+    (folder / "20260806_120000_samples_blink_jigsaw.jsonl").write_text(json.dumps(line) + "\n")
+    log = only(folder)
+    assert log.name == "some__model"
+    assert log.rows[["sample", "value", "reply"]].iloc[0].tolist() == [sample, value, "A"]
+    assert log.rows["task"].tolist() == ["Jigsaw" if "blink_acc" in metrics else "blink_jigsaw"]
+
+
+def test_instances_of_every_eval_ever(tmp_path: Path) -> None:
+    line = {
+        "schema_version": "0.3.0",
+        "evaluation_id": "e",
+        "model_id": "org/m",
+        "evaluation_name": "depth",
+        "sample_id": "s1",
+        "interaction_type": "single_turn",
+        "input": {"raw": "Which?", "reference": ["A"], "choices": ["near", "far"]},
+        "output": {"raw": ["(A)"]},
+        "answer_attribution": [{"extracted_value": "A", "is_terminal": True}],
+        "evaluation": {"score": 1.0, "is_correct": True},
+        "metadata": {"pictures_sha256": SHA},
+    }
+    failed = {**line, "sample_id": "s2", "error": "timeout", "evaluation": {"score": 0.0, "is_correct": False}}
+    (tmp_path / "u_samples.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(failed)}\n")
+    about = {"schema_version": "0.3.0", "evaluation_results": []}
+    (tmp_path / "u.json").write_text(
+        json.dumps({**about, "detailed_evaluation_results": {"file_path": "data/x/u_samples.jsonl"}})
+    )
+    log = only(tmp_path / "u.json")
+    assert (log.name, log.rows["verdict"].tolist()) == ("org/m", ["right", "failed"])
+    assert log.rows[["pictures", "answer", "reply", "key"]].iloc[0].tolist() == [SHA, "A", "(A)", "A"]
+    (tmp_path / "u.json").write_text(json.dumps(about))
+    with pytest.raises(TaskError, match="scores alone"):
+        read_logs(tmp_path / "u.json")
+
+
+def test_a_table_with_named_columns(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("question_no,who,ok,tokens\nq1,a,yes,3\nq2,a,,4\nq1,b,0.5,5\n")
+    first, second = read_logs(path, {"sample": "question_no", "contestant": "who", "value": "ok"})
+    assert (first.name, second.name) == ("a", "b")
+    assert first.rows["verdict"].tolist() == ["right", "failed"]
+    assert second.rows[["value", "tokens"]].iloc[0].tolist() == [0.5, 5]
+
+
+def test_a_run_is_a_log_for_each_contestant(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("depth", ["A", "B", "A"])
+    for name, answers in (("one", ["A", "B", None]), ("two", ["B", "B", "A"])):
+        made.answers(made.point(name, "depth"), answers)
+    made.write()
+    one, two = read_logs(tmp_path / "run")
+    assert one.rows[["sample", "value", "task"]].to_numpy().tolist() == [["s0", 1, "depth"], ["s1", 1, "depth"]]
+    assert two.rows["value"].tolist() == [0, 1, 1]
+
+
+def test_draws_are_averaged_over_those_that_did_not_fail(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("id,draw,correct\nq1,0,1\nq1,1,0\nq1,2,\nq2,0,1\n")
+    assert only(path).units[["sample", "value"]].to_numpy().tolist() == [["q1", 0.5], ["q2", 1.0]]
+
+
+def test_logs_of_one_name_are_told_apart(tmp_path: Path) -> None:
+    frame = only(write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")])).rows
+    logs = [Log("m", frame, "a.eval", "x"), Log("m", frame, "b.eval", "y"), Log("n", frame), Log("n", frame)]
+    assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.eval", b"nothing", "not a zip"),
+        ("a.eval", b"", "not a zip"),
+        ("a.json", b"{}", "neither a log of inspect_ai"),
+        ("a.json", b"{", "not JSON"),
+        ("a.jsonl", b"", "holds no sample"),
+        ("a.jsonl", b"[1]\n", "expected an object"),
+        ("a.jsonl", b'{"doc_id": 1, "filtered_resps": [], "target": "A"}\n', "nothing says whether it is right"),
+        ("a.csv", b"", "cannot be read as a table"),
+        ("a.csv", b"id,correct\n", "holds no row"),
+        ("a.csv", b"name,points\nx,1\n", "which column"),
+        ("a.csv", b"id,correct\nq1,perhaps\n", "'perhaps' in row 2"),
+        ("a.csv", b"id,correct\nq1,7\n", r"lies in 0\.\.1"),
+        ("a.xlsx", b"nothing", "cannot be read as a table"),
+        ("a.txt", b"nothing", "expected a run folder or a log"),
+    ],
+)
+def test_a_file_of_the_wrong_kind_is_refused(tmp_path: Path, name: str, content: bytes, said: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(TaskError, match=said):
+        read_logs(tmp_path / name)
+
+
+@pytest.mark.parametrize("change", [lambda data: data[:-30], lambda data: data.replace(b"PK\3\4", b"PK\3\5", 1)])
+def test_a_damaged_log_is_refused(tmp_path: Path, change: Callable[[bytes], bytes]) -> None:
+    path = write_eval(tmp_path / "a.eval", [inspect_sample(0, "C")], summaries=False)
+    path.write_bytes(change(path.read_bytes()))
+    with pytest.raises(TaskError, match=r"a\.eval"):
+        read_logs(path)
+
+
+def test_an_unknown_column_is_answered_with_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,corect\nq1,1\n")
+    with pytest.raises(TaskError, match="corect"):
+        read_logs(tmp_path / "a.csv", {"value": "correct"})
+    with pytest.raises(TaskError, match="none of sample"):
+        read_logs(tmp_path / "a.csv", {"worth": "corect"})
