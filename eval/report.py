@@ -9,7 +9,9 @@ from typing import Any
 
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
+from looktwice.eval.analysis.comparisons import COMPARISON_NOTE, comparison_table
 from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
+from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
     NOTE as FRAGILITY_NOTE,
@@ -20,7 +22,6 @@ from looktwice.eval.analysis.fragility_tables import (
 )
 from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
 from looktwice.eval.analysis.routing import risk_table, route_table
-from looktwice.eval.analysis.shared_errors import shared_error_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
 from looktwice.eval.analysis.turns import stopping_table, turn_table
@@ -60,10 +61,13 @@ METHOD = (
     "samples are independent of one another.",
     "macro is the unweighted mean over tasks, where a task swept over several variants counts as one task; micro pools "
     "all samples. Both are over the tasks that a contestant was given; `2 of 3 tasks` marks those that lack some.",
-    "delta and p compare with the baseline, which the line `delta: against ...` names, on the same samples (exact "
-    "McNemar test, two-sided; the sign test where values are graded or means over draws). Samples that failed or are "
-    "missing on either side are excluded; `differ` is the number on which the two differ. p (Holm) is corrected over "
-    "all comparisons of the run on single tasks, and that of micro over those of micro.",
+    "delta and p compare with the baseline, which the line `delta: against ...` names, on the same samples. Samples "
+    "that failed or are missing on either side are excluded. The interval is a bootstrap over clusters, the "
+    "percentiles of 10000 resamples widened for few clusters (Hesterberg 2015), with half a unit added to each cell "
+    "(Agresti and Min 2005); units that share a group, else their pictures, are one cluster. p is exact and two- "
+    "sided: McNemar's test where each unit is its own cluster (the sign test where values are graded or means over "
+    "draws), else the randomisation test that flips whole clusters. Corrections and what these units could show: see "
+    "the table Against the baseline.",
     "Effect of each factor: of a sweep's levels and of the changes of `each`, on the samples that none of the arms in "
     "question failed or lacks; effects.csv holds the same. The "
     "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
@@ -75,8 +79,6 @@ METHOD = (
     "Specialists and MLLMs: a contestant that answered without a single call is a specialist. Compared on the samples "
     "that neither failed. `either` is an oracle that always picks the right one "
     "of the two; `by chance` is its expected accuracy if the two were right independently of each other.",
-    "Shared errors: samples on which both contestants are not right, and their share of all errors of the contestant "
-    "in that line; unreadable counts as an error, failed as not asked.",
     "Looks: the answer before a look is the answer that the reader finds in the reply that requested the look, or in "
     "the probe. `not run` counts tool calls that were refused, failed, repeated or beyond a limit. Tokens per gained "
     "point are the additional tokens per sample for each percentage point of accuracy gained over the baseline, or "
@@ -180,6 +182,7 @@ def _tables(scored: Table) -> list[ReportTable]:
     looks = [point for run in runs for point in summarize_looks(run)]
     turns = [arm for run in runs for arm in read_turns(run)]
     return [
+        ReportTable("Against the baseline", comparison_table(rows), wrap=True, note=COMPARISON_NOTE),
         ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
         ReportTable("How fragile the marker makes it", fragility_table(runs), wrap=True, note=FRAGILITY_NOTE),
@@ -195,7 +198,8 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Sent on by confidence", route_table(runs), wrap=True),
         ReportTable("What was measured, and being right", measurement_table(runs), wrap=True),
         ReportTable("Spread over variants", spread_table(scored), wrap=True),
-        ReportTable("Shared errors", shared_error_table(runs)),
+        ReportTable("Contestants with one another", pair_table(runs), note=PAIR_NOTE),
+        ReportTable("All contestants together", oracle_table(runs), note=ORACLE_NOTE),
         ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
         ReportTable("Why answers are unreadable", reason_table(runs)),
         ReportTable("What failed", failure_table(runs), wrap=True),

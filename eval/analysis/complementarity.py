@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from looktwice.eval.analysis.shared_errors import right_on_first_draw
+from looktwice.eval.analysis.contestants import right_on_first_draw
 from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores

@@ -122,8 +122,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     others = [name for name in METRICS if name != "accuracy"]
     header = (
         "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
-        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", "p\n(Holm)", "differ",
-        "excluded",
+        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p",
     )  # fmt: skip
     by_name = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
@@ -159,15 +158,17 @@ def contestant_of(row: Row) -> str:
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each metric."""
-    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", "excluded")
+    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p")
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in (row for row in rows if is_benchmark_metric(row)):
         name = f"{row.contestant} ({row.run})" if many else row.contestant
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = _count(row.n_groups) if row.unit == "sample" else ""
-        test = (percent(row.delta, sign=True), format_p(row.p), _count(row.excluded))
-        lines.append((row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, *test))
+        delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+        lines.append(
+            (row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, delta, format_p(row.p))
+        )
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
     whole = TextTable(header, tuple(lines), text_columns=4).without_empty()
@@ -233,6 +234,12 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
 
 
+def with_interval(value: float, low: float | None, high: float | None, sign: bool = False) -> str:
+    """A share in percent with its interval below it, where it has one."""
+    wide = "" if low is None or high is None else f"\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
+    return percent(value, sign=sign) + wide
+
+
 def format_cost(cost: float | None) -> str:
     """Money in the currency of the configured prices, small sums to three digits."""
     return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
@@ -273,10 +280,10 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
-    test = [percent(row.delta, sign=True), format_p(row.p), format_p(row.p_holm), _count(row.discordant)]
+    delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), *counts, *rest, *values, *test, _count(row.excluded)
+    return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p)
 
 
 def _overview_cell(row: Row | None) -> str:

@@ -18,6 +18,7 @@ class Metric:
     `units` are the values (0..1) of what the metric counts, by name: samples, pairs, images or groups, as `unit`
     says. The metric is their mean unless `value` gives it; paired tests run on them and leave out the units in
     `failed`. `slice` is a part of the samples ("rows=3"), `groups` how many groups a test compared, `p` its result.
+    `clusters` names the cluster of units that are not independent; any other unit is its own.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Metric:
     slice: str = ""
     groups: int | None = None
     p: float | None = None
+    clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)

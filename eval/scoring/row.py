@@ -36,7 +36,7 @@ class Row:
     unreadable: int | None = field(default=None, metadata=SUMMED)
     failed: int | None = field(default=None, metadata=SUMMED)
     delta: float | None = None  # mean paired difference to the baseline
-    p: float | None = None  # exact paired test against the baseline, or the metric's own test
+    p: float | None = None  # two-sided paired test against the baseline, see `test`, or the metric's own test
     tokens_in: int | None = field(default=None, metadata=SUMMED)  # of all calls, cached replies included
     tokens_out: int | None = field(default=None, metadata=SUMMED)
     cost: float | None = field(default=None, metadata=SUMMED)  # list price of all calls, see eval/scoring/cost.py
@@ -53,6 +53,14 @@ class Row:
     task_name: str = ""  # the task's name in the configuration; empty for means over tasks
     n_tasks: int = 1  # tasks behind a mean
     of_tasks: int = 1  # tasks of the run, of which a mean is over `n_tasks`
+    delta_low: float | None = None  # 95 % interval of delta, by a bootstrap over clusters
+    delta_high: float | None = None
+    better: int | None = None  # of the discordant ones, those on which it does better than the baseline
+    compared: int | None = None  # units that both have and neither failed
+    n_clusters: int | None = None  # clusters of the compared units: those of one group or picture are one
+    detectable: float | None = None  # the smallest delta that the compared units show with 80 % power
+    p_bh: float | None = None  # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
+    test: str = ""  # by which test p was found
 
 
 COLUMNS = tuple(column.name for column in fields(Row))

@@ -68,7 +68,10 @@ def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[s
         pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(arms, rivals, strict=True)]
         out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)
         if len(arms) > out[1].n_tasks:  # a question asked in several variants must count only once in a test
-            out[1] = replace(out[1], p=None, discordant=None)
+            out[1] = replace(
+                out[1], p=None, test="", discordant=None, better=None, delta_low=None, delta_high=None,
+                detectable=None, n_clusters=None, compared=None,
+            )  # fmt: skip
         out[0] = replace(out[0], baseline=out[1].baseline)
     return out
 

@@ -143,6 +143,15 @@ class PointScores:
         return values
 
     @cached_property
+    def clusters(self) -> Mapping[str, str]:
+        """Sample -> what it shares with others: its group, else its pictures; one that has neither is its own."""
+        found = {}
+        for name, row in self.samples.items():
+            group, images = row.meta.get("group"), row.sample["images"]
+            found[name] = f"group {group}" if group not in (None, "") else " ".join(map(str, images)) or name
+        return found
+
+    @cached_property
     def missing(self) -> int:
         """How many draws of the planned samples have no record.
 

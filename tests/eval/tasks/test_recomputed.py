@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.shared_errors import errors_by_contestant, shared_error_table
+from looktwice.eval.analysis.contestants import contestants, pair_table
 from looktwice.eval.cli import app
 from looktwice.eval.display.table import Table, make_table
 from looktwice.eval.readers import Vlm2Official
@@ -126,14 +126,15 @@ def test_every_subtask_of_the_val_column(val_table: Table, shared_data: Path) ->
 
 def test_the_overlap_of_errors(blink_val: RunScores) -> None:
     """App. C.2 on val: 1,210 mistakes of LLaVA-1.5-7B, 1,096 of 13B, 898 in common."""
-    wrong = errors_by_contestant(blink_val)
-    assert {name: wrong["LLaVA-7B"].common(wrong[name])[0] for name in OF_LLAVA_7B} == OF_LLAVA_7B
-    assert wrong["LLaVA-7B"].common(wrong["LLaVA-13B"]) == (898, 1210, 1096)
-    shown = shared_error_table([blink_val])
-    assert len(shown.rows) == len(shown.header) - 1 == 8
-    place = shown.header.index("LLaVA-13B")
-    line = next(cells for cells in shown.rows if cells[0] == "LLaVA-7B")
-    assert (line[place], line[shown.header.index("LLaVA-7B")]) == ("898\n74.2 %", "1210\nof 1901")
+    found = {one.name: one for one in contestants(blink_val)}
+    assert {name: found["LLaVA-7B"].common_errors(found[name])[0] for name in OF_LLAVA_7B} == OF_LLAVA_7B
+    assert found["LLaVA-7B"].common_errors(found["LLaVA-13B"]) == (898, 1210, 1096)
+    shown = pair_table([blink_val])
+    assert len(shown.rows) == 8 * 7 / 2
+    (line,) = (cells for cells in shown.rows if set(cells[:2]) == {"LLaVA-7B", "LLaVA-13B"})
+    cells = dict(zip(shown.header, line, strict=True))
+    assert cells["mistakes\nshared"] in ("898\nof 1210 and 1096", "898\nof 1096 and 1210")
+    assert cells["n"] == "1901"
 
 
 def test_the_effect_of_concatenation(shared_data: Path, tmp_path: Path) -> None:
