@@ -14,7 +14,6 @@ from .paired import (
     minimum_detectable as minimum_detectable,
 )
 from .ranks import (
-    competition_ranks as competition_ranks,
     swap_over_halves as swap_over_halves,
     swap_over_settings as swap_over_settings,
 )

@@ -7,7 +7,7 @@ from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from looktwice.eval.statistics.bootstrap import (
     Estimate,
@@ -66,9 +66,3 @@ def swap_over_halves(gaps: ArrayLike, clusters: Sequence[Hashable] | None = None
         return 2 * wrong * (1 - wrong)
 
     return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
-
-
-def competition_ranks(accuracies: ArrayLike) -> NDArray[np.int64]:
-    """The rank of every contestant in every setting, from an array (contestants, settings): 1 + how many are better."""
-    data = np.round(np.asarray(accuracies, float), 12)
-    return np.asarray(1 + (data[None] > data[:, None]).sum(axis=1))

@@ -13,7 +13,6 @@ from statsmodels.stats.inter_rater import aggregate_raters, cohens_kappa as thei
 
 from looktwice.eval.statistics import (
     cohens_kappa,
-    competition_ranks,
     contrast,
     fleiss_kappa,
     majority_value,
@@ -130,10 +129,6 @@ def test_halves_disagree_as_often_as_they_do() -> None:
     assert found.low <= found.value <= found.high <= 0.5
     assert swap_over_halves([1.0, 1.0]).value == 0.0
     assert swap_over_halves([0.0, 0.0]).value == 0.5
-
-
-def test_ranks_are_competition_ranks() -> None:
-    assert competition_ranks([[0.9, 0.5], [0.9, 0.6], [0.1, 0.7]]).tolist() == [[1, 3], [1, 2], [3, 1]]
 
 
 def test_position_bias_by_hand() -> None:
