@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -33,6 +33,9 @@ On = Annotated[str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray,
 Gpus = Annotated[float, typer.Option(min=0, help="The share of a GPU that each task of Ray gets.")]
 Budget = Annotated[
     float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
+]
+Log = Annotated[
+    Literal["words", "json"], typer.Option(help="How progress is told on stderr: in words, or as lines of JSON.")
 ]
 MaxRequests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]

@@ -12,6 +12,7 @@ from looktwice.eval.cli_options import (
     Budget,
     ConfigPath,
     Gpus,
+    Log,
     MaxRequests,
     On,
     Overrides,
@@ -70,6 +71,7 @@ def run(
     max_requests: MaxRequests = None,
     on: On = "",
     gpus: Gpus = 0.0,
+    log: Log = "words",
 ) -> None:
     """Run a configuration and write its report.
 
@@ -83,7 +85,7 @@ def run(
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
-        outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus)()
+        outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus, json_lines=log == "json")()
         if outcome.written or outcome.kept:
             whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
             print_results(outcome.folder, found, whole and not (outcome.written or outcome.stopped))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Ta
 from rich.table import Column
 from rich.text import Text
 
+from looktwice.eval.display.printable import cell
 from looktwice.eval.display.text_tables import format_cost
 
 EVERY = 10.0  # seconds between two lines of a log file
@@ -33,11 +35,11 @@ class Display:
     """Records done, verdicts, tokens, cost, rate and remaining time; a thread-safe context manager.
 
     `spent` gives tokens and cost so far. On a terminal it is a live bar in one line; anywhere else a line is printed at
-    the start of the work, every ten seconds, and at the end.
+    the start of the work, every ten seconds, and at the end, of JSON where a program is to read it.
     """
 
-    def __init__(self, console: Console, total: int, spent: Callable[[], Spent]) -> None:
-        self.console, self.total, self.spent = console, total, spent
+    def __init__(self, console: Console, total: int, spent: Callable[[], Spent], json_lines: bool = False) -> None:
+        self.console, self.total, self.spent, self.json_lines = console, total, spent, json_lines
         self.verdicts: Counter[str] = Counter()
         self.done, self.started, self.last = 0, time.monotonic(), 0.0
         self._lock = threading.Lock()
@@ -46,7 +48,7 @@ class Display:
 
     def __enter__(self) -> Display:
         self.started = time.monotonic()
-        if self.console.is_terminal:
+        if self.console.is_terminal and not self.json_lines:
             room = Column(ratio=1)
             columns = SpinnerColumn(), BarColumn(bar_width=None, table_column=room), _Words(self)
             self._bar = Progress(*columns, console=self.console, refresh_per_second=4, expand=True)
@@ -111,7 +113,18 @@ class Display:
         return f"took {_clock(time.monotonic() - self.started)}"
 
     def _line(self) -> None:
+        if self.json_lines:
+            counts = {name: self.verdicts[name] for name in VERDICTS}
+            seconds = round(time.monotonic() - self.started, 1)
+            done = {"done": self.done, "total": self.total, "seconds": seconds}
+            print_json(self.console, {"event": "progress", **done, **counts, **self.spent()._asdict()})
+            return
         self.console.print(self.words(), highlight=False, soft_wrap=True)
+
+
+def print_json(console: Console, value: Mapping[str, object]) -> None:
+    """One line of JSON, whatever the width of the terminal."""
+    console.print(cell(json.dumps(value).replace("\x7f", "\\u007f")), highlight=False, soft_wrap=True)
 
 
 class _Words(ProgressColumn):

@@ -16,7 +16,7 @@ from typing import Any
 from rich.console import Console
 
 from looktwice.eval.display.printable import cell
-from looktwice.eval.display.progress import Display
+from looktwice.eval.display.progress import Display, print_json
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.dry_run import Done, announce_requests
@@ -77,7 +77,8 @@ class Study:
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
     `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, each of which gets so
-    many `gpus`. Raises RunError, TaskError, CacheError.
+    many `gpus`. With `json_lines` progress and remarks are lines of JSON, for a program. Raises RunError, TaskError,
+    CacheError.
     """
 
     plan: Plan
@@ -89,6 +90,7 @@ class Study:
     console: Console = field(default_factory=lambda: Console(stderr=True))
     on: str = ""
     gpus: float = 0.0
+    json_lines: bool = False
 
     @property
     def folder(self) -> Path:
@@ -103,27 +105,28 @@ class Study:
                 names = (now, *(f"{now}-{number}" for number in range(2, 100)))  # several in one second
                 aside = next(path for name in names if not (path := self.folder.with_name(name)).exists())
                 self.folder.rename(aside)
-            self.console.print(cell(f"the earlier run was moved to {aside}"))
+            self.say(f"the earlier run was moved to {aside}")
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = self._make_run()
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
         ledger = Ledger(self.folder / ".spent", lambda: models.spent().cost)
         models.ration = self._ration(run, models, ledger)
-        run.wrap, models.say = models.wrap, lambda said: self.console.print(cell(said), highlight=False, soft_wrap=True)
+        run.wrap, models.say = models.wrap, self.say
         run.collect = models.collect
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
-            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
-        display = Display(self.console, run.total(), models.spent)
+            self.say(sentence)
+        display = Display(self.console, run.total(), models.spent, self.json_lines)
         slowest = list[Slow]()
         run.on_record = _score_for_display(display, scorers, slowest, ledger)
         run.on_skipped = display.skip
         run.on_begin = lambda done: self._announce(run, models, done)
         try:
             results = use_result_store((self.cache or self.out / ".cache") / "findings")
-            with run_clock() as clock, results, display, _handle_interrupts(run, self.console):
+            with run_clock() as clock, results, display, _handle_interrupts(run, self.say):
                 summary = run()
-            for sentence in (*_say_times(clock, slowest), *models.remarks()):
-                self.console.print(cell(sentence), highlight=False, soft_wrap=True)
+            for sentence in models.remarks():
+                self.say(sentence)
+            self._say_times(clock, slowest)
             return summary
         finally:
             ledger.write()
@@ -158,7 +161,26 @@ class Study:
 
     def _announce(self, run: Run, models: RunModels, done: Done) -> None:
         if not self.only_cached and (said := announce_requests(self.plan, run.planned, done, models.cached)):
-            self.console.print(cell(said), highlight=False, soft_wrap=True)
+            self.say(said)
+
+    def say(self, sentence: str) -> None:
+        """Tell the user."""
+        if self.json_lines:
+            print_json(self.console, {"event": "note", "text": sentence})
+        else:
+            self.console.print(cell(sentence), highlight=False, soft_wrap=True)
+
+    def _say_times(self, clock: Clock, slowest: Sequence[Slow]) -> None:
+        """Where the time went, of all threads together, and which samples took longest."""
+        if not slowest or not (shares := clock.shares()):
+            return
+        if self.json_lines:
+            slow = [{"sample": sample, "contestant": name, "seconds": seconds} for seconds, sample, name in slowest]
+            print_json(self.console, {"event": "times", "seconds": dict(clock.seconds), "slowest": slow})
+            return
+        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
+        slowly = ", ".join(f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest)
+        self.say(f"time: {kinds}; slowest: {slowly}")
 
 
 def _score_for_display(
@@ -177,16 +199,8 @@ def _score_for_display(
     return show_verdict
 
 
-def _say_times(clock: Clock, slowest: Sequence[Slow]) -> Iterator[str]:
-    """Where the time went, of all threads together, and which samples took longest."""
-    if slowest and (shares := clock.shares()):
-        kinds = ", ".join(f"{kind} {100 * share:.0f} %" for kind, share in shares)
-        slow = ", ".join(f"{sample} of {contestant} {seconds:.2g} s" for seconds, sample, contestant in slowest)
-        yield f"time: {kinds}; slowest: {slow}"
-
-
 @contextmanager
-def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
+def _handle_interrupts(run: Run, say: Callable[[str], None]) -> Iterator[None]:
     """Ctrl-C, and the signals of a scheduler and of a closed terminal.
 
     At the first, no request leaves any more, but those on their way end; the second gives them up, the third exits
@@ -209,7 +223,7 @@ def _handle_interrupts(run: Run, console: Console) -> Iterator[None]:
             run.drain.set()
             said = "asking no more; what is on its way ends and is kept; Ctrl-C again stops at once"
         with suppress(OSError):  # the terminal may be gone
-            console.print(cell(said))  # a plain text would import more, in the middle of another import
+            say(said)
 
     before: dict[int, Any] = {}
     try:

@@ -153,7 +153,7 @@ class Walk:
             recording = RecordingModel(
                 model, self.sample.id, self.context.raise_if_stopped, lambda second: self.context.models[id(second)]
             )
-            with spend(f"stage {node.slot}"):
+            with spend(f"stage {node.slot}", sample=self.sample.id, task=self.row.task):
                 state = step(node.slot, node.stage, state, recording)
         except StageFailed as exc:
             cause = cause_of(exc)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -11,6 +15,7 @@ import pytest
 from looktwice.pipelines.clock import run_clock, spend
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
+from tests.paths import ROOT
 
 
 def test_inner_work_is_not_the_outer_one_s() -> None:
@@ -54,3 +59,50 @@ def test_a_run_says_where_its_time_went(tmp_path: Path) -> None:
     share = int(line.split("wait for the server ")[1].split(" ")[0])
     assert 50 <= share <= 100
     assert "time: " not in again.output
+
+
+def test_a_watched_process_gets_spans_of_each_stage_with_what_lies_within(tmp_path: Path) -> None:
+    """In a process of its own, as the provider of spans is that of the whole process."""
+    code = """
+import sys
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+kept = InMemorySpanExporter()
+provider = TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(kept))
+trace.set_tracer_provider(provider)
+from typer.testing import CliRunner
+from looktwice.eval.cli import app
+assert CliRunner().invoke(app, sys.argv[1:]).exit_code == 0
+spans = {span.context.span_id: span for span in kept.get_finished_spans()}
+for span in spans.values():
+    parent = spans[span.parent.span_id].name if span.parent else "-"
+    print(span.name, parent, (span.attributes or {}).get("sample", "-"), sep="|")
+"""
+    with chat_server() as server:
+        command = [
+            sys.executable,
+            "-c",
+            code,
+            "run",
+            str(write_study(tmp_path, server.url, n=2)),
+            "--out",
+            str(tmp_path),
+        ]
+        env = {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}"}
+        said = subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout.split("\n")
+    assert sum(line.startswith("stage ask|-|") and not line.endswith("|-") for line in said) == 2
+    assert "wait for the server|stage ask|-" in said
+
+
+def test_progress_is_told_as_lines_of_json(tmp_path: Path) -> None:
+    with chat_server() as server:
+        told = looktwice("run", write_study(tmp_path, server.url, n=3), "--out", tmp_path, "--log", "json")
+    lines = [json.loads(line) for line in told.stderr.splitlines()]
+    assert [line["event"] for line in lines] == ["note", "progress", "progress", "times"]
+    last = lines[-2]
+    assert (last["done"], last["total"], last["tokens_in"]) == (3, 3, 300)
+    assert sum(last[name] for name in ("right", "wrong", "unreadable", "failed", "hidden")) == 3
+    assert lines[-1]["seconds"]["wait for the server"] > 0 and len(lines[-1]["slowest"]) == 3
