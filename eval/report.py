@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
+<<<<<<< HEAD
 from looktwice.eval.analysis.comparisons import COMPARISON_NOTE, comparison_table
 from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
 from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
+=======
+from looktwice.eval.analysis.complementarity import complementarity_table
+>>>>>>> fa08e9a (Make the report a page that runs by itself: differences, charts, and a browser of samples)
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
     NOTE as FRAGILITY_NOTE,
@@ -25,10 +29,7 @@ from looktwice.eval.analysis.routing import risk_table, route_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
 from looktwice.eval.analysis.turns import stopping_table, turn_table
-from looktwice.eval.display.contact_sheets import Images, sheets
-from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.display.templates import template
 from looktwice.eval.display.text_tables import (
     TextTable,
     benchmark_metric_table,
@@ -41,6 +42,8 @@ from looktwice.eval.display.text_tables import (
     token_table,
 )
 from looktwice.eval.judging.summary import agreement, judge_table
+from looktwice.eval.page.of_runs import Images, RunPage
+from looktwice.eval.page.render import render_page
 from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.disk import write_file
@@ -114,23 +117,14 @@ FACTS = (
 
 
 @dataclass(frozen=True)
-class Section:
-    """One task with its variants: its facts, its table, and its curves."""
-
-    title: str
-    facts: tuple[tuple[str, str], ...]
-    grid: TextTable
-    curves: tuple[Curve, ...] = ()
-
-
-@dataclass(frozen=True)
 class ReportTable:
-    """A table under its own heading, with a `note` above it; `wrap` allows line breaks inside long words."""
+    """A table under its own heading, `facts` and a `note` above it; `wrap` allows line breaks inside long words."""
 
     title: str
     table: TextTable
     wrap: bool = False
     note: str = ""
+    facts: tuple[tuple[str, str], ...] = ()
 
 
 def write_report(
@@ -139,7 +133,7 @@ def write_report(
     """Write report.html, report.md and report.csv of a table, or of runs, into `out`; return the path of the page.
 
     Where the runs have a sweep of several factors or `each`, effects.csv beside them holds what each change does.
-    `images` returns a sample's own images if the task's data is available; without it the sheets show what was sent.
+    `images` returns a sample's own images if the task's data is available; without it the page shows what was sent.
     `reader` reads the replies of runs, in place of their own reader; a table is read already. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
@@ -152,9 +146,21 @@ def write_report(
         (folder / "effects.csv").unlink(missing_ok=True)
     write_file(folder / "report.md", _markdown(facts))
     page = folder / "report.html"
-    cards = {"sheets": sheets(scored.scores, images), "disagreements": disagreements(scored.scores, images)}
-    write_file(page, template("report.html.j2").render(**cards, **facts))
+    write_file(page, html_page(scored, images, facts=facts))
     return page
+
+
+def html_page(scored: Table, images: Images | None = None, *, served: bool = False, facts: Any = None) -> str:
+    """The page of a table's runs: with what fits into a file, or `served`, without any word or picture of a sample."""
+    facts = facts or _context(scored)
+    data = RunPage(scored.scores, images).data(scored.rows, whole=not served)
+    above = [ReportTable("Accuracy", facts["overview"]), ReportTable("Over all tasks", facts["means"])]
+    tables = [each for each in (*above, *facts["sections"], *facts["tables"]) if each.table.rows]
+    tasks = [(run, name) for run in scored.scores for name in dict.fromkeys(arm.point.task for arm in run.points)]
+    lines = [*data.lines, *(curve for run, name in tasks for curve in measurement_curves(run, name))]
+    said = [*scored.notes, f"Read with: {facts['readers']}", *facts["agreement"]]
+    context = {"tables": tables, "method": METHOD, "left_out": facts["left_out"]}
+    return render_page(replace(data, notes=said, lines=lines), served=served, **context)
 
 
 def _context(scored: Table) -> dict[str, Any]:
@@ -165,7 +171,7 @@ def _context(scored: Table) -> dict[str, Any]:
         "title": ", ".join(run.name for run in scored.scores),
         "overview": overview_table(scored.rows),
         "means": task_table(sort_rows(means), full=True),
-        "sections": _sections(scored, curves(scored.scores, scored.rows)),
+        "sections": _sections(scored),
         "tables": [table for table in _tables(scored) if table.table.rows],
         "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
         "notes": scored.notes,
@@ -211,19 +217,16 @@ def _tables(scored: Table) -> list[ReportTable]:
     ]
 
 
-def _sections(scored: Table, drawn: Sequence[Curve]) -> list[Section]:
-    """A section for each task name of each run, its variants together."""
+def _sections(scored: Table) -> list[ReportTable]:
+    """A table for each task name of each run, its variants together."""
     sections = []
     for run in scored.scores:
         for name in dict.fromkeys(scores.point.task for scores in run.points):
             variants = [scores for scores in run.points if scores.point.task == name]
-            labels = {scores.task for scores in variants}
             rows = [r for r in scored.rows if r.run == run.name and r.task_name == name and not r.slice]
             title = name if len(scored.scores) == 1 else f"{name} ({run.name})"
-            task_curves = tuple(c for c in drawn if c.task == name or c.task in labels)
-            task_curves += tuple(measurement_curves(run, name))
             facts = tuple(_describe_data([scores.point.facts for scores in variants]))
-            sections.append(Section(title, facts, task_table(sort_rows(rows)), task_curves))
+            sections.append(ReportTable(title, task_table(sort_rows(rows)), facts=facts))
     return sections
 
 
@@ -256,7 +259,7 @@ def _markdown(facts: dict[str, Any]) -> str:
     parts += ["## Over all tasks", facts["means"].markdown] if facts["means"].rows else []
     for section in facts["sections"]:
         parts += [f"## {escaped(section.title)}", _listed(section.facts)]
-        parts.append(section.grid.markdown)
+        parts.append(section.table.markdown)
     for table in facts["tables"]:
         parts += [f"## {table.title}", *([table.note] if table.note else []), table.table.markdown]
     parts += ["\n".join(f"- {escaped(line)}" for line in facts["agreement"])] if facts["agreement"] else []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+<<<<<<< HEAD
 from looktwice.eval.analysis.contestants import right_on_first_draw
 from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
+=======
+from looktwice.eval.analysis.shared_errors import right_on_first_draw
+>>>>>>> fa08e9a (Make the report a page that runs by itself: differences, charts, and a browser of samples)
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
@@ -83,30 +87,6 @@ def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
         "specialist\n%", "MLLM\n%", "either %\n(oracle)", "gain on\nthe better", "either %\nby chance", "excluded",
     )  # fmt: skip
     return TextTable(header, tuple(_line(pair) for run in runs for pair in specialist_pairs(run)), text_columns=3)
-
-
-def disagreements(runs: Sequence[RunScores], images: Images | None = None) -> list[tuple[str, Sheet]]:
-    """For the best pair of specialist and MLLM of each task: sheets of samples on which only one of them is right."""
-    titles, parts = [], []
-    for run in runs:
-        for pair in _best(run):
-            names = pair.specialist.contestant, pair.mllm.contestant
-            for title, samples in zip(names, (pair.where(True, False), pair.where(False, True)), strict=True):
-                if samples:
-                    titles.append(f"{pair.specialist.task}: only {title} of {' and '.join(names)} is right")
-                    points = tuple(scores.only(set(samples)) for scores in (pair.specialist, pair.mllm))
-                    parts.append(replace(run, points=points))
-    return list(zip(titles, sheets(parts, images), strict=True))
-
-
-def _best(run: RunScores) -> list[SpecialistPair]:
-    """The pair of each task with the highest sum of accuracies."""
-    best: dict[str, SpecialistPair] = {}
-    for pair in specialist_pairs(run):
-        rival = best.get(pair.specialist.point.task_id)
-        if rival is None or sum(pair.shares[:2]) > sum(rival.shares[:2]):
-            best[pair.specialist.point.task_id] = pair
-    return list(best.values())
 
 
 def _line(pair: SpecialistPair) -> tuple[str, ...]:

@@ -6,11 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 
-from looktwice.eval.display.curves import Curve, Line
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
+
+
+_Points = Sequence[tuple[float, float, float, float]]
 
 
 def measurement_table(runs: Sequence[RunScores]) -> TextTable:
@@ -28,19 +31,17 @@ def measurement_table(runs: Sequence[RunScores]) -> TextTable:
     return table if len({scores.task for scores in arms}) > 1 else table.without(1)
 
 
-def measurement_curves(run: RunScores, task: str) -> list[Curve]:
+def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
     """Accuracy against each measured number on a task: a line for each arm, over the quarters of its own numbers."""
-    lines: dict[str, list[Line]] = defaultdict(list)
+    lines: dict[str, dict[str, _Points]] = defaultdict(dict)
     for scores in run.points:
         if scores.point.task == task:
             right = rightness(scores)
             for name, values in measurements(scores).items():
                 points = sorted(_points(measured_parts(scores, name), values, right))
                 if len(points) > 1:
-                    lines[name].append(Line(scores.contestant, tuple(points)))
-    return [
-        Curve(f"measured {name}", task, tuple(drawn[:8]), None, max(0, len(drawn) - 8)) for name, drawn in lines.items()
-    ]
+                    lines[name][scores.contestant] = points
+    return [PageLines(f"measured {name}", task, dict([*drawn.items()][:8])) for name, drawn in lines.items()]
 
 
 def _points(

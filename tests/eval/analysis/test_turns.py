@@ -149,7 +149,7 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     lines = {row[1]: row for row in measurement_table(table.scores).rows}
     assert lines["kind: even"][-1].startswith("100.0") and lines["size"][4:6] == ("0.5", "0.6")
     curve = next(c for c in measurement_curves(table.scores[0], scores.point.task) if c.factor == "measured size")
-    assert [point[1] for point in curve.lines[0].points] == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1 / 3])
+    assert [point[1] for point in curve.lines["plain"]] == pytest.approx([2 / 3, 1 / 3, 2 / 3, 1 / 3])
     with pytest.raises(RunError, match="there are group, kind, seen@1, size"):
         make_table(table.scores, by=("nothing",))
 

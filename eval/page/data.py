@@ -1,0 +1,128 @@
+"""What a page shows, as plain values: contestants, tasks, samples and answers, of our runs or of anybody's logs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
+
+
+@dataclass(frozen=True)
+class PagePicture:
+    """A picture in a strip: `name` is its sha256, or any other key of `PageData.thumbnails`.
+
+    `marks` are drawn over it: (kind, left, top, width, height, label) with lengths as shares 0..1 of the picture; kind
+    is "point" (width and height are 0) or "box".
+    """
+
+    name: str
+    caption: str = ""
+    marks: tuple[tuple[str, float, float, float, float, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PageTurn:
+    """A turn of a conversation: its role, and its words and pictures in their order."""
+
+    role: str
+    parts: tuple[str | PagePicture, ...]
+
+
+@dataclass(frozen=True)
+class PageAnswer:
+    """What one contestant answered to one sample in one draw.
+
+    `verdict` is one of VERDICTS, `value` the score in 0..1, `reason` why an answer is unreadable or what failed.
+    `reply` is what the model said last and `turns` all that was said, where either is known; the page shows the turns.
+    `seconds`, tokens and `cost` are those of all its calls, None where nobody counted them; `served_by` is what the
+    server said of itself.
+    """
+
+    verdict: str
+    value: float
+    answer: str = ""
+    reason: str = ""
+    reply: str = ""
+    turns: tuple[PageTurn, ...] = ()
+    seconds: float | None = None
+    tokens_in: int | None = None
+    tokens_out: int | None = None
+    cost: float | None = None
+    served_by: str = ""
+
+
+@dataclass(frozen=True)
+class PageSample:
+    """A question of the task with this number: its words, choices, key (None: hidden) and own pictures."""
+
+    task: int
+    id: str
+    question: str = ""
+    choices: tuple[str, ...] = ()
+    key: str | None = None
+    pictures: tuple[PagePicture, ...] = ()
+
+
+@dataclass(frozen=True)
+class PageTask:
+    """A task: the label that tables give it, and facts of its data such as split, label version and errata."""
+
+    label: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PageContestant:
+    """Who answered: a label, told from all others; the run; and facts such as the model and how it decoded.
+
+    One contestant of a page is its `baseline`, with which the page compares first; else the first one is.
+    """
+
+    label: str
+    run: str = ""
+    baseline: bool = False
+    facts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PageLines:
+    """Accuracy along one swept number: lines of (x, accuracy, low, high), by label; shares in 0..1."""
+
+    factor: str
+    task: str
+    lines: Mapping[str, Sequence[tuple[float, float, float, float]]]
+    chance: float | None = None
+
+
+@dataclass(frozen=True)
+class PageGrid:
+    """Accuracy over two swept settings: cells of (x, y, accuracy, n), levels as numbers or words."""
+
+    x: str
+    y: str
+    task: str
+    contestant: str
+    cells: Sequence[tuple[str | float, str | float, float, int]]
+
+
+@dataclass(frozen=True)
+class PageData:
+    """All that a page shows. Whoever has contestants, samples and answers can make one: the page computes the rest.
+
+    `answers` are by (number of the contestant, number of the sample), each with its draws in order; a pair without an
+    entry was not asked. `thumbnails` are data URLs of pictures by name. `provenance` is told as it is, under headings.
+    `detailed` are the samples whose words are in `answers`, None for all; a page that is served fetches the others.
+    """
+
+    title: str
+    contestants: Sequence[PageContestant]
+    tasks: Sequence[PageTask]
+    samples: Sequence[PageSample]
+    answers: Mapping[tuple[int, int], Sequence[PageAnswer]]
+    thumbnails: Mapping[str, str] = field(default_factory=dict)
+    provenance: Sequence[tuple[str, Mapping[str, str]]] = ()
+    notes: Sequence[str] = ()
+    lines: Sequence[PageLines] = ()
+    grids: Sequence[PageGrid] = ()
+    detailed: frozenset[int] | None = None

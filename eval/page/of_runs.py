@@ -1,0 +1,264 @@
+"""The data of a page of scored runs: who answered what, with as many words and pictures as a file should hold."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Any
+
+import yaml
+
+from looktwice.eval.page.conversations import Conversations, place_marks, shown_pictures, thumbnail
+from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PagePicture, PageSample, PageTask
+from looktwice.eval.page.sweeps import curves, grids
+from looktwice.eval.records.records import Record, SampleRow
+from looktwice.eval.scoring.row import Row
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.pipelines.picture import Picture, PictureError
+
+Images = Callable[[str, str], tuple[Picture, ...]]
+"""(task id, sample id) -> the sample's own images, empty if they are no longer available."""
+
+MOST_ANSWERS, MOST_CHARACTERS = 16_000, 7_400_000
+"""Answers whose words a file holds, and the length of these words; samples on which contestants disagree come first."""
+
+MOST_PICTURES, MOST_PICTURE_CHARACTERS = 600, 9_000_000
+"""Thumbnails of a file, and the length of words and thumbnails together."""
+
+TASK_FACTS = ("split", "label_version", "errata", "note", "revision", "left_out")
+
+
+@dataclass
+class RunPage:
+    """Makes the data of a page of runs. `images` gives the samples' own images where the tasks' data is available."""
+
+    runs: Sequence[RunScores]
+    images: Images | None = None
+    contestants: dict[tuple[int, str], PageContestant] = field(default_factory=dict)
+    tasks: dict[str, PageTask] = field(default_factory=dict)
+    samples: list[PageSample] = field(default_factory=list)
+    answers: dict[tuple[int, int], list[PageAnswer]] = field(default_factory=dict)
+    rows: list[tuple[int, SampleRow]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._arms: dict[tuple[int, str], list[tuple[int, PointScores]]] = defaultdict(list)
+        self._numbers: dict[tuple[str, str, str], int] = {}
+        for run, scored in enumerate(self.runs):
+            for scores in scored.points:
+                self._add(run, scores)
+
+    def data(self, rows: Sequence[Row] = (), *, whole: bool = True) -> PageData:
+        """The data with the words and thumbnails that fit into a file; with `whole=False` without any.
+
+        `rows` are those of the runs' table, of which the curves of a sweep are made.
+        """
+        provenance = [(run.name, _provenance(run)) for run in self.runs]
+        first = self._by_interest() if whole else []
+        words = self._add_words(first) if whole else 0
+        pictures = self._thumbnails([number for number in first if number in self._worded], words) if whole else {}
+        everything = whole and len(self._worded) == len(self.samples)
+        return PageData(
+            ", ".join(run.name for run in self.runs),
+            list(self.contestants.values()),
+            list(self.tasks.values()),
+            self.samples,
+            self.answers,
+            pictures,
+            provenance,
+            lines=curves(self.runs, rows),
+            grids=grids(self.runs, rows),
+            detailed=None if everything else frozenset(self._worded),
+        )
+
+    def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
+        """(contestant, sample, place among its draws, answer with its words) of every record of these samples."""
+        wanted = set(samples)
+        names = {self.rows[number][1].id for number in wanted}
+        for run, scored in enumerate(self.runs):
+            read = Conversations(scored.folder)
+            for record in scored.folder.last_records(names):
+                for who, sample, place in self._find(run, record):
+                    if sample in wanted:
+                        yield who, sample, place, read.detail(record, self.answers[who, sample][place])
+
+    def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
+        """The sample's own pictures with the marks on them, from its task or as far as the run kept them."""
+        _, row = self.rows[number]
+        own = self.images(row.task, row.id) if self.images else ()
+        own = own or tuple(self.stored(sha) for sha in row.sample["images"])
+        found = []
+        for place, (sha, picture) in enumerate(zip(row.sample["images"], own, strict=False)):
+            try:
+                marks = place_marks(row, place, picture.size)
+            except PictureError:  # it was never sent as it is, and the task's data is not here
+                continue
+            found.append((PagePicture(sha, f"source {place + 1}", marks), picture))
+        return found
+
+    def stored(self, sha: str) -> Picture:
+        """A picture that one of the runs kept; who looks at it gets a PictureError where it is gone."""
+        return Picture.lazy(lambda: self.stored_bytes(sha), f"picture {sha[:12]}")
+
+    def stored_bytes(self, sha: str) -> bytes:
+        """The bytes of a picture that one of the runs kept. Raises PictureError."""
+        for run in self.runs:
+            with suppress(OSError, ValueError):  # it is gone, or what names it is no sha256
+                return run.folder.blobs.get(sha)
+        raise PictureError(f"no run holds the picture {sha[:12]}")
+
+    _worded: set[int] = field(default_factory=set)
+
+    def _add(self, run: int, scores: PointScores) -> None:
+        """One arm: its contestant, task, samples and answers, each known by what it has in common with other arms."""
+        many = len(self.runs) > 1
+        name = f"{scores.contestant} ({self.runs[run].name})" if many else scores.contestant
+        baseline = scores.point.baseline and not scores.older and not run
+        known = self.contestants.setdefault(
+            (run, name), PageContestant(name, self.runs[run].name, False, _made_of(scores))
+        )
+        if baseline and not any(who.baseline for who in self.contestants.values()):
+            self.contestants[run, name] = replace(known, baseline=True)
+        who = list(self.contestants).index((run, name))
+        self.tasks.setdefault(scores.task, PageTask(scores.task, _task_facts(scores)))
+        task = list(self.tasks).index(scores.task)
+        self._arms[run, scores.point.recorded_as].append((who, scores))
+        for row in scores.samples.values():
+            key = scores.task, row.id, row.sha
+            if key not in self._numbers:
+                self._numbers[key] = len(self.samples)
+                self.samples.append(_sample(task, row))
+                self.rows.append((run, row))
+            if asked := scores.asked(row.id):
+                self.answers[who, self._numbers[key]] = [_answer(scored) for scored in asked]
+
+    def _find(self, run: int, record: Record) -> Iterator[tuple[int, int, int]]:
+        """To which answers a record belongs; to several where one arm reads the replies of another."""
+        for who, scores in self._arms.get((run, record.point), ()):
+            draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
+            if row is not None and record.draw in draws:
+                number = self._numbers[scores.task, row.id, row.sha]
+                yield who, number, sorted(draws).index(record.draw)
+
+    def _by_interest(self) -> list[int]:
+        """The samples task by task in turn: where contestants disagree most first, then what most of them miss."""
+        values: dict[int, list[float]] = defaultdict(list)
+        for (_, sample), draws in self.answers.items():
+            values[sample].append(draws[0].value)
+        by_task: dict[int, list[int]] = defaultdict(list)
+        for number in sorted(values, key=lambda s: (-_split(values[s]), sum(values[s]) / len(values[s]), s)):
+            by_task[self.samples[number].task].append(number)
+        turns = chain.from_iterable(zip_longest(*by_task.values()))
+        return [number for number in turns if number is not None]
+
+    def _add_words(self, first: Sequence[int]) -> int:
+        """Put what was said into the answers of the first samples that fit; gives its length."""
+        counts, chosen, room = Counter(sample for _, sample in self.answers), [], MOST_ANSWERS
+        for number in first:
+            room -= counts[number]
+            if room < 0:
+                break
+            chosen.append(number)
+        told = list(self.words_of(chosen))
+        sizes, seen, total = Counter[int](), set[str](), 0
+        for _, sample, _, answer in told:
+            texts = [part for turn in answer.turns for part in turn.parts if isinstance(part, str)]
+            sizes[sample] += 120 + sum(len(text) for text in {*texts} - seen)
+            seen.update(texts)
+        for number in chosen:
+            if total + sizes[number] <= MOST_CHARACTERS:
+                total += sizes[number]
+                self._worded.add(number)
+        for who, sample, place, answer in told:
+            if sample in self._worded:
+                self.answers[who, sample][place] = answer
+        return total
+
+    def _thumbnails(self, first: Sequence[int], length: int) -> dict[str, str]:
+        """Pictures of flipped and missed samples, then of others, while there is room; sources get their marks."""
+        made: dict[str, str] = {}
+        of_sample: dict[int, list[PageAnswer]] = defaultdict(list)
+        for (_, sample), draws in self.answers.items():
+            of_sample[sample] += draws
+        for number in first:
+            own = self.own_pictures(number)
+            self.samples[number] = replace(self.samples[number], pictures=tuple(picture for picture, _ in own))
+            wanted = {picture.name: pixels for picture, pixels in own}
+            wanted |= {sha: self.stored(sha) for sha in shown_pictures(of_sample[number]) if sha not in wanted}
+            for name, picture in wanted.items():
+                if name in made or length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES:
+                    continue
+                try:
+                    made[name] = thumbnail(picture)
+                    length += len(made[name])
+                except PictureError:  # it is gone or damaged; the page says that it has none
+                    continue
+        return made
+
+
+def _split(values: Sequence[float]) -> float:
+    """How evenly contestants are divided: how many are on the smaller side."""
+    right = sum(value >= 0.5 for value in values)
+    return min(right, len(values) - right)
+
+
+def _sample(task: int, row: SampleRow) -> PageSample:
+    choices = tuple(text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"])
+    return PageSample(task, row.id, row.sample["question"], choices, row.answer)
+
+
+def _answer(scored: ScoredRecord) -> PageAnswer:
+    failed = scored.verdict is Verdict.FAILED
+    reason = scored.detail if failed else ": ".join(filter(None, dict.fromkeys((scored.reason, scored.detail))))
+    tokens = (scored.tokens_in, scored.tokens_out) if scored.tokens_in or scored.tokens_out else (None, None)
+    return PageAnswer(
+        scored.verdict.value,
+        scored.score.value,
+        scored.answer or "",
+        reason if failed or scored.reason else "",
+        tokens_in=tokens[0],
+        tokens_out=tokens[1],
+        cost=scored.cost,
+    )
+
+
+def _made_of(scores: PointScores) -> Mapping[str, str]:
+    """Model, decoding and stages of a contestant, as they were built."""
+    spec = scores.point.spec
+    facts = {"reader": scores.reader, "draws": str(scores.point.draws)}
+    for name, value in (("model", spec.get("model")), *(dict(spec.get("stages") or {}).items())):
+        facts[str(name)] = _in_short(value)
+    return {name: text for name, text in facts.items() if text}
+
+
+def _in_short(value: Any) -> str:
+    """A node of a configuration on a line, without what is not set."""
+    if not isinstance(value, Mapping):
+        return "" if value is None else str(value)
+    settings = [f"{k}={_in_short(v)}" for k, v in value.items() if k != "use" and v not in (None, "", [], {})]
+    return f"{str(value.get('use', '')).rpartition('.')[2]}({', '.join(settings)})"
+
+
+def _task_facts(scores: PointScores) -> Mapping[str, str]:
+    found = {name: scores.point.facts.get(name) for name in TASK_FACTS}
+    texts = {name: "; ".join(map(str, v)) if isinstance(v, list | tuple) else str(v or "") for name, v in found.items()}
+    return {name.replace("_", " "): text for name, text in texts.items() if text}
+
+
+def _provenance(run: RunScores) -> Mapping[str, str]:
+    """What the run was made with: versions, the share of the data, plugins, its configuration."""
+    facts = dict(run.folder.facts)
+    versions, config = facts.get("versions") or {}, facts.get("config")
+    found = {
+        "folder": str(run.folder.path),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions.items()),
+        "limit": str(facts.get("limit") or ""),
+        "shard": "" if facts.get("shard") in (None, [1, 1]) else str(facts["shard"]),
+        "finished": str(facts.get("finished", "")),
+        "judge": str(run.judged.counts or ""),
+        "arms (sha256 of what was built)": ", ".join(scores.point.id for scores in run.points),
+        "configuration": yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100) if config else "",
+    }
+    return {name: text for name, text in found.items() if text}

@@ -1,0 +1,209 @@
+"""What a page says in numbers: the accuracy of every contestant, paired differences of any two, and a sentence."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from statistics import fmean
+
+from looktwice.eval.page.data import PageAnswer, PageData
+from looktwice.eval.scoring.stats import PairedTest, holm, paired_difference, paired_test, stratified_interval, wilson
+from looktwice.pipelines.counted import counted
+
+MOST_COMPARED = 400_000
+"""Any two contestants are compared while pairs times samples stay below this; else each with the baseline alone."""
+
+ALL = -1
+"""The number of the task that stands for all of them."""
+
+
+@dataclass(frozen=True)
+class ContestantScore:
+    """A contestant on a task (ALL: on all of its own): its accuracy and interval, and the sums of its calls.
+
+    `accuracy` over all tasks is the mean of the tasks' (macro); None where nothing was scored.
+    """
+
+    contestant: int
+    task: int
+    accuracy: float | None
+    low: float | None
+    high: float | None
+    n: int
+    sums: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ContestantPair:
+    """Two contestants on the samples of a task (ALL: of every task) that both were asked and neither failed.
+
+    `low` and `high` are the 95 % interval of the difference of their means; `out` samples are in one of the two alone.
+    `p_holm` is corrected over the pairs of the baseline on single tasks, or over those on ALL; else None.
+    """
+
+    contestant: int
+    rival: int
+    task: int
+    test: PairedTest
+    low: float
+    high: float
+    out: int
+    p_holm: float | None = None
+
+
+@dataclass(frozen=True)
+class PageNumbers:
+    """The numbers of a page."""
+
+    data: PageData
+
+    @cached_property
+    def baseline(self) -> int:
+        """The number of the contestant that others are compared with."""
+        return next((i for i, who in enumerate(self.data.contestants) if who.baseline), 0)
+
+    @cached_property
+    def arms(self) -> list[ContestantScore]:
+        """Each contestant on each of its tasks, then on ALL."""
+        found = []
+        for who in range(len(self.data.contestants)):
+            mine = [_arm(who, task, answers) for (c, task), answers in self._answers.items() if c == who]
+            found += [*mine, _all_tasks(who, mine)] if mine else []
+        return found
+
+    @cached_property
+    def pairs(self) -> list[ContestantPair]:
+        """Any two contestants on each task that both have, and on ALL; with many contestants the baseline's alone."""
+        count = len(self.data.contestants)
+        some = [(other, self.baseline) for other in range(count) if other != self.baseline]
+        every = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
+        chosen = some + (every if len(every) * len(self.data.samples) <= MOST_COMPARED else [])
+        return _corrected([pair for mine, other in chosen for pair in self._compare(mine, other)], self.baseline)
+
+    @cached_property
+    def summary(self) -> list[str]:
+        """Who did best, by how much, how sure and on what; made of the numbers alone."""
+        scored = [arm for arm in self.arms if arm.accuracy is not None]
+        names = [who.label for who in self.data.contestants]
+        if not scored:
+            return ["Nothing was scored: there is no sample with a key and an answer."]
+        given = Counter(arm.contestant for arm in scored if arm.task != ALL)
+        alike = [arm for arm in scored if arm.task == ALL and given[arm.contestant] == len(self.data.tasks)]
+        best = max(alike, key=lambda arm: arm.accuracy or 0.0, default=None)
+        tasks, samples = counted(len(self.data.tasks), "task"), counted(len(self.data.samples), "sample")
+        where = f" as the mean of {tasks}" if len(self.data.tasks) > 1 else ""
+        said = [f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."]
+        if best is not None and len(alike) > 1:
+            who = "" if len(alike) == len(names) else f" of the {len(alike)} contestants with every task"
+            said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {_percent(best.accuracy)} %{where}."
+        pairs = [pair for pair in self.pairs if pair.rival == self.baseline and pair.task == ALL]
+        if pairs:
+            first = max(pairs, key=lambda pair: pair.test.delta)
+            said.append(_sentence(first, names))
+            sure = [pair for pair in pairs if (pair.p_holm or 0.0) < 0.05]
+            better, rivals = sum(pair.test.delta > 0 for pair in sure), counted(len(pairs), "contestant")
+            said.append(
+                f"Against {names[self.baseline]}, on all tasks together, {better} of {rivals} "
+                f"surely {'does' if better == 1 else 'do'} better and {len(sure) - better} worse (5 %, after Holm)."
+            )
+        return [*said, *self._left_out]
+
+    @property
+    def _left_out(self) -> list[str]:
+        counts = [
+            sum(a.verdict == kind for d in self.data.answers.values() for a in d) for kind in ("unreadable", "failed")
+        ]
+        words = [
+            f"{counted(n, 'answer')} {kind}" for n, kind in zip(counts, ("unreadable", "failed"), strict=True) if n
+        ]
+        return [f"{' and '.join(words)}."] if words else []
+
+    @cached_property
+    def _answers(self) -> Mapping[tuple[int, int], Mapping[int, Sequence[PageAnswer]]]:
+        """By contestant and task: the answers of each sample."""
+        found: dict[tuple[int, int], dict[int, Sequence[PageAnswer]]] = {}
+        for (who, sample), draws in self.data.answers.items():
+            found.setdefault((who, self.data.samples[sample].task), {})[sample] = draws
+        return dict(sorted(found.items()))
+
+    @cached_property
+    def _values(self) -> Mapping[tuple[int, int], Mapping[int, float]]:
+        """By contestant and task: the value of each sample that has a key and a draw that did not fail."""
+        return {key: _comparable(answers) for key, answers in self._answers.items()}
+
+    def _compare(self, who: int, rival: int) -> Iterator[ContestantPair]:
+        mine: list[float] = []
+        others: list[float] = []
+        out = 0
+        for task in range(len(self.data.tasks)):
+            left, right = self._values.get((who, task), {}), self._values.get((rival, task), {})
+            if shared := [sample for sample in left if sample in right]:
+                a, b = [left[s] for s in shared], [right[s] for s in shared]
+                lacking = len(left.keys() | right.keys()) - len(shared)
+                yield _pair(who, rival, task, a, b, lacking)
+                mine, others, out = mine + a, others + b, out + lacking
+        if mine:
+            yield _pair(who, rival, ALL, mine, others, out)
+
+
+def _pair(who: int, rival: int, task: int, mine: Sequence[float], others: Sequence[float], out: int) -> ContestantPair:
+    return ContestantPair(who, rival, task, paired_test(mine, others), *paired_difference(mine, others), out)
+
+
+def _comparable(answers: Mapping[int, Sequence[PageAnswer]]) -> dict[int, float]:
+    kept = {name: [a.value for a in draws if a.verdict not in ("failed", "hidden")] for name, draws in answers.items()}
+    return {name: fmean(values) for name, values in kept.items() if values}
+
+
+def _arm(who: int, task: int, answers: Mapping[int, Sequence[PageAnswer]]) -> ContestantScore:
+    values = [fmean(a.value for a in draws) for draws in answers.values() if draws[0].verdict != "hidden"]
+    every, sums = [a for draws in answers.values() for a in draws], {}
+    for name in ("seconds", "tokens_in", "tokens_out", "cost"):
+        known = [value for a in every if (value := getattr(a, name)) is not None]
+        if known and any(known):
+            sums[name] = sum(known) / len(known)
+    if not values:
+        return ContestantScore(who, task, None, None, None, 0, sums)
+    return ContestantScore(who, task, fmean(values), *wilson(sum(values), len(values)), len(values), sums)
+
+
+def _all_tasks(who: int, arms: Sequence[ContestantScore]) -> ContestantScore:
+    """The mean over tasks with its interval, and the mean of what an answer takes, weighted by n."""
+    scored = [arm for arm in arms if arm.accuracy is not None]
+    names = dict.fromkeys(name for arm in scored for name in arm.sums)
+    n = sum(arm.n for arm in scored)
+    sums = {name: sum(arm.sums.get(name, 0.0) * arm.n for arm in scored) / n for name in names}
+    if not scored:
+        return ContestantScore(who, ALL, None, None, None, 0, {})
+    shares = [((arm.accuracy or 0.0) * arm.n, arm.n, 1 / len(scored)) for arm in scored]
+    return ContestantScore(
+        who, ALL, fmean(arm.accuracy or 0.0 for arm in scored), *stratified_interval(shares), n, sums
+    )
+
+
+def _corrected(pairs: Sequence[ContestantPair], baseline: int) -> list[ContestantPair]:
+    """The pairs with Holm's correction of those against the baseline: over single tasks, and over ALL."""
+    out = list(pairs)
+    for whole in (False, True):
+        family = [i for i, pair in enumerate(out) if pair.rival == baseline and (pair.task == ALL) is whole]
+        for i, p in zip(family, holm([out[i].test.p for i in family]), strict=True):
+            out[i] = replace(out[i], p_holm=p)
+    return out
+
+
+def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
+    """One paired difference in words: "a against b: +3.1 points [1.0, 5.2] on 200 samples, exact p = 0.01"."""
+    test = pair.test
+    p = "< 0.0001" if test.p < 0.0001 else f"= {test.p:.4f}"
+    return (
+        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * test.delta:+.1f} points "
+        f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] on {counted(test.n, 'sample')} that both answered; it wins "
+        f"{test.better} and loses {test.worse} (exact McNemar, p {p})."
+    )
+
+
+def _percent(share: float | None) -> str:
+    return f"{100 * (share or 0.0):.1f}"

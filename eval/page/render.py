@@ -1,0 +1,172 @@
+"""Writes a page as one HTML file that runs from disk: its data as JSON, its scripts named by hash, nothing fetched."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from looktwice.eval.display.templates import template
+from looktwice.eval.page.data import PageAnswer, PageData, PagePicture, PageSample, PageTurn
+from looktwice.eval.page.pairs import PageNumbers
+from looktwice.pipelines.models.keys import mask_keys
+
+__all__ = ["render_page"]
+
+VENDORED = ("vendored/d3.min.js", "vendored/plot.umd.min.js")
+OWN = ("page_state.js", "page_charts.js", "page_samples.js", "page.js")
+LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
+
+
+def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
+    """The page as HTML. `context` are further names of the template; `served` says that a server has the pictures.
+
+    Words of models and questions stay words: they are JSON, in which "<" is escaped, and are shown as text. The page's
+    Content-Security-Policy names its scripts by sha256 and allows no connection but, where it is served, to its server.
+    """
+    scripts = [_read(name) for name in (*VENDORED, *OWN)]
+    hashes = " ".join(f"'sha256-{b64encode(hashlib.sha256(each.encode()).digest()).decode()}'" for each in scripts)
+    numbers = PageNumbers(data)
+    shown = {
+        "title": data.title,
+        "summary": numbers.summary,
+        "provenance": data.provenance,
+        "contestants": [(who.label, who.facts) for who in data.contestants],
+        "tasks": [(task.label, task.facts) for task in data.tasks],
+        "notes": data.notes,
+        "tables": (),
+        "method": (),
+    }
+    return str(
+        template("report.html.j2").render(
+            **(shown | context),
+            scripts=scripts,
+            style=_read("page.css"),
+            licenses=[_read(name) for name in LICENSES],
+            policy=_policy(hashes, served),
+            data=escape_json(encode(data, numbers, served)),
+        )
+    )
+
+
+def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
+    """The data as the page's scripts read it: numbers for names, and every text once."""
+    texts = Texts()
+    return {
+        "served": served,
+        "baseline": numbers.baseline,
+        "contestants": [who.label for who in data.contestants],
+        "tasks": [task.label for task in data.tasks],
+        "samples": [_sample(sample, texts) for sample in data.samples],
+        "answers": [_brief(key, draws, texts) for key, draws in data.answers.items()],
+        "words": _words(data, texts),
+        "detailed": None if data.detailed is None else sorted(data.detailed),
+        "arms": [
+            [a.contestant, a.task, *map(_short, (a.accuracy, a.low, a.high)), a.n, _sums(a.sums)] for a in numbers.arms
+        ],
+        "pairs": [
+            [
+                *(pair.contestant, pair.rival, pair.task),
+                *map(_short, (pair.test.delta, pair.low, pair.high, pair.test.p, pair.p_holm)),
+                *(pair.test.n, pair.test.better, pair.test.worse, pair.out),
+            ]
+            for pair in numbers.pairs
+        ],
+        "lines": [[x.factor, x.task, x.chance, list(x.lines.items())] for x in data.lines],
+        "grids": [[x.x, x.y, x.task, x.contestant, x.cells] for x in data.grids],
+        "thumbnails": data.thumbnails,
+        "texts": texts.known,
+    }
+
+
+def encode_words(draws: Mapping[int, Sequence[PageAnswer]], sample: PageSample) -> dict[str, Any]:
+    """The words of all answers to one sample by contestant, as a served page fetches them."""
+    texts = Texts()
+    words = [[who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()]
+    return {"words": words, "pictures": [_picture(each) for each in sample.pictures], "texts": texts.known}
+
+
+@dataclass
+class Texts:
+    """Texts by number, each once; keys are masked."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def __call__(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    @property
+    def known(self) -> list[str]:
+        """The texts in the order of their numbers."""
+        return [mask_keys(text) for text in self.numbers]
+
+
+def escape_json(value: Any) -> str:
+    """JSON that may stand in a script element: ASCII, without a character that means something in HTML."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _policy(hashes: str, served: bool) -> str:
+    own = " 'self'" if served else ""
+    return (
+        f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:{own}; "
+        f"connect-src {own.strip() or chr(39) + 'none' + chr(39)}; base-uri 'none'; form-action 'none'"
+    )
+
+
+@cache
+def _read(name: str) -> str:
+    return files("looktwice.eval").joinpath("templates", *name.split("/")).read_text(encoding="utf-8")
+
+
+def _sample(sample: PageSample, texts: Texts) -> list[Any]:
+    choices = [texts(choice) for choice in sample.choices]
+    pictures = [_picture(each) for each in sample.pictures]
+    return [sample.task, sample.id, texts(sample.question), choices, sample.key, pictures]
+
+
+def _brief(key: tuple[int, int], draws: Sequence[PageAnswer], texts: Texts) -> list[Any]:
+    """Contestant, sample, and for each draw its verdict's first letter, value, answer and reason."""
+    return [*key, [[a.verdict[0], _value(a), texts(a.answer), *([texts(a.reason)] if a.reason else [])] for a in draws]]
+
+
+def _value(answer: PageAnswer) -> float | int:
+    return int(answer.value) if answer.value in (0.0, 1.0) else _short(answer.value) or 0.0
+
+
+def _words(data: PageData, texts: Texts) -> list[Any]:
+    """Sample, then each of its contestants with the words of its draws."""
+    found: dict[int, list[Any]] = {}
+    for (who, sample), draws in data.answers.items():
+        if data.detailed is None or sample in data.detailed:
+            found.setdefault(sample, []).append([who, [_detail(answer, texts) for answer in draws]])
+    return list(found.items())
+
+
+def _detail(answer: PageAnswer, texts: Texts) -> list[Any]:
+    """Reply, seconds, tokens in and out, cost, server, and the turns where they hold more than the reply."""
+    turns = [_turn(turn, texts) for turn in answer.turns]
+    numbers = (answer.seconds, answer.tokens_in, answer.tokens_out, answer.cost)
+    return [texts(answer.reply), *map(_short, numbers), texts(answer.served_by), turns]
+
+
+def _turn(turn: PageTurn, texts: Texts) -> list[Any]:
+    return [turn.role, [_picture(part) if isinstance(part, PagePicture) else texts(part) for part in turn.parts]]
+
+
+def _picture(picture: PagePicture) -> list[Any]:
+    return [picture.name, picture.caption, picture.marks] if picture.caption or picture.marks else [picture.name]
+
+
+def _short(number: float | None) -> float | None:
+    return None if number is None else float(f"{number:.5g}")
+
+
+def _sums(sums: Mapping[str, float]) -> dict[str, float | None]:
+    return {name: _short(value) for name, value in sums.items()}

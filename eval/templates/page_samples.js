@@ -1,0 +1,169 @@
+"use strict";
+// The browser of samples: filters, the list of what they leave, and one sample with all that was shown and said.
+
+const STEP = 150; // samples of the list that are shown at once
+let shownCount = STEP;
+let openSample = null; // what the panel of the sample shows, so that a filter does not draw it again
+
+function setUpFilters() {
+  const options = (id, first, names) => {
+    const kept = [...(first === null ? [] : [make("option", { value: "" }, first)]), ...names.map((n) => make("option", { value: n }, n))];
+    document.getElementById(id).replaceChildren(...kept);
+  };
+  const rivals = data.contestants.filter((_, who) => who === data.baseline || data.contestants.every((__, other) =>
+    other === who || other === data.baseline || pairOf(other, who, ALL) || !arms.has(`${other},${ALL}`)));
+  options("base", null, rivals);
+  options("task", "all tasks", data.tasks);
+  options("who", "anybody", data.contestants);
+  for (const name of ["base", "task", "who", "flip", "verdict"]) {
+    document.getElementById(name).addEventListener("change", (event) => changeFilter({ [name]: event.target.value }));
+  }
+  document.getElementById("disagree").addEventListener("change", (event) => changeFilter({ disagree: event.target.checked ? "1" : "" }));
+  document.getElementById("q").addEventListener("input", (event) => changeFilter({ q: event.target.value }, true));
+  document.getElementById("clear").addEventListener("click", () => go({ ...EMPTY, base: state.base, theme: state.theme }));
+}
+
+function changeFilter(changes, quiet = false) {
+  shownCount = STEP;
+  go(changes, quiet);
+}
+
+function showFilters() {
+  for (const name of ["task", "who", "flip", "verdict"]) document.getElementById(name).value = state[name];
+  document.getElementById("base").value = data.contestants[chosen.base];
+  document.getElementById("disagree").checked = Boolean(state.disagree);
+  const search = document.getElementById("q");
+  if (search.value !== state.q) search.value = state.q;
+}
+
+async function showSamples() {
+  showFilters();
+  const found = await filterSamples();
+  drawList(found);
+  await drawSample(found);
+}
+
+/** The sample that the address names, else the first that the filters leave. */
+function opened(found) {
+  return chosen.sample === null ? found[0] : chosen.sample;
+}
+
+/** The list: every sample is a link, with the verdicts of all contestants in their order. */
+function drawList(found) {
+  const open = opened(found), place = found.indexOf(open);
+  shownCount = Math.max(shownCount, place + 1);
+  const many = data.contestants.length > 24;
+  const items = found.slice(0, shownCount).map((number) => {
+    const strip = many ? "" : data.contestants.map((_, who) => SIGNS[verdictOf(who, number)]).join("");
+    const link = make("a", { href: linkTo({ sample: names[number] }), "aria-current": number === open ? "true" : null },
+      make("span", {}, samples[number].id), make("span", { class: "strip", "aria-hidden": "true" }, strip));
+    return make("li", {}, link);
+  });
+  if (found.length > shownCount) {
+    const more = make("button", { type: "button" }, `show ${Math.min(STEP, found.length - shownCount)} more`);
+    more.addEventListener("click", () => { shownCount += STEP; drawList(found); });
+    items.push(make("li", {}, more));
+  }
+  fill("list", ...items);
+  fill("count", `${found.length} of ${samples.length} samples`);
+  const current = document.querySelector("#list [aria-current]");
+  if (current) current.scrollIntoView({ block: "nearest" });
+}
+
+/** Open the sample before or after the one that is open, among those that the filters leave. */
+async function step(by) {
+  const found = await filterSamples(), place = found.indexOf(opened(found));
+  const next = place < 0 ? 0 : Math.min(found.length - 1, Math.max(0, place + by));
+  if (found.length) go({ sample: names[found[next]] }, true);
+}
+
+/** The panel of the open sample. */
+async function drawSample(found) {
+  const number = opened(found);
+  const key = JSON.stringify([number, state.who, chosen.base]);
+  if (openSample === key) return;
+  openSample = key;
+  if (number === undefined) return fill("sample", make("p", { class: "soft" }, "No sample passes these filters."));
+  const known = await wordsOf(number);
+  if (openSample !== key) return; // another one was opened in the meantime
+  const sample = samples[number], task = data.tasks[sample.task];
+  const choices = sample.choices.map((text, i) => {
+    const letter = String.fromCharCode(65 + i);
+    return make("li", { class: letter === sample.key ? "key" : null }, `(${letter}) ${text}`);
+  });
+  const link = make("a", { href: linkTo({ sample: names[number] }) }, `${task} / ${sample.id}`);
+  fill("sample", make("h3", { tabindex: "-1" }, link), make("p", { class: "question" }, sample.question),
+    choices.length ? make("ul", { class: "choices" }, ...choices) : null,
+    make("p", { class: "soft" }, "key: ", make("b", {}, sample.key === null ? "hidden" : sample.key)),
+    strip(known.pictures, known), make("div", { class: "cards" }, ...cardsOf(number, known)));
+}
+
+/** The words and pictures of a sample: those of the page, or of the server that keeps them. */
+async function wordsOf(number) {
+  if (!data.served) return { words: new Map(words.get(number) || []), pictures: samples[number].pictures, texts: data.texts };
+  const found = await (await fetch(`sample?n=${number}`)).json();
+  return { ...found, words: new Map(found.words) };
+}
+
+/** The answers to a sample: the chosen contestant and its rival first, then the others. */
+function cardsOf(number, known) {
+  const first = [chosen.who, chosen.base].filter((who) => who !== null);
+  const order = [...new Set([...first, ...data.contestants.keys()])].filter((who) => answers[who][number]);
+  return order.map((who) => {
+    const draws = answers[who][number], flip = flipOf(who, chosen.base, number);
+    const told = flip ? make("span", { class: "note" }, flip > 0 ? " ▲ gained" : " ▼ lost") : null;
+    const role = who === chosen.base ? make("span", { class: "note" }, " (compared with)") : null;
+    const card = make("article", { class: "card" }, make("h4", {}, data.contestants[who], told, role));
+    draws.forEach((draw, i) => card.append(...drawAnswer(draw, (known.words.get(who) || [])[i], known, draws.length > 1 ? i + 1 : 0)));
+    return card;
+  });
+}
+
+/** One draw: its verdict and answer, the pictures that were sent, the reply, and every word on request. */
+function drawAnswer(draw, said, known, count) {
+  const verdict = VERDICTS[draw.verdict];
+  const head = make("p", {}, make("span", { class: `v ${verdict}` }, `${SIGNS[draw.verdict]} ${verdict}`),
+    draw.value > 0 && draw.value < 1 ? ` ${draw.value}` : "", draw.answer ? make("b", {}, draw.answer) : "",
+    count ? make("span", { class: "note" }, ` draw ${count}`) : "");
+  const made = [head, draw.reason ? make("p", { class: "note pre" }, draw.reason) : null];
+  if (!said) {
+    made.push(data.detailed === null ? null : make("p", { class: "note" }, "its words are not in this file: looktwice view RUN shows them"));
+    return made.filter(Boolean);
+  }
+  const [reply, seconds, tokensIn, tokensOut, cost, server, turns] = said;
+  const sent = turns.flatMap(([role, parts], i) => parts.filter(Array.isArray).map(([name, caption]) => [name, caption || `${role}, turn ${i + 1}`, []]));
+  made.push(strip(sent, known));
+  if (known.texts[reply]) made.push(make("pre", { class: "reply", tabindex: "0", "aria-label": "reply" }, known.texts[reply]));
+  const took = [[seconds, "s"], [tokensIn, "tokens in"], [tokensOut, "tokens out"], [cost, "list price"]]
+    .filter(([value]) => value !== null).map(([value, unit]) => `${value} ${unit}`);
+  made.push(make("p", { class: "note" }, [...took, known.texts[server]].filter(Boolean).join(" · ")));
+  if (turns.length) made.push(make("details", {}, make("summary", {}, "every word"), ...turns.flatMap((turn) => drawTurn(turn, known))));
+  return made.filter(Boolean);
+}
+
+function drawTurn([role, parts], known) {
+  const shown = parts.map((part) => (Array.isArray(part) ? strip([part], known) : make("pre", { tabindex: "0" }, known.texts[part])));
+  return [make("p", { class: "note" }, role), ...shown];
+}
+
+/** Pictures side by side with the marks over them. */
+function strip(pictures, known) {
+  if (!pictures.length) return null;
+  return make("div", { class: "pics" }, ...pictures.map(([name, caption = "", marks = []]) => {
+    const source = data.served ? `picture/${name}` : data.thumbnails[name];
+    if (!source) return make("p", { class: "note" }, `${caption} (no picture in this file)`);
+    const image = make("img", { src: source, alt: caption || "picture", loading: "lazy" });
+    image.addEventListener("error", () => image.replaceWith(make("span", { class: "note" }, "this picture is gone")));
+    const box = make("div", { class: "pic" }, image, ...(marks || []).map(drawMark));
+    return make("figure", {}, data.served ? make("a", { href: source, target: "_blank", rel: "noopener" }, box) : box,
+      caption ? make("figcaption", {}, caption) : null);
+  }));
+}
+
+function drawMark([kind, left, top, width, height, label]) {
+  const mark = make("i", { class: kind }, label ? make("b", {}, label) : "");
+  const share = (value) => `${100 * value}%`;
+  Object.assign(mark.style, { left: share(left), top: share(top) });
+  if (kind === "box") Object.assign(mark.style, { width: share(width), height: share(height) });
+  return mark;
+}

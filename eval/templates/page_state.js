@@ -1,0 +1,171 @@
+"use strict";
+// The data of the page, what follows from it, and the state: which filters are set and which sample is open. The state
+// is the part of the address behind "#", so that every view of the page is a link.
+
+const data = JSON.parse(document.getElementById("data").textContent);
+const ALL = -1;
+const VERDICTS = { r: "right", w: "wrong", u: "unreadable", f: "failed", h: "hidden" };
+const SIGNS = { r: "✓", w: "✗", u: "?", f: "!", h: "·", "-": "–" };
+const EMPTY = { task: "", who: "", base: "", flip: "", verdict: "", disagree: "", q: "", sample: "", theme: "" };
+
+const samples = data.samples.map(([task, id, question, choices, key, pictures]) => ({
+  task, id, question: data.texts[question], choices: choices.map((n) => data.texts[n]), key, pictures,
+}));
+const answers = data.contestants.map(() => new Array(samples.length)); // by contestant, then sample: its draws
+for (const [who, sample, draws] of data.answers) {
+  answers[who][sample] = draws.map(([verdict, value, answer, reason]) => ({
+    verdict, value, answer: data.texts[answer], reason: reason === undefined ? "" : data.texts[reason],
+    texts: reason === undefined ? [answer] : [answer, reason],
+  }));
+}
+const words = new Map(data.words); // by sample: [[contestant, [draw, ...]], ...]
+const arms = new Map(data.arms.map((arm) => [`${arm[0]},${arm[1]}`, {
+  accuracy: arm[2], low: arm[3], high: arm[4], n: arm[5], sums: arm[6],
+}]));
+const pairs = new Map(data.pairs.map((pair) => [`${pair[0]},${pair[1]},${pair[2]}`, {
+  delta: pair[3], low: pair[4], high: pair[5], p: pair[6], holm: pair[7], n: pair[8], gained: pair[9], lost: pair[10],
+  out: pair[11],
+}]));
+const names = nameSamples();
+const byName = new Map(names.map((name, number) => [name, number]));
+let state = { ...EMPTY };
+
+/** The name of every sample in links: its task and id, numbered where a page has two of them. */
+function nameSamples() {
+  const seen = new Map();
+  return samples.map((sample) => {
+    const name = `${data.tasks[sample.task]}/${sample.id}`;
+    const times = (seen.get(name) || 0) + 1;
+    seen.set(name, times);
+    return times > 1 ? `${name}#${times}` : name;
+  });
+}
+
+/** What a contestant is compared to a rival on a task: of any two that were compared, in either direction. */
+function pairOf(who, rival, task) {
+  const found = pairs.get(`${who},${rival},${task}`);
+  if (found) return found;
+  const other = pairs.get(`${rival},${who},${task}`);
+  if (!other) return null;
+  return {
+    ...other, delta: -other.delta, low: -other.high, high: -other.low, gained: other.lost, lost: other.gained,
+  };
+}
+
+/** The mean value over the draws that did not fail; null where there is none, or no key. */
+function valueOf(who, sample) {
+  const kept = (answers[who][sample] || []).filter((draw) => draw.verdict !== "f" && draw.verdict !== "h");
+  return kept.length ? kept.reduce((sum, draw) => sum + draw.value, 0) / kept.length : null;
+}
+
+/** 1 where the contestant gains on its rival at this sample, -1 where it loses, 0 where both are alike or one failed. */
+function flipOf(who, rival, sample) {
+  const mine = valueOf(who, sample), other = valueOf(rival, sample);
+  return mine === null || other === null || Math.abs(mine - other) < 1e-9 ? 0 : Math.sign(mine - other);
+}
+
+function verdictOf(who, sample) {
+  const draws = answers[who][sample];
+  return draws ? draws[0].verdict : "-";
+}
+
+function disagreeOn(sample) {
+  const values = data.contestants.map((_, who) => valueOf(who, sample)).filter((value) => value !== null);
+  return values.length > 1 && Math.max(...values) - Math.min(...values) > 1e-9;
+}
+
+// ---- state and address
+
+function numberOf(list, name, fallback) {
+  const found = list.indexOf(name);
+  return found < 0 ? fallback : found;
+}
+
+const chosen = {
+  get base() { return numberOf(data.contestants, state.base, data.baseline); },
+  get who() { return numberOf(data.contestants, state.who, null); },
+  get task() { return numberOf(data.tasks, state.task, ALL); },
+  get sample() { return byName.has(state.sample) ? byName.get(state.sample) : null; },
+};
+
+function readAddress() {
+  const given = new URLSearchParams(location.hash.slice(1));
+  state = { ...EMPTY };
+  for (const name of Object.keys(EMPTY)) state[name] = given.get(name) || "";
+}
+
+/** The address of the state with some changes. */
+function linkTo(changes) {
+  const next = { ...state, ...changes };
+  const kept = Object.entries(next).filter(([, value]) => value !== "");
+  return `#${new URLSearchParams(kept)}`;
+}
+
+/** Go to the state with some changes; `quiet` leaves no step for the browser's way back. */
+function go(changes, quiet = false) {
+  if (quiet) {
+    history.replaceState(null, "", linkTo(changes));
+    readAddress();
+    show();
+  } else location.hash = linkTo(changes);
+}
+
+// ---- filters
+
+let filtered = { key: null, found: [] };
+
+/** The numbers of the samples that pass every filter. */
+async function filterSamples() {
+  const { task, who, base, flip, verdict, disagree, q } = state;
+  const key = JSON.stringify([task, who, base, flip, verdict, disagree, q]);
+  if (filtered.key !== key) {
+    const tests = [...tellFilters(), await searchFor(q.trim().toLowerCase())].filter(Boolean);
+    const found = samples.map((_, number) => number).filter((number) => tests.every((test) => test(number)));
+    filtered = { key, found };
+  }
+  return filtered.found;
+}
+
+function tellFilters() {
+  const { task, who, base } = chosen, everyone = data.contestants.map((_, number) => number);
+  const whose = who === null ? everyone : [who];
+  const sign = { gained: 1, lost: -1 }[state.flip];
+  const flips = (number) => whose.some((one) => {
+    const found = flipOf(one, base, number);
+    return sign ? found === sign : found !== 0;
+  });
+  const has = (number) => whose.some((one) => (answers[one][number] || []).some((d) => d.verdict === state.verdict[0]));
+  return [
+    task !== ALL && ((number) => samples[number].task === task),
+    state.verdict && has,
+    state.flip && flips,
+    state.disagree && disagreeOn,
+  ];
+}
+
+/** Which samples hold a text, in their question, key or id, in an answer, or in what was said; null for no text. */
+async function searchFor(text) {
+  if (!text) return null;
+  if (data.served) {
+    const found = new Set(await (await fetch(`search?q=${encodeURIComponent(text)}`)).json());
+    return (number) => found.has(number) || holds(number, text);
+  }
+  const hits = new Set();
+  data.texts.forEach((each, number) => each.toLowerCase().includes(text) && hits.add(number));
+  return (number) => holds(number, text) || answersHold(number, hits) || wordsHold(number, hits);
+}
+
+function holds(number, text) {
+  const { id, question, choices, key } = samples[number];
+  return [id, question, key || "", ...choices].some((each) => each.toLowerCase().includes(text));
+}
+
+function answersHold(number, hits) {
+  return answers.some((of) => (of[number] || []).some((draw) => draw.texts.some((each) => hits.has(each))));
+}
+
+function wordsHold(number, hits) {
+  const said = (words.get(number) || []).flatMap(([, draws]) => draws);
+  return said.some(([reply, , , , , , turns]) =>
+    hits.has(reply) || turns.some(([, parts]) => parts.some((part) => hits.has(part))));
+}
