@@ -9,13 +9,9 @@ from typing import Any
 
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
-<<<<<<< HEAD
 from looktwice.eval.analysis.comparisons import COMPARISON_NOTE, comparison_table
-from looktwice.eval.analysis.complementarity import complementarity_table, disagreements
-from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
-=======
 from looktwice.eval.analysis.complementarity import complementarity_table
->>>>>>> fa08e9a (Make the report a page that runs by itself: differences, charts, and a browser of samples)
+from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
     NOTE as FRAGILITY_NOTE,

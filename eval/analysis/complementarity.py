@@ -7,12 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-<<<<<<< HEAD
 from looktwice.eval.analysis.contestants import right_on_first_draw
-from looktwice.eval.display.contact_sheets import Images, Sheet, sheets
-=======
-from looktwice.eval.analysis.shared_errors import right_on_first_draw
->>>>>>> fa08e9a (Make the report a page that runs by itself: differences, charts, and a browser of samples)
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
