@@ -54,7 +54,10 @@ class PageAnswer:
 
 @dataclass(frozen=True)
 class PageSample:
-    """A question of the task with this number: its words, choices, key (None: hidden) and own pictures."""
+    """A question of the task with this number: its words, choices, key (None: hidden) and own pictures.
+
+    Samples of one `group`, such as questions about one picture, are not independent of one another.
+    """
 
     task: int
     id: str
@@ -62,6 +65,7 @@ class PageSample:
     choices: tuple[str, ...] = ()
     key: str | None = None
     pictures: tuple[PagePicture, ...] = ()
+    group: str = ""
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ def _split(values: Sequence[float]) -> float:
 
 def _sample(task: int, row: SampleRow) -> PageSample:
     choices = tuple(text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"])
-    return PageSample(task, row.id, row.sample["question"], choices, row.answer)
+    return PageSample(task, row.id, row.sample["question"], choices, row.answer, group=str(row.meta.get("group", "")))
 
 
 def _answer(scored: ScoredRecord) -> PageAnswer:

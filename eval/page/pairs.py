@@ -10,7 +10,9 @@ from itertools import combinations
 from statistics import fmean
 
 from looktwice.eval.page.data import PageAnswer, PageData
-from looktwice.eval.scoring.stats import PairedTest, holm, paired_difference, paired_test, stratified_interval, wilson
+from looktwice.eval.statistics.paired import MCNEMAR, SIGN, compare_paired
+from looktwice.eval.statistics.shares import paired_difference, stratified_interval, wilson
+from looktwice.eval.statistics.significance import holm, paired_test
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED = 400_000
@@ -40,17 +42,23 @@ class ContestantScore:
 class ContestantPair:
     """Two contestants on the samples of a task (ALL: of every task) that both were asked and neither failed.
 
-    `low` and `high` are the 95 % interval of the difference of their means; `out` samples are in one of the two alone.
-    `p_holm` is corrected over the pairs of the baseline on single tasks, or over those on ALL; else None.
+    `low` and `high` are the 95 % interval of the difference `delta` of their means, p is that of the `test`; of n
+    samples `better` are gained and `worse` lost, `out` are in one of the two alone. `p_holm` is corrected over the
+    pairs of the baseline on single tasks, or over those on ALL; else None.
     """
 
     contestant: int
     rival: int
     task: int
-    test: PairedTest
+    delta: float
     low: float
     high: float
+    p: float
+    n: int
+    better: int
+    worse: int
     out: int
+    test: str
     p_holm: float | None = None
 
 
@@ -80,7 +88,8 @@ class PageNumbers:
         count = len(self.data.contestants)
         some = [(other, self.baseline) for other in range(count) if other != self.baseline]
         every = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
-        chosen = some + (every if len(every) * len(self.data.samples) <= MOST_COMPARED else [])
+        cheap = len(every) * len(self.data.samples) <= MOST_COMPARED and not self._clustered
+        chosen = some + (every if cheap else [])
         return _corrected([pair for mine, other in chosen for pair in self._compare(mine, other)], self.baseline)
 
     @cached_property
@@ -101,10 +110,10 @@ class PageNumbers:
             said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {_percent(best.accuracy)} %{where}."
         pairs = [pair for pair in self.pairs if pair.rival == self.baseline and pair.task == ALL]
         if pairs:
-            first = max(pairs, key=lambda pair: pair.test.delta)
+            first = max(pairs, key=lambda pair: pair.delta)
             said.append(_sentence(first, names))
             sure = [pair for pair in pairs if (pair.p_holm or 0.0) < 0.05]
-            better, rivals = sum(pair.test.delta > 0 for pair in sure), counted(len(pairs), "contestant")
+            better, rivals = sum(pair.delta > 0 for pair in sure), counted(len(pairs), "contestant")
             said.append(
                 f"Against {names[self.baseline]}, on all tasks together, {better} of {rivals} "
                 f"surely {'does' if better == 1 else 'do'} better and {len(sure) - better} worse (5 %, after Holm)."
@@ -122,6 +131,12 @@ class PageNumbers:
         return [f"{' and '.join(words)}."] if words else []
 
     @cached_property
+    def _clustered(self) -> bool:
+        """Whether some samples share a group."""
+        groups = Counter((sample.task, sample.group) for sample in self.data.samples if sample.group)
+        return max(groups.values(), default=0) > 1
+
+    @cached_property
     def _answers(self) -> Mapping[tuple[int, int], Mapping[int, Sequence[PageAnswer]]]:
         """By contestant and task: the answers of each sample."""
         found: dict[tuple[int, int], dict[int, Sequence[PageAnswer]]] = {}
@@ -135,22 +150,36 @@ class PageNumbers:
         return {key: _comparable(answers) for key, answers in self._answers.items()}
 
     def _compare(self, who: int, rival: int) -> Iterator[ContestantPair]:
-        mine: list[float] = []
-        others: list[float] = []
+        every: list[int] = []
+        mine: dict[int, float] = {}
+        others: dict[int, float] = {}
         out = 0
         for task in range(len(self.data.tasks)):
             left, right = self._values.get((who, task), {}), self._values.get((rival, task), {})
             if shared := [sample for sample in left if sample in right]:
-                a, b = [left[s] for s in shared], [right[s] for s in shared]
                 lacking = len(left.keys() | right.keys()) - len(shared)
-                yield _pair(who, rival, task, a, b, lacking)
-                mine, others, out = mine + a, others + b, out + lacking
-        if mine:
-            yield _pair(who, rival, ALL, mine, others, out)
+                yield self._pair((who, rival, task), left, right, shared, lacking)
+                every, out = every + shared, out + lacking
+                mine |= left
+                others |= right
+        if every:
+            yield self._pair((who, rival, ALL), mine, others, every, out)
+
+    def _pair(
+        self, names: tuple[int, int, int], left: _Values, right: _Values, shared: Sequence[int], out: int
+    ) -> ContestantPair:
+        """Newcombe's interval and the exact test; where samples share a group, those of the clusters."""
+        mine, others = [left[s] for s in shared], [right[s] for s in shared]
+        test, (low, high) = paired_test(mine, others), paired_difference(mine, others)
+        name, p = MCNEMAR if {*mine, *others} <= {0.0, 1.0} else SIGN, test.p
+        if self._clustered:
+            groups = [(self.data.samples[s].task, self.data.samples[s].group or s) for s in shared]
+            found = compare_paired(mine, others, groups)
+            low, high, p, name = found.low, found.high, found.p, found.test
+        return ContestantPair(*names, test.delta, low, high, p, test.n, test.better, test.worse, out, name)
 
 
-def _pair(who: int, rival: int, task: int, mine: Sequence[float], others: Sequence[float], out: int) -> ContestantPair:
-    return ContestantPair(who, rival, task, paired_test(mine, others), *paired_difference(mine, others), out)
+_Values = Mapping[int, float]
 
 
 def _comparable(answers: Mapping[int, Sequence[PageAnswer]]) -> dict[int, float]:
@@ -189,19 +218,18 @@ def _corrected(pairs: Sequence[ContestantPair], baseline: int) -> list[Contestan
     out = list(pairs)
     for whole in (False, True):
         family = [i for i, pair in enumerate(out) if pair.rival == baseline and (pair.task == ALL) is whole]
-        for i, p in zip(family, holm([out[i].test.p for i in family]), strict=True):
+        for i, p in zip(family, holm([out[i].p for i in family]), strict=True):
             out[i] = replace(out[i], p_holm=p)
     return out
 
 
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
     """One paired difference in words: "a against b: +3.1 points [1.0, 5.2] on 200 samples, exact p = 0.01"."""
-    test = pair.test
-    p = "< 0.0001" if test.p < 0.0001 else f"= {test.p:.4f}"
+    p = "< 0.0001" if pair.p < 0.0001 else f"= {pair.p:.4f}"
     return (
-        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * test.delta:+.1f} points "
-        f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] on {counted(test.n, 'sample')} that both answered; it wins "
-        f"{test.better} and loses {test.worse} (exact McNemar, p {p})."
+        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * pair.delta:+.1f} points "
+        f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] on {counted(pair.n, 'sample')} that both answered; it wins "
+        f"{pair.better} and loses {pair.worse} ({pair.test}, p {p})."
     )
 
 

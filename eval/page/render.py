@@ -72,11 +72,12 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "pairs": [
             [
                 *(pair.contestant, pair.rival, pair.task),
-                *map(_short, (pair.test.delta, pair.low, pair.high, pair.test.p, pair.p_holm)),
-                *(pair.test.n, pair.test.better, pair.test.worse, pair.out),
+                *map(_short, (pair.delta, pair.low, pair.high, pair.p, pair.p_holm)),
+                *(pair.n, pair.better, pair.worse, pair.out),
             ]
             for pair in numbers.pairs
         ],
+        "test": numbers.pairs[0].test if numbers.pairs else "",
         "lines": [[x.factor, x.task, x.chance, list(x.lines.items())] for x in data.lines],
         "grids": [[x.x, x.y, x.task, x.contestant, x.cells] for x in data.grids],
         "thumbnails": data.thumbnails,

@@ -72,7 +72,7 @@ function tellPair(pair) {
   const p = pair.p < 0.0001 ? "p < 0.0001" : `p = ${pair.p.toFixed(4)}`;
   const holm = pair.holm === null ? "" : `, ${pair.holm.toFixed(4)} after Holm`;
   return `${signed(pair.delta)} points [${signed(pair.low)}, ${signed(pair.high)}], n = ${pair.n} (${pair.out} left out), `
-    + `${pair.gained} gained, ${pair.lost} lost, exact McNemar ${p}${holm}`;
+    + `${pair.gained} gained, ${pair.lost} lost, ${data.test} ${p}${holm}`;
 }
 
 /** The differences of all contestants to the chosen rival with their intervals, on the chosen task or on all. */
