@@ -12,7 +12,6 @@ from looktwice.eval.scoring.measurements import Values, mean_interval, measured_
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
 
-
 _Points = Sequence[tuple[float, float, float, float]]
 
 
