@@ -22,6 +22,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "report": runs.report,
     "show": runs.show,
     "compare": logs.compare,
+    "export": logs.export,
     "replies": runs.replies,
     "make": studies.make,
     "merge": runs.merge,

@@ -52,11 +52,38 @@ def compare(
             plugins = load_plugins(plugin)
             read = build_reader(reader, plugins)
             found = compare_logs([log for path in logs for log in read_logs(path, named, read, plugins)], baseline)
-            console.print(tell.contrast_table(found.contrasts).without_empty().console("logs", blocks=1))
+            console.print(tell.console_table(found.contrasts).console("", blocks=1))
             for line in tell.summary_lines(found):
                 say(line)
             written = tell.write_comparison(found, out)
         say(f"written: {', '.join(map(str, written))}")
+
+
+def export(
+    logs: Annotated[list[Path], typer.Argument(metavar="LOG...", help="Run folders, or logs as `compare` reads them.")],
+    to: Annotated[str, typer.Option(help="inspect (.eval), every-eval-ever or eval-results.")],
+    out: Annotated[Path, typer.Option(help="The folder to write into.")] = Path("export"),
+    dataset: Annotated[str, typer.Option(help="eval-results: the benchmark's repository on the hub.")] = "",
+    column: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=COLUMN", help="A table's column, or value=SCORER.")
+    ] = None,
+    reader: Reader = None,
+    plugin: Plugins = None,
+    allow: AllowedOfRun = None,
+) -> None:
+    """Write runs and logs in the formats of others.
+
+    `.eval` opens in Inspect View, with the pictures; `replies --export` writes EvalAI, VLMEvalKit and lmms-eval.
+    """
+    with input_errors(allow):
+        from looktwice.eval.logs.export import export_logs
+        from looktwice.eval.logs.read import read_logs
+
+        named, plugins = dict(_parse_named(text) for text in column or ()), load_plugins(plugin)
+        read = build_reader(reader, plugins)
+        held = [log for path in logs for log in read_logs(path, named, read, plugins)]
+        for line in export_logs(held, to, out, dataset):
+            say(line)
 
 
 def _parse_named(text: str) -> tuple[str, str]:

@@ -133,7 +133,7 @@ def _row(sample: Mapping[str, Any], task: str, score: str) -> dict[str, Any]:
         "sample": str(sample["id"]),
         "draw": int(sample.get("epoch") or 1) - 1,
         "question": words,
-        "pictures": pictures,
+        "pictures": kept if isinstance(kept := metadata.get("pictures"), str) else pictures,  # of the sources
         "choices": tuple(map(str, sample.get("choices") or ())),
         "key": target if isinstance(target, str) else " | ".join(map(str, target)),
         "answer": str(found.get("answer") or ""),

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.model import Messages
 
 if TYPE_CHECKING:
     import pandas
@@ -49,7 +50,8 @@ class Log:
     """The rows of one contestant in one log, a frame with COLUMNS.
 
     `detail` and `source` tell it from others of its name: its task or variant, and its file. `read_whole` gives the
-    rows with questions, pictures and replies, where `rows` were read without them to save time.
+    rows with questions, pictures and replies, where `rows` were read without them to save time. `transcript` gives the
+    messages of a task, sample and draw, where a log keeps them.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Log:
     source: str = ""
     detail: str = ""
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
+    transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"

@@ -53,6 +53,8 @@ def _read(path: Path, named: Mapping[str, str]) -> list[Log]:
         return [_read_json_lines(path, value)]
     if ending in ENDINGS:
         return read_table(path, named)
+    if not path.exists():
+        raise TaskError(f"there is no file {path}")
     known = ", ".join((".eval", ".json", ".jsonl", *ENDINGS))
     raise TaskError(f"{path}: expected a run folder or a log that ends with one of {known}, and .gz behind text")
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from looktwice.eval.replies.scored import score_replies
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.model import Messages
 from looktwice.pipelines.state import Stage
 
 UNSCORED = (Verdict.FAILED, Verdict.HIDDEN)
@@ -25,14 +27,33 @@ def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = (
     folder = RunFolder(path)
     run = score_run(folder, reader, plugins=plugins)
     texts = {record.key: str((record.last_reply or {}).get("text") or "") for record in folder.last_records()}
-    found = []
+    found: list[Log] = []
+    kept = _KeptRecords(folder)
     for contestant in dict.fromkeys(scores.contestant for scores in run.points):
         points = [scores for scores in run.points if scores.contestant == contestant]
         if rows := [row for scores in points for row in _run_rows(scores, texts)]:
-            found.append(Log(contestant, rows_of(rows), run.name))
+            ids = {scores.task: scores.point.recorded_as for scores in points}
+            found.append(Log(contestant, rows_of(rows), run.name, transcript=partial(_transcript, kept, ids)))
     if not found:
         raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
     return found
+
+
+@dataclass(frozen=True)
+class _KeptRecords:
+    """The records of a run, all in memory once one is asked for."""
+
+    folder: RunFolder
+
+    @cached_property
+    def held(self) -> Mapping[tuple[str, str, int], Record]:
+        return self.folder.records()
+
+
+def _transcript(kept: _KeptRecords, ids: Mapping[str, str], task: str, sample: str, draw: int) -> Messages:
+    """The conversation of the last call of a record; none where no model was called."""
+    record = kept.held.get((ids[task], sample, draw))
+    return () if record is None else kept.folder.messages(record)
 
 
 def _run_rows(scores: PointScores, texts: dict[tuple[str, str, int], str]) -> Iterator[dict[str, Any]]:

@@ -36,6 +36,18 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
     return TextTable(header, tuple(_line(contrast) for contrast in contrasts), 3)
 
 
+def console_table(contrasts: Sequence[Contrast]) -> TextTable:
+    """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says most."""
+    header = ("pair", "task", "right %", "difference", "95 % interval", "p (Holm)", "n", "flips\n+/-")
+    lines = []
+    for one in contrasts:
+        task, right, _, gap, interval, _, p, n, _, better, worse = _line(one)[2:13]
+        lines.append(
+            (f"{one.contestant} against {one.baseline}", task, right, gap, interval, p, n, f"{better}/{worse}")
+        )
+    return TextTable(header, tuple(lines), 2)
+
+
 def _line(contrast: Contrast) -> tuple[str, ...]:
     paired = contrast.paired
     return (

@@ -11,7 +11,7 @@ from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.records.records import refuse_run_file
-from looktwice.eval.replies.files import HIDDEN
+from looktwice.eval.replies.files import HIDDEN, subtask_of_idx
 from looktwice.eval.replies.scored import ScoredReply
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.disk import whole_file, write_file
@@ -63,7 +63,8 @@ def _vlmevalkit_table(rows: Sequence[ScoredReply]) -> list[list[str]]:
         recorded = row.recorded
         texts = [*recorded.choices, *[""] * (most - len(recorded.choices))]
         read = (row.answer or "(Z)").strip("()")
-        place = [recorded.idx, recorded.idx.partition("_")[0], recorded.subtask, recorded.question]
+        split = recorded.idx.partition("_")[0] if subtask_of_idx(recorded.idx) else "none"
+        place = [recorded.idx, split, recorded.subtask, recorded.question]
         table.append([*place, *texts, row.key.strip("()"), recorded.reply, read])
     return table
 
@@ -83,6 +84,8 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
         for cell in cells:
             cell.data_type = "s"  # a reply that begins like a formula is still a text
+        if row[0].isdecimal():  # VLMEvalKit's own scorer looks for the number
+            cells[0].value = int(row[0])
         sheet.append(cells)
     with whole_file(file) as out:
         book.save(out)

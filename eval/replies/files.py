@@ -53,11 +53,12 @@ class RecordedReply:
     answer: str | None = None
     own_choices: tuple[str, ...] = field(default=(), repr=False)
     question: str = field(default="", repr=False)
+    category: str = ""
 
     @property
     def subtask(self) -> str:
-        """The subtask of BLINK that the item is of."""
-        return subtask_of_idx(self.idx)
+        """The subtask of BLINK that the item is of, or the category of an item of another benchmark."""
+        return self.category or subtask_of_idx(self.idx)
 
     @property
     def choices(self) -> tuple[str, ...]:

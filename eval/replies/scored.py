@@ -184,7 +184,10 @@ def _recorded_reply(row: SampleRow, record: Record | None) -> RecordedReply:
     replies = record.replies if record is not None else []
     text = replies[-1].text if replies else ""
     choices = tuple(choice if isinstance(choice, str) else "" for choice in row.sample["choices"])
-    return RecordedReply(row.id, text, None, _in_brackets(row.answer) or HIDDEN, choices, str(row.sample["question"]))
+    category = "" if subtask_of_idx(row.id) else str(row.meta.get("category") or "")
+    return RecordedReply(
+        row.id, text, None, _in_brackets(row.answer) or HIDDEN, choices, str(row.sample["question"]), category
+    )
 
 
 def _letter(key: str) -> str | None:

@@ -1,0 +1,140 @@
+"""Logs written for other programs: what comes back is what went out, and inspect_ai reads it where it is there."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import pandas
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from looktwice.eval import MarkedScenes, evaluate
+from looktwice.eval.cli import app
+from looktwice.eval.logs import Log, compare_logs, read_logs
+from looktwice.eval.logs.export import export_logs
+from looktwice.eval.replies.exports import export
+from looktwice.eval.replies.scored import score_run_replies
+from looktwice.eval.tasks import TaskError
+from looktwice.pipelines import Pipeline
+from looktwice.pipelines.models import Scripted
+from looktwice.prompting import Ask, Circles, MultipleChoice
+from tests.made_run import MadeRun
+
+SAME = ["task", "sample", "draw", "value", "verdict", "pictures", "answer", "key", "reply", "choices", "question"]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three questions asked with marks: replies that are a letter, no letter, and nothing."""
+    path = tmp_path_factory.mktemp("runs") / "study"
+    marked = Pipeline({"mark": Circles(), "choose": MultipleChoice(), "ask": Ask()})
+    replies = iter(["(A)", "I cannot say <b>why</b>.", ""])
+    evaluate(MarkedScenes("color", n=3), {"marked": marked}, Scripted(lambda _: next(replies)), out=path, workers=1)
+    return path
+
+
+def plain(log: Log, columns: list[str] = SAME) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = log.whole.rows[columns].to_dict("records")
+    return rows
+
+
+def test_a_log_of_inspect_comes_back(run: Path, tmp_path: Path) -> None:
+    list(export_logs(read_logs(run), "inspect", tmp_path))
+    (file,) = tmp_path.glob("*.eval")
+    (log,), (back,) = read_logs(run), read_logs(file)
+    assert back.name == "marked"
+    columns = [name for name in SAME if name != "question"]  # inspect_ai holds the words as sent
+    assert plain(back, columns) == plain(log, columns)
+    assert back.rows["verdict"].tolist()[1:] == ["unreadable", "unreadable"]
+    assert compare_logs([log, back]).contrasts[0].paired.n == 3
+
+
+def test_a_log_of_inspect_holds_the_pictures_that_were_sent(run: Path, tmp_path: Path) -> None:
+    list(export_logs(read_logs(run), "inspect", tmp_path))
+    with ZipFile(next(tmp_path.glob("*.eval"))) as archive:
+        sample = json.loads(archive.read(next(name for name in archive.namelist() if name.startswith("samples/"))))
+        assert "base64" not in archive.read("summaries.json").decode()
+    (address,) = sample["attachments"].values()
+    data = base64.b64decode(address.partition(",")[2])
+    assert (run / "blobs").is_dir()
+    sent = {path.name for path in (run / "blobs").rglob("*")}
+    assert any(hashlib.sha256(data).hexdigest() in name for name in sent)
+    assert [message["role"] for message in sample["messages"]] == ["user", "assistant"]
+    assert [part["type"] for part in sample["messages"][0]["content"]].count("image") == 1
+
+
+def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path: Path) -> None:
+    inspect_log = pytest.importorskip("inspect_ai.log")
+    list(export_logs(read_logs(run), "inspect", tmp_path))
+    (file,) = tmp_path.glob("*.eval")
+    held = inspect_log.read_eval_log(str(file), resolve_attachments=True)
+    (log,) = read_logs(run)
+    assert [sample.id for sample in held.samples] == log.rows["sample"].tolist()
+    assert held.samples[0].input[0].content[0].image.startswith("data:image/png;base64,")
+    assert len(inspect_log.read_eval_log_sample_summaries(str(file))) == 3
+    inspect_log.write_eval_log(held, str(tmp_path / "theirs.eval"))
+    (theirs,) = read_logs(tmp_path / "theirs.eval")
+    columns = ["sample", "value", "verdict", "answer", "reply", "key"]
+    assert plain(theirs, columns) == plain(log, columns)
+
+
+def test_every_eval_ever_comes_back_with_the_hashes_of_the_pictures(run: Path, tmp_path: Path) -> None:
+    list(export_logs(read_logs(run), "every-eval-ever", tmp_path))
+    (file,) = tmp_path.rglob("*.json")
+    held = json.loads(file.read_text())
+    details = held["detailed_evaluation_results"]
+    assert hashlib.sha256((file.parent / details["file_path"]).read_bytes()).hexdigest() == details["checksum"]
+    (log,), (back,) = read_logs(run), read_logs(file)
+    assert all(len(sha) == 64 for sha in log.rows["pictures"])
+    assert plain(back) == plain(log)
+    instances = [json.loads(line) for line in (file.parent / details["file_path"]).read_text().splitlines()]
+    assert [instance["evaluation"]["score"] for instance in instances][1:] == [0.0, 0.0]
+    assert all(isinstance(value, str) for one in instances for value in one["metadata"].values())
+
+
+def test_a_failed_sample_stays_failed(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,correct\nq1,1\nq2,\n")
+    for form in ("inspect", "every-eval-ever"):
+        list(export_logs(read_logs(tmp_path / "a.csv"), form, tmp_path / form))
+        (file,) = (*(tmp_path / form).rglob("*.eval"), *(tmp_path / form).rglob("*.json"))
+        assert read_logs(file)[0].rows["verdict"].tolist() == ["right", "failed"]
+
+
+def test_results_for_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id,task,correct\nq1,x,1\nq2,x,0\nq3,y,1\nq4,y,1\n")
+    args = ["export", str(tmp_path / "a.csv"), "--to", "eval-results", "--out", str(tmp_path)]
+    refused = CliRunner().invoke(app, args)
+    assert refused.exit_code == 2
+    assert "--dataset" in refused.output
+    done = CliRunner().invoke(app, [*args, "--dataset", "org/bench"])
+    assert done.exit_code == 0, done.output
+    entries = yaml.safe_load((tmp_path / ".eval_results/looktwice_a.yaml").read_text())
+    told = [(entry["dataset"], entry["value"]) for entry in entries]
+    assert told == [({"id": "org/bench", "task_id": "x"}, 50.0), ({"id": "org/bench", "task_id": "y"}, 100.0)]
+    with pytest.raises(TaskError, match="the formats are inspect"):
+        list(export_logs(read_logs(tmp_path / "a.csv"), "html", tmp_path))
+
+
+def test_an_excel_table_has_the_numbers_that_vlmevalkit_looks_for(tmp_path: Path) -> None:
+    """Its scorer asserts that every index is one of its own table, where they are numbers."""
+    pytest.importorskip("openpyxl")
+    made = MadeRun(tmp_path / "run")
+    made.task("depth", ["A", "B"], meta=[{"category": "depth"}] * 2)
+    made.samples = [
+        type(row)(row.task, row.sha, row.answer, {**row.sample, "id": str(10 + number)})
+        for number, row in enumerate(made.samples)
+    ]
+    made.answers(made.point("one", "depth"), ["A", "A"])
+    made.write()
+    (scored,) = score_run_replies(tmp_path / "run")
+    export(scored.replies, tmp_path / "one.xlsx")
+    table = pandas.read_excel(tmp_path / "one.xlsx")
+    assert table["index"].tolist() == [10, 11]
+    assert table["index"].dtype.kind == "i"
+    assert table[["category", "split", "answer"]].iloc[0].tolist() == ["depth", "none", "A"]
