@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import logs, measures, runs, studies
+from looktwice.eval.commands import audits, logs, measures, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "make": studies.make,
     "merge": runs.merge,
     "cache": runs.reply_cache,
+    "certify": audits.certify,
     "replay": runs.replay,
     "trajectories": runs.trajectories,
     "list": studies.list_names,

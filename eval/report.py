@@ -12,6 +12,7 @@ from looktwice.eval.analysis.baselines import guess_table, published_table
 from looktwice.eval.analysis.comparisons import COMPARISON_NOTE, comparison_table
 from looktwice.eval.analysis.complementarity import complementarity_table
 from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
+from looktwice.eval.analysis.contribution import contribution_tables
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
     NOTE as FRAGILITY_NOTE,
@@ -193,6 +194,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Every style and codec", style_table(runs), wrap=True),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
+        *(ReportTable(title, table, True, note) for run in runs for title, note, table in contribution_tables(run)),
         ReportTable("Accuracy by turns that looked", turn_count_table(looks)),
         ReportTable("What further turns changed", turn_table(turns), wrap=True),
         ReportTable("When to stop", stopping_table(turns), wrap=True),

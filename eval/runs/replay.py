@@ -241,7 +241,7 @@ def rerun(
     models = recorded_models(folder, record)
 
     def recorded(model: Model) -> Model:
-        return models.get(model.identity) or RecordedReplies({}, model.identity)
+        return models.get(model.identity) or models[""]  # a second model that is the arm's own is recorded as that
 
     state = State(sample, prompt=sample.question, seed=point.seed, draw=record.draw)
     model = RecordingModel(models[""], sample.id, wrap_second=recorded)

@@ -10,6 +10,7 @@ from .generated.task import GeneratedDoYouSeeMe as GeneratedDoYouSeeMe
 from .letters_and_shapes import LettersAndShapes as LettersAndShapes
 from .marked_scenes.task import MarkedScenes as MarkedScenes, SceneScorer as SceneScorer
 from .near_sighted_model import NearSighted as NearSighted
+from .never_looks_model import NeverLooks as NeverLooks
 from .photos.task import Photos as Photos
 from .tsv import Tsv as Tsv
 from .vlm2.metrics import (

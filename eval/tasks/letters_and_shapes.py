@@ -42,8 +42,9 @@ class LettersAndShapes(MadeTask):
     Each image of `width` x `height` pixels shows four things of different colours on a light ground: letters, and sets
     of six shapes. Letters and shapes are `smallest` to `largest` pixels high, any factor being as likely as any other.
     What is asked about is in the box `target` of the sample's marks, and its field `region` says so, for oracles.
-    Question `i` depends on `seed` and `i` alone. Scores can be sliced by `kind` and by `size`, the quarter of the
-    heights' range (1 is the smallest). Raises TaskError.
+    `leak` is the share of questions whose words give the answer away ("... between J and L in the alphabet"), for tests
+    of audits; the sample's truth says which (`leaky`). Question `i` depends on `seed` and `i` alone. Scores can be
+    sliced by `kind` and by `size`, the quarter of the heights' range (1 is the smallest). Raises TaskError.
     """
 
     n: int = 60
@@ -52,6 +53,7 @@ class LettersAndShapes(MadeTask):
     height: int = 900
     smallest: int = 9
     largest: int = 60
+    leak: float = 0.0
     subset: Subset = field(default_factory=Subset)
 
     version: ClassVar[int] = 1
@@ -61,6 +63,8 @@ class LettersAndShapes(MadeTask):
             raise TaskError(
                 f"n is 1 or more, and 6 <= smallest <= largest pixels, found {self.n}, {self.smallest}, {self.largest}"
             )
+        if not 0 <= self.leak <= 1:
+            raise TaskError(f"leak is a share of the questions, in 0..1, found {self.leak}")
         if min(self.width, self.height) < 10 * self.largest:
             raise TaskError(
                 f"an image of {self.width} x {self.height} pixels has no room for things of {self.largest}; make it at "
@@ -97,10 +101,21 @@ class LettersAndShapes(MadeTask):
             f"Which letter is {color}?" if kind == "letter" else f"How many of the {color} shapes are {SHAPES[0]}?"
         )
         answer = str(thing[0]) if kind == "letter" else str(thing.count(SHAPES[0]))
+        leaky = self.leak > 0 and seeded_rng("leak", self.seed, number).random() < self.leak
+        question += _hint(answer) if leaky else ""
         meta = {"kind": kind, "region": "target", "px": high, "size": 1 + rank // 2}
         mark = Box("target", *taken[0])
         picture = Picture(np.asarray(image), f"letters and shapes {number}")
-        return Item(Sample(self._id(number), question, (picture,), (), (mark,), meta), answer)
+        truth = {"leaky": leaky} if self.leak else {}
+        return Item(Sample(self._id(number), question, (picture,), (), (mark,), meta), answer, truth)
+
+
+def _hint(answer: str) -> str:
+    """Words that give the answer away without naming it."""
+    if answer.isdigit():
+        return f" Of the {COLUMNS * ROWS}, {COLUMNS * ROWS - int(answer)} are not."
+    place = ascii_uppercase.index(answer)
+    return f" It stands between {ascii_uppercase[place - 1]} and {ascii_uppercase[(place + 1) % 26]} in the alphabet."
 
 
 def _kind(number: int) -> str:

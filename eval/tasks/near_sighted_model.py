@@ -38,6 +38,7 @@ PATCH = 28  # pixels of an image's side that cost a token
 LETTER = re.compile(r"Which letter is (\w+)\?")
 COUNT = re.compile(r"How many of the (\w+) shapes are (\w+)\?")
 NUMBER = re.compile(r"Image (\d+)")
+TOLD = re.compile(r"^(\w+): (?:the letter ([A-Z])|triangles (\d+))$", re.M)
 NO_MORE = re.compile(r"cannot look any further")
 
 
@@ -66,6 +67,9 @@ class NearSighted:
     `coordinates`; where it may not, it says that it cannot tell. Tools are asked for as they are offered: by function
     calls, in <tool_call> tags, or as lines `CALL name {...}`. It counts a token for every 28 x 28 pixels and every
     four characters.
+
+    Asked to describe, it says what it can tell of every colour ("red: the letter K"), and it believes such
+    words where it sees nothing large enough itself.
 
     Nothing but the messages is looked at. Raises PictureError for bytes that are no image.
     """
@@ -99,6 +103,8 @@ class NearSighted:
     def _reply(self, messages: Messages, options: CallOptions) -> tuple[str, tuple[ToolCall, ...]]:
         words = "\n".join(message.text for message in messages if message.role == "user")
         asked = [*LETTER.finditer(words), *COUNT.finditer(words)]
+        if not asked and words.startswith("Describe"):
+            return self._describe(messages), ()
         if not asked or asked[-1][1] not in HUES:
             return "I do not understand the question.", ()
         color, several = asked[-1][1], asked[-1].re is COUNT
@@ -110,10 +116,24 @@ class NearSighted:
         if best.height >= self.min_height:
             found = str(_count(best, asked[-1][2])) if several else _read(best)
             return f"In image {best.number} it is large enough for me.\nANSWER: {found}", ()
+        if told := [match for message in messages for match in TOLD.finditer(message.text) if match[1] == color]:
+            return f"I was told so.\nANSWER: {told[-1][2] or told[-1][3]}", ()
         small = f"What is {color} in image {best.number} is {best.height:.0f} pixels high, too small for me."
         window = self.window * 0.9 ** (len(images) - len(seen))
         arguments = json.dumps({"image": best.number, "box": self._around(best, window)})
         return self._call(small, arguments, messages, options)
+
+    def _describe(self, messages: Messages) -> str:
+        """What it can tell of every colour of every image; letters are in one part, shapes in several."""
+        said = []
+        for number, view in _images(messages):
+            for color in HUES:
+                sight = _see(number, view, color, several=True)
+                if sight is not None and sight.height >= self.min_height:
+                    shapes = f"triangles {_count(sight, 'triangles')}"
+                    told = shapes if len(_parts(sight.cover)) > 1 else f"the letter {_read(sight)}"
+                    said.append(f"{color}: {told}")
+        return "\n".join(said) or "I can tell nothing."
 
     def _call(
         self, small: str, arguments: str, messages: Messages, options: CallOptions

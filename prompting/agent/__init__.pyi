@@ -1,6 +1,11 @@
 from .agent import Agent as Agent
 from .call_formats import NativeCalls as NativeCalls, PlainCalls as PlainCalls, TaggedCalls as TaggedCalls
 from .episode import Bounds as Bounds
+from .result_controls import (
+    BlackImages as BlackImages,
+    DescribedImages as DescribedImages,
+    NoResult as NoResult,
+)
 from .specialist_tools import (
     ApplyStage as ApplyStage,
     CropByWord as CropByWord,

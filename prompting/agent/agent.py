@@ -15,10 +15,11 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.agent.call_formats import CallFormat, NativeCalls, Parts, decode_arguments
 from looktwice.prompting.agent.episode import Bounds, Episode
 from looktwice.prompting.agent.record import Look, Outcome, measure_looks
+from looktwice.prompting.agent.result_controls import ResultControl
 from looktwice.prompting.agent.tool import AgentTool, ToolResult, describe_tool, parse_arguments
 from looktwice.prompting.agent.view_tools import Answer
 from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, find_new_regions
-from looktwice.prompting.turns.ask import check_token_count
+from looktwice.prompting.turns.ask import Ask, check_token_count
 from looktwice.prompting.turns.history import History
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
@@ -55,6 +56,10 @@ class Agent:
     With a `probe`, such as "What would you answer now?", the model is asked this before each of its turns, outside the
     conversation. It costs one more call per turn, and shows what each look changed.
 
+    `results`, such as `BlackImages`, is a control that changes what every tool returned before the model gets it. With
+    `afresh` the last answer is asked for in a new conversation that shows every image at once, without tools and
+    looks: the results alone.
+
     Every tool call is written into the record as a `Look` (`prompting.agent.record`), and every image becomes a view.
     Measured are the `looks` that were run, the `crop_share` of an image that they showed, and the turns.
     Raises ModelError, and WeightsError if the network of a tool cannot be loaded.
@@ -72,6 +77,8 @@ class Agent:
     final: Text = FINAL
     probe: Text = ""
     options: CallOptions = field(default_factory=CallOptions)
+    results: ResultControl | None = None
+    afresh: bool = False
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -90,6 +97,10 @@ class Agent:
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the conversation, every image shown as a view, and a note for each look."""
+        looked = self._look(state, model)
+        return self._ask_afresh(state, looked, model) if self.afresh else looked
+
+    def _look(self, state: State, model: Model) -> State:
         episode = self._open(state, model)
         while not (bound := episode.reached_bound(self.bounds)):
             episode, reply = self._next_reply(episode, model)
@@ -137,7 +148,8 @@ class Agent:
         messages, notes = self.history(episode.turns)
         reply = model(messages, draw=episode.state.draw, options=replace(self.options, tools=tools))
         notes = (*episode.notes, *notes, *check_token_count(messages, reply))
-        return episode.replace(notes=notes).add_usage(reply), reply
+        episode = episode.replace(notes=notes).add_usage(reply)
+        return episode.replace(calls=max(episode.calls, calls_made(episode.state, model))), reply  # a describer's too
 
     def _run_calls(self, episode: Episode, reply: Reply, calls: Sequence[ToolCall], count: int) -> Episode:
         """Run the calls of one reply in order, and add the reply and the results as turns."""
@@ -180,6 +192,7 @@ class Agent:
             return episode.add_look(replace(look, outcome="repeated", reason=words)), (words,)
         try:
             result = tool(episode.full_size_state, arguments)
+            result = self.results(result, episode.full_size_state) if self.results else result
             shown = [ShownImage.through(view, self.fit, episode.state) for view in result.views]
         except WeightsError:  # our fault, not the model's: a look that failed would count as one that did not help
             raise
@@ -239,6 +252,13 @@ class Agent:
             look = replace(self._new_look(episode, calls[0].name, calls[0].arguments, why), outcome="bound", probe=None)
             return self._finish(episode.add_turns(reply.as_message()).add_look(look), bound).abstain(why)
         return self._finish(episode.add_turns(reply.as_message()), bound)
+
+    def _ask_afresh(self, state: State, looked: State, model: Model) -> State:
+        """The answer to all images at once, in a conversation that knows of no tool."""
+        asked = Ask(tags="Image {n}:", options=self.options)(state.replace(views=looked.views), model)
+        turns = looked.measures["turn_call"]
+        asked = asked.replace(notes=looked.notes, measures=looked.measures).with_notes(*asked.notes)
+        return asked.measured("turn_call", (*(turns if isinstance(turns, tuple) else ()), calls_made(state, model) - 1))
 
     def _finish_with_answer(self, episode: Episode, by: str = "answer") -> State:
         """Finish with the answer that a tool gave, as `reader` reads it."""

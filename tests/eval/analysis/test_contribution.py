@@ -1,0 +1,149 @@
+"""The certificate of an agent's tool: a model that never looks gets none, a near-sighted one its true gain."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from looktwice.eval.analysis.contribution import Certificate, certificate_page, certificates
+from looktwice.eval.cli import app
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.runs.replay import replay
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.tasks import LettersAndShapes, NearSighted, NeverLooks, TaskError
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.model import Message, Tool
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent import BlackImages, NoResult, ToolResult
+from tests.made_run import MadeRun
+from tests.paths import CONFIGS
+
+SMALL = ("task.width=640", "task.height=480", "task.largest=40", "task.smallest=10", "stages.agent.fit.pixels=320",
+         "contestants.without.stages.fit.pixels=320")  # fmt: skip
+CHEATER = "models.eyes={use: eval.tasks.NeverLooks, careless: true}"
+
+
+def run_arms(out: Path, *overrides: str) -> RunScores:
+    plan = load_plan(CONFIGS / "tool_contribution.yaml", [*SMALL, *overrides])
+    outcome = Study(plan, out, RunOptions(workers=2), console=Console(quiet=True))()
+    return score_run(RunFolder(outcome.folder))
+
+
+def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
+    run = run_arms(tmp_path, "task.n=48", "task.leak=0.4", CHEATER)
+    (found,) = certificates(run)
+    assert found.gain.value > 0.2 and found.gain.low > 0.05
+    for role in ("black", "random", "words", "format"):
+        part = found.difference("full", role)
+        assert part.value == 0.0 and part.low < 0 < part.high and part.high < 0.03
+    assert found.verdict[1].startswith(f"Of {100 * found.gain.value:.1f} points gained, 0.0 [-")
+    assert "need the pixels, which is not shown" in found.verdict[1]
+    assert found.solved_elsewhere["blind"] == 1.0 and found.unequal == []
+    split = found.by_call
+    gains, harms = split["call gain"] + split["schema gain"], split["call harm"] + split["schema harm"]
+    assert gains - harms == pytest.approx(found.gain.value) and split["schema gain"] == 0
+
+
+def test_the_near_sighted_model_gets_its_true_gain(tmp_path: Path) -> None:
+    """By construction: what is smaller than 20 pixels as sent is out of reach without a look."""
+    run = run_arms(tmp_path, "task.n=12")
+    (found,) = certificates(run)
+    small = {name for name, row in found.arms["full"].samples.items() if row.meta["px"] * 320 / 640 < 20}
+    assert found.gain.value == pytest.approx(len(small) / 12, abs=1.5 / 12)
+    assert found.difference("full", "black").value == found.gain.value > 0.4
+    assert found.difference("full", "black").low > 0
+    assert found.difference("black", "without").value == 0.0
+    assert found.difference("full", "result").value == 0.0
+    page = certificate_page(run, [found])
+    assert "need the pixels" in page and "IoU" in page and "Seed, model, sizes and budgets are the same." in page
+    assert replay(run.folder.path).done
+    told = CliRunner().invoke(app, ["certify", str(run.folder.path)])
+    assert told.exit_code == 0 and (run.folder.path / "certificate.md").read_text() == page
+
+
+def made(path: Path, arms: Sequence[str], answers: Sequence[str], *, other: str = "") -> Certificate:
+    """Arms with their answers to five questions with the key A."""
+    run = MadeRun(path)
+    run.task("depth", ["A"] * 5)
+    for name, given in zip(arms, answers, strict=True):
+        run.answers(run.point(name, "depth", seed=int(name == other)), given)
+    run.write()
+    (found,) = certificates(score_run(RunFolder(path)))
+    return found
+
+
+def test_the_numbers_by_hand(tmp_path: Path) -> None:
+    """Full 4 of 5, without 1, black 3; of what full solves black solves 3 of 4."""
+    found = made(tmp_path / "run", ("without", "full", "black"), ("ABBBB", "AAAAB", "AAABB"), other="black")
+    assert (found.gain.value, found.difference("full", "black").value) == pytest.approx((0.6, 0.2))
+    assert found.solved_elsewhere == pytest.approx({"without": 0.25, "black": 0.75, "blind": 0.75})
+    assert found.verdict[1].startswith("Beside that") or "20.0 [" in found.verdict[1]
+    assert found.by_call == pytest.approx({"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0})
+    assert found.unequal == ["black differs from full in seed"]
+
+
+def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A"] * 4)
+    for name, given in (("glance", "ABBB"), ("full", "AAAB"), ("dark", "ABBB")):
+        run.answers(run.point(name, "depth"), given)
+    run.write()
+    command = CliRunner()
+    lacking = command.invoke(app, ["certify", str(tmp_path / "run")])
+    assert lacking.exit_code == 2 and "has glance, full, dark" in lacking.output
+    told = command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark"])
+    assert told.exit_code == 0 and "need the pixels" in told.output
+    assert command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "grey=dark"]).exit_code == 2
+    taken = command.invoke(app, ["certify", str(tmp_path / "run"), "--role", "without=glance", "--role", "black=dark",
+                                 "--out", str(tmp_path / "run" / "records.jsonl")])  # fmt: skip
+    assert taken.exit_code == 2 and "name another file" in taken.output
+
+
+def test_controls_of_results() -> None:
+    import numpy as np
+
+    from looktwice.pipelines.sample import Sample
+    from looktwice.pipelines.state import State
+
+    state, view = State(Sample("s", "q")), View(Picture(np.full((8, 6, 3), 99, np.uint8)))
+    dark = BlackImages()(ToolResult("words", (view,)), state)
+    assert dark.text == "words" and dark.views[0].size == (6, 8) and not dark.views[0].pixels.any()
+    assert NoResult()(ToolResult("words", (view,)), state).text == "done"
+    assert NoResult()(ToolResult("words", (view,)), state).views == ()
+    assert NoResult()(ToolResult(answer="A"), state).answer == "A" and NoResult()(ToolResult(undo=True), state).undo
+
+
+def test_hints_are_planted_and_read() -> None:
+    task, plain = LettersAndShapes(n=40, leak=0.5), LettersAndShapes(n=40)
+    leaky = [item for item in task if item.truth["leaky"]]
+    assert 10 <= len(leaky) <= 30
+    model = NeverLooks()
+    for item in leaky:
+        assert model((Message("user", (item.sample.question,)),)).text == f"ANSWER: {item.answer}"
+    for item, other in zip(task, plain, strict=True):
+        assert item.sample.images[0].sha == other.sample.images[0].sha
+        assert (item.sample.question == other.sample.question) is not item.truth["leaky"]
+    with pytest.raises(TaskError, match="leak is a share"):
+        LettersAndShapes(leak=2)
+
+
+def test_what_the_two_models_say_of_an_image() -> None:
+    from looktwice.pipelines.model import CallOptions
+
+    item = next(
+        item for item in LettersAndShapes(n=12) if item.sample.meta["kind"] == "letter" and item.sample.meta["px"] > 24
+    )
+    view = View(item.sample.images[0])
+    told = NearSighted()((Message("user", (view, "Describe this image")),)).text
+    color = item.sample.question.split()[-1].strip("?")
+    assert f"{color}: the letter {item.answer}" in told
+    blind = (Message("user", (f"{item.sample.question}",)), Message("tool", (told,)))
+    asked = Message("user", (view, item.sample.question))
+    assert NearSighted(min_height=90)((asked, blind[1])).text == f"I was told so.\nANSWER: {item.answer}"
+    calling = NeverLooks()(blind[:1], options=CallOptions(tools=(Tool("zoom", "", {}),)))
+    assert calling.tool_calls[0].name == "zoom"
