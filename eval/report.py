@@ -210,7 +210,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Guesses", guess_table(runs)),
         ReportTable("Verdicts of judges", judge_table(runs), wrap=True),
         ReportTable("Specialists and MLLMs", complementarity_table(runs)),
-        ReportTable("Published, not run here", published_table(runs)),
+        ReportTable("Beside what was published", published_table(runs, rows)),
         ReportTable("Tokens and cost", token_table(rows)),
     ]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from looktwice.eval.display.text_tables import TextTable, percent
+from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.specialists.answers import Guess
 
@@ -36,26 +37,54 @@ def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tup
     return (scores.contestant, scores.task, str(len(right)), str(len(random)), str(len(known)), *shares)
 
 
-def published_table(runs: Sequence[RunScores]) -> TextTable:
+def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> TextTable:
     """A line for each row of `published:` in the runs' configurations, in percent as published, with its source.
 
-    A row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the runs
-    that some row has, then any further entry, such as `macro`. A task with errata is flagged in its header.
+    A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the
+    runs that some row has, then any further entry: a total such as `macro` or `blink_macro`, or `task.metric`. A task
+    with errata is flagged in its header. Below stand the contestants of the runs, from `rows`, and how many points
+    each differs from the row that is of `people`.
     """
-    rows: dict[tuple[str, str], Mapping[str, Any]] = {}
+    published: dict[tuple[str, str], Mapping[str, Any]] = {}
+    people: tuple[str, Mapping[str, Any]] = ("", {})
     for run in runs:
         config = run.folder.facts.get("config") or {}
         for name, row in (config.get("published") or {}).items():
-            rows[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
-    given = dict.fromkeys(task for accuracies in rows.values() for task in accuracies)
+            published[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
+            if row.get("people"):
+                people = str(name), row.get("accuracy") or {}
+    given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
     asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
     titles = (f"{task}\nsee its errata" if asked.get(task) else task for task in tasks)
-    lines = (
+    lines = [
         (name, source, *(_percent(accuracies.get(task)) for task in tasks))
-        for (name, source), accuracies in rows.items()
-    )
-    return TextTable(("published, not run", "source", *titles), tuple(lines), text_columns=2)
+        for (name, source), accuracies in published.items()
+    ]
+    for name, found in _values_here(runs, rows).items():
+        if not (known := found.keys() & given.keys()):
+            continue
+        lines.append((name, "this run", *(_percent(found.get(task)) for task in tasks)))
+        gaps = {task: found[task] - people[1][task] for task in known & people[1].keys()}
+        if gaps:
+            shown = (f"{gaps[task]:+.2f}" if task in gaps else "" for task in tasks)
+            lines.append((f"{name}, less {people[0]}", "points", *shown))
+    return TextTable(("who", "source", *titles), tuple(lines), text_columns=2)
+
+
+def _values_here(runs: Sequence[RunScores], rows: Sequence[Row]) -> Mapping[str, Mapping[str, float]]:
+    """Contestant -> its accuracy in percent by task, and its other metrics as `task.metric` or, of several, `metric`."""
+    names = {scores.contestant for run in runs for scores in run.points}
+    found: dict[str, dict[str, float]] = {}
+    for row in rows:
+        if row.slice or row.value is None or row.contestant not in names:
+            continue
+        held = found.setdefault(row.contestant, {})
+        if row.metric == "accuracy":
+            held[row.task_name or row.task] = 100 * row.value
+        else:
+            held[f"{row.task_name}.{row.metric}" if row.task_name else row.metric] = 100 * row.value
+    return found
 
 
 def _percent(value: Any) -> str:

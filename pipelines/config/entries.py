@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import ConfigDict, Field
-from typing_extensions import TypedDict
+from typing_extensions import NotRequired, TypedDict
 
 Node = dict[str, Any]
 Nodes = dict[str, Node | None]
@@ -106,7 +106,14 @@ class Published(TypedDict):
     __pydantic_config__ = CLOSED  # type: ignore[misc]
     source: Annotated[str, Entry("Where the numbers stand.", "source: Table 3 of the paper")]
     accuracy: Annotated[
-        dict[str, float], Entry("Percent by the name of the task in this file.", "accuracy: {depth: 59.7}")
+        dict[str, float],
+        Entry(
+            "Percent by the name of the task in this file, by `task.metric`, or by the metric of a total.",
+            "accuracy: {depth: 59.7, blink_macro: 51.1}",
+        ),
+    ]
+    people: NotRequired[
+        Annotated[bool, Entry("Whether these are people, to whom every contestant is compared.", "people: true")]
     ]
 
 

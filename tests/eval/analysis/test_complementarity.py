@@ -120,7 +120,7 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     (folder / "run.yaml").write_text(yaml.safe_dump({"config": held.config}, sort_keys=False))
     run = score_run(RunFolder(folder))
     grid = published_table([run])
-    assert grid.header == ("published, not run", "source", "jigsaw", "other", "macro")
+    assert grid.header == ("who", "source", "jigsaw", "other", "macro")
     assert grid.rows == (("human", "Table 1", "99.00", "50.00", "95.67"),)
     flagged = replace(run.points[0], point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}))
     header = published_table([replace(run, points=(flagged,))]).header

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from looktwice.eval.cli import app
 from looktwice.eval.records import Record, RunFolder
 from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.config.load import load
 from looktwice.prompting.views import ZoomOnDetections
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import CONFIGS
@@ -97,6 +98,23 @@ def dysm(root: Path) -> list[str]:
     return [f"tasks.ground.path={root}", *(f"tasks.{name}=null" for name in others)]
 
 
+def all_of_blink(root: Path) -> list[str]:
+    blink(root)
+    names = next(iter(load(CONFIGS / "blink_bench.yaml")["tasks"]), "")
+    others = [name for name in load(CONFIGS / "blink_bench.yaml")["tasks"] if name not in (names, "Relative_Depth")]
+    (root / names).mkdir()
+    table = pq.read_table(root / "Relative_Depth" / "val-00000-of-00001.parquet")
+    ids = pa.array([f"val_{names}_{n}" for n in (1, 2)])
+    pq.write_table(table.set_column(0, "idx", ids), root / names / "val-00000-of-00001.parquet")
+    return [f"tasks.{names}.path={root}", *(f"tasks.{name}=null" for name in others)]
+
+
+def all_of_dysm(root: Path) -> list[str]:
+    dysm(root)
+    others = [name for name in load(CONFIGS / "dysm_bench.yaml")["tasks"] if name != "figure_ground"]
+    return [f"tasks.figure_ground.path={root}", *(f"tasks.{name}=null" for name in others)]
+
+
 Study = tuple[str, Callable[[Path], list[str]], tuple[str, ...], dict[str, int]]
 """A configuration, its data and overrides, its models' places, and how many calls each contestant makes a sample."""
 STUDIES: list[Study] = [
@@ -117,6 +135,10 @@ STUDIES: list[Study] = [
         },
     ),
     ("dysm_redraw", dysm, ("model",), {"image": 1, "SVG": 2}),
+    ("vlm2_bench", lambda root: [*vlm2(root)[:1], "tasks.pc_vid=null"], ("models.chat",), {"plain": 8}),
+    ("blink_twice", twice, ("models.chat",), {"plain": 2}),
+    ("blink_bench", all_of_blink, ("models.chat",), {"official": 4}),
+    ("dysm_bench", all_of_dysm, ("models.chat",), {"plain": 1}),
 ]  # fmt: skip
 SVG = '<svg width="9" height="9"><script>x()</script></svg>\nThe answer is (A).'
 SCRIPTED = f"{{use: pipelines.models.Scripted, answer: {json.dumps(SVG)}}}"
@@ -199,6 +221,20 @@ def test_a_script_in_an_svg_is_recorded_and_the_run_goes_on(tmp_path: Path) -> N
     (record,) = ran(STUDIES[3], tmp_path, SCRIPTED)["SVG"]
     assert record.notes[0].startswith("image 1: the SVG was not drawn: ")
     assert len(record.calls) == 2 and not record.error
+
+
+def test_the_report_has_the_gap_to_people_beside_what_was_published(tmp_path: Path) -> None:
+    ran(STUDIES[4], tmp_path, "{use: pipelines.models.Scripted, answer: T}")
+    page = (tmp_path / "runs" / "vlm2_bench" / "report.md").read_text(encoding="utf-8")
+    heading, *rows = page.split("## Beside what was published")[1].split("## ")[0].strip().splitlines()
+    cells = {row.split("|")[1].strip(): [cell.strip() for cell in row.split("|")[2:-1]] for row in rows}
+    columns = [cell.strip() for cell in heading.split("|")[2:-1]]
+    matching = columns.index("gc_mat.pair_accuracy")
+    assert cells["people"][matching] == "95.06" and cells["GPT-4o"][matching] == "37.45"
+    assert cells["plain"][0] == "this run"
+    here, gap = (float(cells[name][matching]) for name in ("plain", "plain, less people"))
+    assert gap == pytest.approx(here - 95.06)
+    assert cells["GPT-4o"][columns.index("overall_9")] == "60.36"
 
 
 def test_show_goes_through_every_turn_again(tmp_path: Path) -> None:
