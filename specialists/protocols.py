@@ -9,8 +9,9 @@ named for what it computes (`detection`, `segmentation`, `matching`, `features`,
 `specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers questions is a
 stage, in `answers`.
 
-All images are HxWx3 RGB uint8. Points are in pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are
-edges: (0, 0) is the upper left corner of that pixel.
+All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is refused. Points are in
+pixel centres: (0, 0) is the middle of the upper left pixel. Boxes are edges: (0, 0) is the upper left corner of that
+pixel.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class ScalarMap(Protocol):
 class Detector(Protocol):
     """Boxes of objects in the image's pixels; without a detection the result is empty.
 
-    `words` are the classes to detect; a detector of a fixed class takes None. Raises NoEvidence for words or an image
-    that it cannot process.
+    `words` are the classes to detect, a text alone one of them; a detector of a fixed class takes None. Raises
+    NoEvidence for words or an image that it cannot process.
     """
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes: ...

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
+AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
 
 OPENING = threading.RLock()  # transformers is not thread-safe: a second thread may find it half imported
 
@@ -23,6 +25,10 @@ Thing = TypeVar("Thing")
 
 class WeightsError(ValueError):
     """A network that cannot be opened; the message says its id, what was tried and what to type."""
+
+
+class FetchError(WeightsError):
+    """Weights that another machine did not give; for a minute, the same is said again without another try."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +62,30 @@ class Place:
 
 
 class _Store:
-    """Resources by key: the first thread that asks opens one while the others wait; all of them get its failure."""
+    """Resources by key: the first thread that asks opens one while the others wait.
+
+    A failure is forgotten, for a file may be put right at any time; what could not be fetched is remembered for
+    `AGAIN_S`, or each sample of a run would wait for the same silence.
+    """
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.turns: dict[Hashable, threading.Lock] = {}
         self.things: dict[Hashable, Any] = {}
-        self.failed: dict[Hashable, WeightsError] = {}
+        self.failed: dict[Hashable, tuple[float, FetchError]] = {}
 
     def get(self, key: Hashable, open_: Callable[[], Any]) -> Any:
         with self.lock:
             turn = self.turns.setdefault(key, threading.Lock())
         with turn:
-            if key in self.failed:
-                raise WeightsError(str(self.failed[key]))
+            since, failure = self.failed.get(key, (0.0, None))
+            if failure is not None and time.monotonic() - since < AGAIN_S:
+                raise FetchError(str(failure))
             if key not in self.things:
                 try:
                     self.things[key] = open_()
-                except WeightsError as exc:
-                    self.failed[key] = exc
+                except FetchError as exc:
+                    self.failed[key] = time.monotonic(), exc
                     raise
             return self.things[key]
 
@@ -97,7 +108,7 @@ _STORE = _Store()
 
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
-    """The resource that this process shares under `key`, opened at its first use. Raises WeightsError every time."""
+    """The resource that this process shares under `key`, opened at its first use. Raises WeightsError."""
     thing: Thing = _STORE.get(key, open_)
     return thing
 
@@ -184,7 +195,7 @@ def _from_pretrained(kind: Any, model: str, revision: str | None, unused: Sequen
         )
         part = f" of its part {settings['subfolder']!r}" if "subfolder" in settings else ""
         said, advice = (f"the hub did not answer: {silence}", FETCH) if silence else (first_line(exc), _advice(exc))
-        raise WeightsError(
+        raise (WeightsError if local else FetchError)(
             f"{model}: {kind.__name__}{part} could not be opened from {tried} ({said}); {advice}"
         ) from exc
     return check_tensors(model, found[0], found[1], unused) if "use_safetensors" in settings else found

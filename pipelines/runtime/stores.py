@@ -114,15 +114,9 @@ def use_result_store(folder: Path | None) -> Iterator[None]:
         _current = before
 
 
-def load_result(key: str, kind: type[Result]) -> Result | None:
-    """The result stored under a key, as a `kind`; None where there is none, or no store is in use."""
-    return _current.get(key, kind) if _current is not None else None
-
-
-def save_result(key: str, result: Any) -> None:
-    """Store a result under a key, where a store is in use."""
-    if _current is not None:
-        _current.put(key, result)
+def current_store() -> ResultStore | None:
+    """The store that is in use; where there is none, nothing has to be hashed either."""
+    return _current
 
 
 def result_key(name: str, *inputs: Any) -> str:

@@ -47,9 +47,18 @@ class DIRE(Network[tuple[Pixels], Probability]):
 
     def __call__(self, pixels: Pixels, /) -> float:
         """The probability. Raises NoEvidence for single-coloured images or ones under 32 pixels, WeightsError."""
-        require_size(pixels, MIN_SIDE)
-        require_colors(pixels)
         return self.predict((pixels,)).value
+
+    def prepare(self, given: tuple[Any, ...]) -> tuple[Pixels]:
+        """The picture. Raises NoEvidence where it is single-coloured or under 32 pixels."""
+        item = super().prepare(given)
+        require_size(item[0], MIN_SIDE)
+        require_colors(item[0])
+        return item
+
+    def finish(self, given: tuple[Any, ...], result: Probability) -> float:
+        """The probability as a number."""
+        return result.value
 
     def open_network(self, place: Place) -> Tensors:
         """The tensors of the network. Raises WeightsError."""

@@ -18,8 +18,9 @@ from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_hash
-from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
+from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 
@@ -147,6 +148,7 @@ class FaceCascade:
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
+        pixels = require_pixels(pixels)
         shrunk = min(1.0, self.longest / max(pixels.shape[:2]))
         small = pixels
         if shrunk < 1:
@@ -206,13 +208,19 @@ class FaceRecognition:
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        pixels, store = require_pixels(pixels), current_store()
+        if store is None:
+            return self._find(pixels)
         name = f"{canonical(settings(self))} {dlib_hash(self.detector, self.models)}"
         key = result_key(f"{type(self).__qualname__} {name}", pixels)
-        found = load_result(key, Faces)
+        found = store.get(key, Faces)
         if found is None:
-            found = dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
-            save_result(key, found)
+            found = self._find(pixels)
+            store.put(key, found)
         return found
+
+    def _find(self, pixels: Pixels) -> Faces:
+        return dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
 
 
 @dataclass(frozen=True)

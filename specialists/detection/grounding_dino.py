@@ -45,10 +45,16 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word, WeightsError."""
-        asked = tuple(word.strip().lower().rstrip(".") for word in words or () if word.strip(" ."))
+        return self.predict((pixels, words))
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image and its words; a text is one word. Raises NoEvidence without a word."""
+        pixels, words = (*given, None)[:2]
+        every = (words,) if isinstance(words, str) else words or ()
+        asked = tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
         if not asked:
             raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
-        return self.predict((pixels, asked))
+        return super().prepare((pixels,))[0], asked
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_file
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
@@ -38,6 +39,7 @@ class YuNet:
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
+        pixels = require_pixels(pixels)
         height, width = pixels.shape[:2]
         scale = min(1.0, self.longest / max(height, width))
         size = max(1, round(width * scale)), max(1, round(height * scale))

@@ -16,6 +16,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resample
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.protocols import ScalarMap
 
@@ -48,8 +49,12 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Floats (height, width) that add up to 1: a patch's attention spread evenly over its pixels."""
-        height, width = pixels.shape[:2]
-        patches: Floats = self.predict((pixels,)).values
+        return self.finish((pixels,), self.predict((pixels,)))
+
+    def finish(self, given: tuple[Any, ...], result: AttentionMap) -> Floats:
+        """The map at the size of the image."""
+        height, width = require_pixels(given[0]).shape[:2]
+        patches = result.values
         full = cv2.resize(patches, (width, height), interpolation=cv2.INTER_NEAREST_EXACT)
         return np.asarray(full / full.sum(), np.float64)
 

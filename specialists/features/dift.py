@@ -51,7 +51,11 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def __call__(self, pixels: Pixels, prompt: str = "", /) -> FeatureGrid:
         """The features of an HxWx3 RGB image that shows `prompt`. Raises WeightsError."""
-        return self.predict((pixels, self.prompt.replace("{}", prompt) if prompt else ""))
+        return self.predict((pixels, prompt))
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image and its word, "" where none was given."""
+        return super().prepare((*given, "")[:2])
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
@@ -71,7 +75,7 @@ class DIFT(Network[Item, FeatureGrid]):
         sizes = [InputSize(item[0].shape[1], item[0].shape[0], self.size, self.size) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
-        words = network.embed_prompts([item[1] for item in items])
+        words = network.embed_prompts([self.prompt.replace("{}", item[1]) if item[1] else "" for item in items])
         values = network.block_output(tensor, words, self).permute(0, 2, 3, 1).float().cpu().numpy()
         return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
 

@@ -48,6 +48,10 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
         return self.predict((pixels,))
 
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image alone."""
+        return super().prepare(given[:1])
+
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         vision = getattr(network.model, "vision_model", network.model)

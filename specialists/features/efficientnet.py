@@ -50,6 +50,10 @@ class EfficientNet(Network[Item, FeatureGrid]):
         """The features of an HxWx3 RGB image; the prompt is not looked at. Raises WeightsError."""
         return self.predict((pixels,))
 
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image alone."""
+        return super().prepare(given[:1])
+
     def open_network(self, place: Place) -> Tensors:
         """The tensors by name. Raises WeightsError."""
         tensors = read_tensors(self._file())

@@ -50,9 +50,13 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
         Raises NoEvidence for a single-coloured image or one too small, and WeightsError.
         """
-        require_size(image, 2)  # first, so that an image of one pixel is called too small, not single-coloured
-        require_colors(image)
         return self.predict((image,))
+
+    def prepare(self, given: tuple[Any, ...]) -> tuple[Pixels]:
+        """The first image. Raises NoEvidence for a single-coloured image or one too small."""
+        item = super().prepare(given[:1])
+        require_colors(item[0])
+        return item
 
     def direction(self, config: Any) -> bool:
         """Whether larger values are nearer, by the configuration of a network, else by the setting.

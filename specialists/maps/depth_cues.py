@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_colors
+from looktwice.specialists.networks.image_size import require_colors, require_pixels
 from looktwice.specialists.results import DepthMap
 
 Floats = NDArray[np.float64]
@@ -26,7 +26,7 @@ class VerticalPosition:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The row of each pixel; larger is nearer."""
-        height, width = image.shape[:2]
+        height, width = require_pixels(image).shape[:2]
         return DepthMap(np.repeat(np.arange(height, dtype=np.float64)[:, None], width, 1), larger_is_nearer=True)
 
 
@@ -41,7 +41,7 @@ class Haze:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The transmission, 0..1. Raises NoEvidence for a single-coloured image."""
-        require_colors(image)
+        image = require_colors(image)
         side = _side(image, WINDOW)
         kernel = np.ones((side, side), np.uint8)
         dark = cv2.erode(image.min(-1), kernel, borderType=cv2.BORDER_REPLICATE)
@@ -57,7 +57,7 @@ class LocalContrast:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The standard deviation of grey in each window, 0..1. Raises NoEvidence for a single-coloured image."""
-        require_colors(image)
+        image = require_colors(image)
         gray, side = _gray(image), _side(image, WINDOW)
         mean, square = _window_mean(gray, side), _window_mean(gray**2, side)
         return DepthMap(np.sqrt(np.maximum(square - mean**2, 0)), larger_is_nearer=True)
@@ -69,7 +69,7 @@ class Saturation:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean saturation (of HSV) in each window, 0..1. Raises NoEvidence for a single-coloured image."""
-        require_colors(image)
+        image = require_colors(image)
         saturation = cv2.cvtColor(image, cv2.COLOR_RGB2HSV)[..., 1].astype(np.float64) / 255
         return DepthMap(_window_mean(saturation, _side(image, WINDOW)), larger_is_nearer=True)
 
@@ -80,7 +80,7 @@ class Brightness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean grey in each window, 0..1. Raises NoEvidence for a single-coloured image."""
-        require_colors(image)
+        image = require_colors(image)
         return DepthMap(_window_mean(_gray(image), _side(image, WINDOW)), larger_is_nearer=True)
 
 
@@ -93,7 +93,7 @@ class Sharpness:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """How many times steeper edges are than when blurred again; 1 where there are none. Raises NoEvidence."""
-        require_colors(image)
+        image = require_colors(image)
         gray, side = _gray(image), _side(image, WINDOW)
         first, second = (_window_mean(_gradient_magnitude(each), side) for each in (gray, _blur(gray, SIGMA)))
         return DepthMap((first + 1e-3) / (second + 1e-3), larger_is_nearer=True)
@@ -109,7 +109,7 @@ class TextureSize:
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:
         """The mean number of the band, 0 for the finest, NaN where there is no texture. Raises NoEvidence."""
-        require_colors(image)
+        image = require_colors(image)
         gray, side = _gray(image), _side(image, 2 * WINDOW)
         blurs = [gray, *(_blur(gray, 2.0**band) for band in range(BANDS))]
         energies = np.stack([_window_mean((fine - coarse) ** 2, side) for fine, coarse in pairwise(blurs)])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import InputSize, require_colors
+from looktwice.specialists.networks.image_size import InputSize, require_colors, require_pixels
 
 Floats = NDArray[np.float64]
 DARKEST = 1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
@@ -38,7 +38,7 @@ class ColorRetinex:
 
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured images."""
-        require_colors(pixels)
+        pixels = require_colors(pixels)
         size = InputSize.of(pixels, self.longest, 1)
         small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))
         light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
@@ -70,7 +70,7 @@ class ConstantShading:
 
 def to_linear(pixels: Pixels) -> Floats:
     """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
-    levels = pixels.astype(np.float64) / 255
+    levels = require_pixels(pixels).astype(np.float64) / 255
     return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
 
 

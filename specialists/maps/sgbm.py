@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_size
+from looktwice.specialists.networks.image_size import require_pixels, require_size
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import DepthMap
 
@@ -52,7 +52,7 @@ class SGBM:
         """Disparity of the left view `image` in pixels, given the right view. Raises NoEvidence."""
         if len(others) != 1:
             raise NoEvidence(f"stereo needs a left and a right view, found {1 + len(others)} image(s)")
-        left, right = image, others[0]
+        left, right = require_pixels(image), require_pixels(others[0])
         if left.shape != right.shape:
             raise NoEvidence(f"left and right view differ in size: {left.shape[1::-1]} and {right.shape[1::-1]} pixels")
         require_size(left, self.block)

@@ -89,9 +89,11 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises WeightsError."""
-        if is_one_color(pixels0) or is_one_color(pixels1):
-            return Matches.none()
         return self.predict((pixels0, pixels1))
+
+    def settle(self, item: Pair) -> Matches | None:
+        """No match where an image is single-coloured."""
+        return Matches.none() if any(map(is_one_color, item)) else None
 
     def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""

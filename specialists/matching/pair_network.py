@@ -26,11 +26,18 @@ class PairNetwork(Network[Pair, Matches]):
 
         Raises WeightsError, and NoEvidence for images too small.
         """
-        for pixels in (pixels0, pixels1):
-            self.size(pixels)
-        if is_one_color(pixels0) or is_one_color(pixels1):
-            return Matches.none()
         return self.predict((pixels0, pixels1))
+
+    def prepare(self, given: tuple[Any, ...]) -> Pair:
+        """The two images. Raises NoEvidence where one is too small."""
+        item = super().prepare(given)
+        for pixels in item:
+            self.size(pixels)
+        return item
+
+    def settle(self, item: Pair) -> Matches | None:
+        """No match where an image is single-coloured."""
+        return Matches.none() if any(map(is_one_color, item)) else None
 
     def size(self, pixels: Pixels) -> InputSize:
         """The size at which an image is looked at. Raises NoEvidence where it is too small."""

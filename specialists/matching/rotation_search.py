@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import turned_size
-from looktwice.specialists.networks.image_size import is_one_color
+from looktwice.specialists.networks.image_size import is_one_color, require_pixels
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
 
@@ -33,6 +33,7 @@ class RotationSearch:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the matcher raises."""
+        pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # turned, it would have corners of another
             return self.matcher(pixels0, pixels1)
         return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)

@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.results import Features, Matches
 
 
@@ -53,7 +54,7 @@ class SIFT:
     def detect(self, pixels: Pixels) -> Features:
         """Keypoints of one image, with descriptors (n, 128); scores are the keypoints' contrast."""
         detector = cv2.SIFT.create(nfeatures=self.features, enable_precise_upscale=True)
-        gray = cv2.cvtColor(pixels, cv2.COLOR_RGB2GRAY)
+        gray = cv2.cvtColor(require_pixels(pixels), cv2.COLOR_RGB2GRAY)
         points, vectors = detector.detectAndCompute(gray, None)
         if not points:
             return Features(np.empty((0, 2)), np.empty((0, 128)), np.empty(0))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from looktwice.pipelines.runtime.networks import WeightsError, first_line, import_torch, weights_file
+from looktwice.pipelines.runtime.networks import FetchError, WeightsError, first_line, import_torch, weights_file
 
 Network = TypeVar("Network")
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")  # not parameters, and not computed anew
@@ -96,7 +96,7 @@ def fetch(what: str, build: Callable[[], Network]) -> Network:
             warnings.simplefilter("ignore")  # one for each address that it tries; the sentence below says it once
             return build()
     except (OSError, RuntimeError, ValueError) as exc:
-        raise WeightsError(
+        raise FetchError(
             f"{what} could not be fetched ({first_line(exc)}); fetch it where there is a network and set its path"
         ) from exc
 

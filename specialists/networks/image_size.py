@@ -1,11 +1,13 @@
-"""The size to which an image is resized for a network, and the mapping back to the image's own pixels."""
+"""What counts as an image, the size to which it is resized for a network, and the mapping back to its own pixels."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.transforms import resample
@@ -14,11 +16,41 @@ from looktwice.specialists.protocols import NoEvidence
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of red, green and blue in 0..1
 
 
-def require_size(pixels: Pixels, least: int) -> None:
-    """Raises NoEvidence where a side of the image is shorter than `least` pixels."""
+def require_pixels(image: Any) -> Pixels:
+    """The pixels of an image, HxWx3 RGB uint8, given as these or as a PIL image in mode RGB.
+
+    Everything else is refused, because a network would take it for another picture. Raises ValueError.
+    """
+    if isinstance(image, Image.Image):
+        if image.mode != "RGB":
+            raise ValueError(f'an image is RGB, found a PIL image in mode {image.mode}; give image.convert("RGB")')
+        image = np.asarray(image)
+    if not isinstance(image, np.ndarray):
+        raise ValueError(
+            f"an image is an array HxWx3 of uint8 or a PIL image, found a {type(image).__name__}; give its pixels"
+        )
+    if image.dtype != np.uint8:
+        raise ValueError(
+            f"pixels are uint8, 0..255, found {image.dtype} of shape {image.shape}; floats in 0..1 become pixels by "
+            "(255 * image).round().astype(np.uint8)"
+        )
+    if image.ndim != 3 or image.shape[2] != 3:
+        raise ValueError(
+            f"pixels are HxWx3 RGB, found the shape {image.shape}; a grey image becomes RGB by "
+            "cv2.cvtColor(image, cv2.COLOR_GRAY2RGB), RGBA is cut by image[..., :3], channels come last"
+        )
+    if not image.size:
+        raise ValueError(f"an image has one pixel or more, found the shape {image.shape}")
+    return image
+
+
+def require_size(image: Any, least: int) -> Pixels:
+    """The pixels of an image, as `require_pixels`. Raises NoEvidence where a side is shorter than `least` pixels."""
+    pixels = require_pixels(image)
     height, width = pixels.shape[:2]
     if min(width, height) < least:
         raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
+    return pixels
 
 
 def is_one_color(pixels: Pixels) -> bool:
@@ -26,10 +58,12 @@ def is_one_color(pixels: Pixels) -> bool:
     return bool((pixels == pixels[:1, :1]).all())
 
 
-def require_colors(pixels: Pixels) -> None:
-    """Raises NoEvidence where all pixels of the image are the same."""
+def require_colors(image: Any) -> Pixels:
+    """The pixels of an image, as `require_pixels`. Raises NoEvidence where all of them are the same."""
+    pixels = require_pixels(image)
     if is_one_color(pixels):
         raise NoEvidence("an image is of one colour, so nothing in it can be told from the rest")
+    return pixels
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.batches import Batcher
 from looktwice.pipelines.runtime.networks import Device, Dtype, Place, import_torch, open_shared, weights_hash
-from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
+from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.specialists.networks.image_size import require_pixels
 
 Item = TypeVar("Item", bound=tuple[Any, ...])
 Result = TypeVar("Result")
@@ -31,7 +32,8 @@ class Network(ABC, Generic[Item, Result]):
     `batch_key`. Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
     results are stored there by pixels, settings and weights.
 
-    A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its `result` class.
+    A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its `result` class. What
+    a call is given passes `prepare`, `settle` and `finish`, so that `many` follows the rules of a call.
     """
 
     model: str = ""
@@ -55,22 +57,49 @@ class Network(ABC, Generic[Item, Result]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Result]:
         """The result of each of several items that have the same `batch_key`; called in inference mode."""
 
-    def predict(self, item: Item) -> Result:
-        """The result of one item, a tuple of arrays and texts. Raises WeightsError, NoEvidence."""
-        return self.predict_many([item])[0]
+    def many(self, inputs: Sequence[Any]) -> list[Any]:
+        """What a call gives for each of several inputs, in order, computed in batches.
 
-    def predict_many(self, items: Sequence[Item]) -> list[Result]:
-        """The results of several items, in order; those that are not stored are computed in batches."""
-        kind: type[Result] = self.result
-        name = f"{self._settings()} {self.weights_id()} {self.place().dtype}"
-        keys = [result_key(name, *item) for item in items]
-        results = [load_result(key, kind) for key in keys]
+        An input is an image, or a tuple of all that a call takes. Raises what a call raises for one of them.
+        """
+        given = [each if isinstance(each, tuple) else (each,) for each in inputs]
+        return [self.finish(one, result) for one, result in zip(given, self.predict_many(given), strict=True)]
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """What a call was given as an item for the network, its images checked. Raises ValueError, NoEvidence."""
+        item: Any = tuple(each if isinstance(each, str) else require_pixels(each) for each in given)
+        checked: Item = item
+        return checked
+
+    def settle(self, item: Item) -> Result | None:
+        """The result of an item that needs no network; None of one that does."""
+        return None
+
+    def finish(self, given: tuple[Any, ...], result: Result) -> Any:
+        """What a call gives, of what it was given and the network's result."""
+        return result
+
+    def predict(self, given: tuple[Any, ...]) -> Result:
+        """The network's result of what one call was given. Raises WeightsError, NoEvidence, ValueError."""
+        return self.predict_many([given])[0]
+
+    def predict_many(self, given: Sequence[tuple[Any, ...]]) -> list[Result]:
+        """The network's results of what several calls were given; those that are not stored, in batches."""
+        items, store = [self.prepare(each) for each in given], current_store()
+        results = [self.settle(item) for item in items]
         missing = [n for n, result in enumerate(results) if result is None]
+        keys = dict[int, str]()
+        if store is not None and missing:
+            name, kind = f"{self._settings()} {self.weights_id()} {self.place().dtype}", self.result
+            keys = {n: result_key(name, *items[n]) for n in missing}
+            results = [store.get(keys[n], kind) if n in keys else result for n, result in enumerate(results)]
+            missing = [n for n in missing if results[n] is None]
         with spend("networks"):
             found = self._batcher().many([items[n] for n in missing])
         for n, result in zip(missing, found, strict=True):
-            save_result(keys[n], result)
             results[n] = result
+            if store is not None:
+                store.put(keys[n], result)
         return [result for result in results if result is not None]
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:

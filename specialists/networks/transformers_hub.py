@@ -51,12 +51,13 @@ class HubNetwork(Network[Item, Result]):
     min_side: ClassVar[int | None] = 4  # processors take 3 rows for colour channels
     unused: ClassVar[tuple[str, ...]] = ()
 
-    def predict_many(self, items: Sequence[Item]) -> list[Result]:
+    def prepare(self, given: tuple[Any, ...]) -> Item:
         """As in `Network`. Raises NoEvidence where an image is too small for its processor."""
-        for image in (each for item in items for each in item if isinstance(each, np.ndarray)):
+        item = super().prepare(given)
+        for image in (each for each in item if isinstance(each, np.ndarray)):
             if self.min_side is not None:
                 require_size(image, max(self.min_side, math.ceil(max(image.shape[:2]) / MAX_RATIO)))
-        return super().predict_many(items)
+        return item
 
     def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""

@@ -15,7 +15,7 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.image_size import MEAN, STD, require_colors
+from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation.sam_checkpoints import open_original
@@ -161,16 +161,15 @@ class SAM(Network[Item, Masks]):
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
         """One mask for each box, in its order, with its label. Raises NoEvidence if single-coloured, WeightsError."""
-        found = self._ask(pixels, boxes.xyxy, None)
-        return Masks(found.masks, found.scores, boxes.labels)
+        return self.finish((pixels, boxes), self.predict((pixels, boxes)))
 
     def at(self, pixels: Pixels, points: ArrayLike) -> Masks:
         """One mask for each point (n, 2) in pixel centres, in their order. Raises NoEvidence, WeightsError."""
-        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), None)
+        return self.predict((pixels, points))
 
     def worthy(self, pixels: Pixels, points: ArrayLike, filter: MaskFilter) -> Masks:
         """What is worth keeping of the masks of each point, three each, the largest first. Raises as `at` does."""
-        return self._ask(pixels, np.reshape(np.asarray(points, np.float64), (-1, 2)), filter)
+        return self.predict((pixels, points, filter))
 
     def open_network(self, place: Place) -> SamNetwork:
         """The network. Raises WeightsError."""
@@ -189,11 +188,23 @@ class SAM(Network[Item, Masks]):
         """Images of all sizes go together: the network looks at squares."""
         return None
 
-    def _ask(self, pixels: Pixels, prompts: Floats, filter: MaskFilter | None) -> Masks:
-        require_colors(pixels)
-        if not len(prompts):
-            return Masks(np.empty((0, *pixels.shape[:2]), bool), np.empty(0), np.empty(0, str))
-        return self.predict((pixels, prompts, filter))
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image, what is asked of it, boxes or points, and the filter, if any. Raises NoEvidence, ValueError."""
+        pixels, prompts, filter = (*given, None)[:3]
+        asked = np.asarray(prompts.xyxy if isinstance(prompts, Boxes) else prompts, np.float64)
+        if asked.size and (asked.ndim > 2 or asked.shape[-1] not in (2, 4)):
+            raise ValueError(f"points are (n, 2) and boxes (n, 4) numbers, found the shape {asked.shape}")
+        return require_colors(pixels), asked.reshape(-1, asked.shape[-1] if asked.size else 2), filter
+
+    def settle(self, item: Item) -> Masks | None:
+        """No mask where nothing is asked."""
+        empty = Masks(np.empty((0, *item[0].shape[:2]), bool), np.empty(0), np.empty(0, str))
+        return None if len(item[1]) else empty
+
+    def finish(self, given: tuple[Any, ...], result: Masks) -> Masks:
+        """The masks with the labels of their boxes."""
+        boxes = given[1]
+        return Masks(result.masks, result.scores, boxes.labels) if isinstance(boxes, Boxes) else result
 
     def _chunks(self, prompts: Floats) -> list[Floats]:
         return [prompts[start : start + self.prompts] for start in range(0, len(prompts), self.prompts)]
@@ -247,7 +258,7 @@ class SegmentEverything:
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image. Raises NoEvidence for a single-coloured image, WeightsError."""
-        height, width = pixels.shape[:2]
+        height, width = require_pixels(pixels).shape[:2]
         along = (np.arange(self.side) + 0.5) / self.side
         x, y = np.meshgrid(along * width - 0.5, along * height - 0.5)
         return self.sam.worthy(pixels, np.column_stack((x.ravel(), y.ravel())), self.filter)

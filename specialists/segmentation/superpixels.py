@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.results import Masks
 
 Labels = NDArray[np.intp]
@@ -42,6 +43,7 @@ class Felzenszwalb:
         """The regions at the size of the image, the largest first."""
         from skimage.segmentation import felzenszwalb
 
+        pixels = require_pixels(pixels)
         small = _smaller(pixels, self.longest)
         found: Labels = felzenszwalb(small, scale=self.scale, sigma=self.sigma, min_size=self.min_size)
         return _masks(found, pixels, self.most)
@@ -74,6 +76,7 @@ class Slic:
         """The regions at the size of the image, the largest first."""
         from skimage.segmentation import slic
 
+        pixels = require_pixels(pixels)
         small = _smaller(pixels, self.longest)
         found: Labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
         return _masks(found, pixels, self.most)

@@ -27,8 +27,8 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.runtime import Batcher, ResultStore, WeightsError, close_networks
-from looktwice.pipelines.runtime.networks import Place, from_hub, open_shared, weights_file, weights_hash
-from looktwice.pipelines.runtime.stores import load_result, result_key, save_result, use_result_store
+from looktwice.pipelines.runtime.networks import FetchError, Place, from_hub, open_shared, weights_file, weights_hash
+from looktwice.pipelines.runtime.stores import current_store, result_key, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State, collect_remarks
 from looktwice.specialists.answers import Count
@@ -224,16 +224,16 @@ def test_keys_tell_pixels_settings_and_shapes_apart() -> None:
 
 
 def test_where_no_folder_is_set_nothing_is_kept(tmp_path: Path) -> None:
-    save_result("abcd", DepthMap(np.ones((1, 1)), True))
-    assert load_result("abcd", DepthMap) is None
+    assert current_store() is None
     with use_result_store(tmp_path):
-        assert load_result("abcd", DepthMap) is None
-        save_result("abcd", DepthMap(np.ones((1, 1)), True))
-        assert load_result("abcd", DepthMap) is not None
+        store = current_store()
+        assert store is not None and store.get("abcd", DepthMap) is None
+        store.put("abcd", DepthMap(np.ones((1, 1)), True))
+        assert store.get("abcd", DepthMap) is not None
         with use_result_store(None):
-            assert load_result("abcd", DepthMap) is None
-        assert load_result("abcd", DepthMap) is not None
-    assert load_result("abcd", DepthMap) is None
+            assert current_store() is None
+        assert current_store() == store
+    assert current_store() is None
 
 
 # A network that counts
@@ -353,6 +353,12 @@ def test_what_changes_results_is_computed_anew(weights: str, change: dict[str, A
     assert len(FORWARDS) == 1 + again
 
 
+def test_without_a_store_neither_pixels_nor_weights_are_hashed(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("looktwice.specialists.networks.network.result_key", None)
+    monkeypatch.setattr("looktwice.specialists.networks.network.weights_hash", None)
+    assert Bright(weights)(np.full((9, 9, 3), 7, np.uint8)).values.mean() > 0
+
+
 @pytest.mark.usefixtures("results")
 def test_other_weights_are_asked_anew(weights: str) -> None:
     pixels = np.full((9, 9, 3), 7, np.uint8)
@@ -415,21 +421,30 @@ def test_a_network_is_opened_once_for_many_threads() -> None:
     assert all(thing is things[0] for thing in things)
 
 
-def test_a_failure_to_open_is_told_to_all_and_tried_once() -> None:
+def test_what_cannot_be_fetched_is_tried_once_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[int] = []
 
     def open_() -> object:
         tried.append(1)
-        raise WeightsError("no such network")
+        raise FetchError("the hub is silent")
 
     for _ in range(3):
-        with pytest.raises(WeightsError, match="no such network"):
+        with pytest.raises(WeightsError, match="the hub is silent"):
             open_shared(("network", "x"), open_)
     assert len(tried) == 1
-    close_networks()
+    monkeypatch.setattr("looktwice.pipelines.runtime.networks.AGAIN_S", 0.0)
     with pytest.raises(WeightsError):
         open_shared(("network", "x"), open_)
     assert len(tried) == 2
+
+
+def test_a_file_that_was_put_right_opens(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    for _ in range(2):
+        with pytest.raises(WeightsError, match="there is no weights file"):
+            open_shared("file", lambda: weights_file(file))
+    file.write_bytes(b"weights")
+    assert open_shared("file", lambda: weights_file(file)) == file
 
 
 def test_a_slow_network_does_not_hold_up_another() -> None:

@@ -184,7 +184,7 @@ KEPT = """
 import numpy as np
 from dataclasses import dataclass
 from typing import ClassVar
-from looktwice.pipelines.runtime.stores import load_result, save_result
+from looktwice.pipelines.runtime.stores import current_store
 from looktwice.specialists.results import DepthMap
 
 @dataclass(frozen=True)
@@ -192,8 +192,10 @@ class Kept:
     asks: ClassVar[bool] = False
 
     def __call__(self, state, model):
-        save_result("ab" * 32, DepthMap(np.ones((2, 2)), True))
-        return state.replace(answer="no" if load_result("ab" * 32, DepthMap) is None else "yes")
+        store = current_store()
+        if store is not None:
+            store.put("ab" * 32, DepthMap(np.ones((2, 2)), True))
+        return state.replace(answer="no" if store is None else "yes")
 """
 
 

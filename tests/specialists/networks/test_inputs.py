@@ -1,0 +1,156 @@
+"""What a specialist takes: pixels through one gate, a word as a word, and several inputs by the rules of one."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime import close_networks
+from looktwice.specialists.detection import DIRE, FaceCascade, FaceRecognition, GroundingDINO
+from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
+from looktwice.specialists.maps import (
+    SGBM,
+    Brightness,
+    ColorRetinex,
+    ConstantShading,
+    DepthAnything,
+    Haze,
+    LocalContrast,
+    Saturation,
+    Sharpness,
+    TextureSize,
+    VerticalPosition,
+)
+from looktwice.specialists.matching import SIFT, KeypointMatcher, LightGlue, LoFTR, RotationSearch, XFeat
+from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Boxes
+from looktwice.specialists.segmentation import SAM, Felzenszwalb, GroundedSAM, SegmentEverything, Slic
+
+COLOR = np.random.default_rng(0).integers(0, 256, (64, 96, 3), np.uint8)
+BOX = Boxes(np.array([[1.0, 2, 30, 40]]), np.ones(1), np.array(["cat"]))
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "floats": (COLOR / 255, "uint8, 0..255, found float64"),
+    "halves": (COLOR.astype(np.float32), r"\(255 \* image\)\.round"),
+    "int": (COLOR.astype(np.int64), "found int64"),
+    "grey": (COLOR[..., 0], r"HxWx3 RGB, found the shape \(64, 96\)"),
+    "rgba": (np.dstack([COLOR, COLOR[..., :1]]), r"found the shape \(64, 96, 4\)"),
+    "channels first": (COLOR.transpose(2, 0, 1), r"\(3, 64, 96\).* channels come last"),
+    "a batch": (COLOR[None], r"\(1, 64, 96, 3\)"),
+    "nothing": (COLOR[:0], "one pixel or more"),
+    "a path": ("photo.png", "found a str; give its pixels"),
+    "PIL grey": (Image.fromarray(COLOR).convert("L"), r'mode L; give image\.convert\("RGB"\)'),
+    "PIL with alpha": (Image.fromarray(COLOR).convert("RGBA"), "mode RGBA"),
+}
+EVERY: dict[str, Callable[[Any], Any]] = {
+    "DepthAnything": lambda image: DepthAnything()(image),
+    "DINOv2": lambda image: DINOv2()(image),
+    "DIFT": lambda image: DIFT()(image, "cat"),
+    "EfficientNet": lambda image: EfficientNet()(image),
+    "VisionAttention": lambda image: VisionAttention("x")(image),
+    "GroundingDINO": lambda image: GroundingDINO()(image, ["cat"]),
+    "DIRE": lambda image: DIRE("x.pth")(image),
+    "SAM": lambda image: SAM()(image, BOX),
+    "SAM.at": lambda image: SAM().at(image, [[1, 2]]),
+    "SegmentEverything": lambda image: SegmentEverything()(image),
+    "GroundedSAM": lambda image: GroundedSAM(GroundingDINO(), SAM(), ("cat",))(image),
+    "KeypointMatcher": lambda image: KeypointMatcher()(COLOR, image),
+    "LoFTR": lambda image: LoFTR("x.ckpt")(image, COLOR),
+    "LightGlue": lambda image: LightGlue("x.pth")(COLOR, image),
+    "XFeat": lambda image: XFeat()(COLOR, image),
+    "SIFT": lambda image: SIFT()(COLOR, image),
+    "RotationSearch": lambda image: RotationSearch(SIFT())(COLOR, image),
+    "SGBM": lambda image: SGBM()(COLOR, image),
+    "ColorRetinex": lambda image: ColorRetinex()(image),
+    "ConstantShading": lambda image: ConstantShading()(image),
+    "Slic": lambda image: Slic()(image),
+    "Felzenszwalb": lambda image: Felzenszwalb()(image),
+    "FaceCascade": lambda image: FaceCascade()(image),
+    "FaceRecognition": lambda image: FaceRecognition()(image),
+}
+CUES = (Brightness, Haze, LocalContrast, Saturation, Sharpness, TextureSize, VerticalPosition)
+EVERY |= {cue.__name__: cue() for cue in CUES}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_what_are_no_pixels_is_refused_with_a_sentence(kind: str) -> None:
+    image, said = WRONG[kind]
+    with pytest.raises(ValueError, match=said) as raised:
+        require_pixels(image)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_specialist_has_the_gate(name: str) -> None:
+    for kind in ("floats", "grey", "PIL grey"):
+        image, said = WRONG[kind]
+        with pytest.raises(ValueError, match=said):
+            EVERY[name](image)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tiny networks: depth, boxes, an encoder and an original SAM."""
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    from tests import tiny_matchers, tiny_networks, tiny_segmenters
+
+    place = tmp_path_factory.mktemp("inputs")
+    for module, name in (
+        (tiny_networks, "depth_anything"), (tiny_networks, "grounding_dino"), (tiny_networks, "dire"),
+        (tiny_matchers, "dinov2"), (tiny_matchers, "efficient_loftr"), (tiny_segmenters, "sam"),
+    ):  # fmt: skip
+        getattr(module, name)(place / name)
+    yield place
+    close_networks()
+
+
+def test_a_pil_image_is_its_pixels(folder: Path) -> None:
+    depth = DepthAnything(str(folder / "depth_anything"), device="cpu")
+    np.testing.assert_array_equal(depth(Image.fromarray(COLOR)).values, depth(COLOR).values)  # type: ignore[arg-type]
+    found = SIFT()(Image.fromarray(COLOR), COLOR)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(found.xy0, SIFT()(COLOR, COLOR).xy0)
+
+
+def test_a_word_is_a_word_and_not_its_letters(folder: Path) -> None:
+    detector = GroundingDINO(str(folder / "grounding_dino"), threshold=0, text_threshold=0, device="cpu")
+    one, listed = detector(COLOR, "red box"), detector(COLOR, ["red box"])
+    np.testing.assert_array_equal(one.xyxy, listed.xyxy)
+    assert one.labels.tolist() == listed.labels.tolist()
+    grounded = GroundedSAM(detector, SAM(str(folder / "sam"), device="cpu"), "red box")  # type: ignore[arg-type]
+    assert grounded(COLOR).labels.tolist() == listed.labels.tolist()
+
+
+def test_many_gives_what_calls_give(folder: Path) -> None:
+    images: list[Pixels] = [COLOR, COLOR[::-1].copy(), COLOR[:, :64].copy()]
+    cpu: dict[str, Any] = {"device": "cpu"}
+    depth, encoder = DepthAnything(str(folder / "depth_anything"), **cpu), DINOv2(str(folder / "dinov2"), **cpu)
+    for image, near, values in zip(images, depth.many(images), encoder.many(images), strict=True):
+        np.testing.assert_allclose(near.values, depth(image).values, atol=1e-4)
+        np.testing.assert_allclose(values.values, encoder(image).values, atol=1e-4)
+    dire = DIRE(str(folder / "dire"), **cpu)
+    assert dire.many(images) == pytest.approx([dire(image) for image in images], abs=1e-5)
+    sam = SAM(str(folder / "sam"), **cpu)
+    assert [masks.labels.tolist() for masks in sam.many([(COLOR, BOX), (COLOR, BOX[[]])])] == [["cat"], []]
+    detector = GroundingDINO(str(folder / "grounding_dino"), threshold=0, text_threshold=0, **cpu)
+    one, two = detector.many([(COLOR, "Cat."), (COLOR, ["cat"])])
+    np.testing.assert_allclose(one.xyxy, two.xyxy, atol=1e-3)
+
+
+def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
+    flat = np.full((64, 96, 3), 9, np.uint8)
+    depth = DepthAnything(str(folder / "depth_anything"), device="cpu")
+    matcher = KeypointMatcher(str(folder / "efficient_loftr"), device="cpu")
+    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [0, 0]
+    for wrong, error in ((flat, NoEvidence), (COLOR[:2], NoEvidence), (COLOR / 255, ValueError)):
+        with pytest.raises(error):
+            depth.many([COLOR, wrong])
+    with pytest.raises(NoEvidence, match="none was given"):
+        GroundingDINO(str(folder / "grounding_dino"), device="cpu").many([(COLOR, [" ."])])
+    with pytest.raises(NoEvidence, match="too small"):
+        LoFTR("x.ckpt").many([(COLOR, COLOR[:40])])
