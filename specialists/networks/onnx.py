@@ -17,7 +17,7 @@ from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file, weights_hash
-from looktwice.pipelines.runtime.stores import load_result, result_key, save_result
+from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import find_package_file
 
 Floats = NDArray[np.float32]
@@ -82,12 +82,15 @@ def recall(
     specialist: Any, files: tuple[Path, ...], kind: type[Result], pixels: Pixels, find: Callable[[], Result]
 ) -> Result:
     """What `find` gives, or what is stored for these pixels, settings and weights."""
+    store = current_store()
+    if store is None:
+        return find()
     weights = " ".join((cv2.__version__, *map(weights_hash, files)))
     key = result_key(f"{type(specialist).__qualname__} {canonical(settings(specialist))} {weights}", pixels)
-    found = load_result(key, kind)
+    found = store.get(key, kind)
     if found is None:
         found = find()
-        save_result(key, found)
+        store.put(key, found)
     return found
 
 
