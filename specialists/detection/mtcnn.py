@@ -54,7 +54,7 @@ class MTCNN:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
         folder = None if self.models is None else Path(self.models).expanduser()
         files = tuple(file.path(folder and folder / f"{part}.onnx") for part, file in zip(PARTS, FILES, strict=True))
-        return recall(self, files, Faces, pixels, lambda: self._find(pixels, files))
+        return recall(self, files, Faces, pixels, lambda checked: self._find(checked, files))
 
     def _find(self, pixels: Pixels, files: tuple[Path, ...]) -> Faces:
         height, width = pixels.shape[:2]

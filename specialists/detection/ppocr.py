@@ -61,9 +61,10 @@ class PPOCR:
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises WeightsError."""
         files = FILES["det"].path(self.detector), FILES["rec"].path(self.recognizer)
-        lines = recall(self, files, Boxes, pixels, lambda: self._read(pixels, *files))
+        lines = recall(self, files, Boxes, pixels, lambda checked: self._read(checked, *files))
         if words is None:
             return lines
+        words = (words,) if isinstance(words, str) else words
         kept = [(k, word) for word in words for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
         chosen = lines[[k for k, _ in kept]] if kept else lines[:0]
         return Boxes(chosen.xyxy, chosen.scores, np.array([word for _, word in kept], str))

@@ -19,6 +19,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file, weights_hash
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.networks.image_size import require_pixels
 
 Floats = NDArray[np.float32]
 Result = TypeVar("Result")
@@ -79,17 +80,17 @@ def _said(exc: cv2.error) -> str:
 
 
 def recall(
-    specialist: Any, files: tuple[Path, ...], kind: type[Result], pixels: Pixels, find: Callable[[], Result]
+    specialist: Any, files: tuple[Path, ...], kind: type[Result], image: Any, find: Callable[[Pixels], Result]
 ) -> Result:
-    """What `find` gives, or what is stored for these pixels, settings and weights."""
-    store = current_store()
+    """What `find` gives for the pixels of an image, or what is stored for these, settings and weights."""
+    pixels, store = require_pixels(image), current_store()
     if store is None:
-        return find()
+        return find(pixels)
     weights = " ".join((cv2.__version__, *map(weights_hash, files)))
     key = result_key(f"{type(specialist).__qualname__} {canonical(settings(specialist))} {weights}", pixels)
     found = store.get(key, kind)
     if found is None:
-        found = find()
+        found = find(pixels)
         store.put(key, found)
     return found
 

@@ -46,7 +46,7 @@ class U2Net:
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""
         file = FILE.path(self.model)
-        return recall(self, (file,), Masks, pixels, lambda: self._find(pixels, file))
+        return recall(self, (file,), Masks, pixels, lambda checked: self._find(checked, file))
 
     def _find(self, pixels: Pixels, file: Path) -> Masks:
         likely = saliency(pixels, file)
