@@ -112,8 +112,8 @@ class Published(TypedDict):
             "accuracy: {depth: 59.7, blink_macro: 51.1}",
         ),
     ]
-    people: NotRequired[
-        Annotated[bool, Entry("Whether these are people, to whom every contestant is compared.", "people: true")]
+    people: Annotated[
+        NotRequired[bool], Entry("Whether these are people, to whom every contestant is compared.", "people: true")
     ]
 
 
