@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import yaml
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
-from typing_extensions import is_typeddict
+from typing_extensions import NotRequired, is_typeddict
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.config import entries
@@ -234,7 +234,7 @@ def _flow(value: Any) -> str:
 def _type(hint: Any) -> str:
     """A type in a few plain words."""
     origin, args = get_origin(hint), get_args(hint)
-    if origin is Annotated:
+    if origin in (Annotated, NotRequired):
         return _type(args[0])
     if origin is Literal:
         return " | ".join(_flow(arg) for arg in args)
