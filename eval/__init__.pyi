@@ -10,6 +10,7 @@ from .readers import Robust as Robust
 from .records import RunFolder as RunFolder
 from .replies import RecordedQuestions as RecordedQuestions
 from .report import write_report as write_report
+from .results import Results as Results
 from .runs import evaluate as evaluate
 from .tasks import (
     Blink as Blink,

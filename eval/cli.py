@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import audits, logs, measures, runs, studies
+from looktwice.eval.commands import audits, logs, measures, paper, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
@@ -20,6 +20,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "score": runs.score,
     "judge": runs.judge,
     "report": runs.report,
+    "paper": paper.paper,
     "show": runs.show,
     "compare": logs.compare,
     "export": logs.export,

@@ -29,6 +29,7 @@ HEAVY = {
     "face_recognition_models",
     "supervision",
     "statsmodels",
+    "matplotlib",
 }
 NAMELESS = {"utils.py", "util.py", "helpers.py", "helper.py", "common.py", "misc.py"}
 FILES = sorted(path for folder in FLOORS for path in (ROOT / folder).rglob("*.py"))

@@ -1,0 +1,80 @@
+"""The table of a paper: accuracy of every contestant on every task, for LaTeX with the package booktabs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from looktwice.eval.display.table import Table
+from looktwice.eval.display.text_tables import contestant_of, drop_means_of_one, drop_repeats, percent, sort_rows
+from looktwice.eval.scoring.row import Row
+
+LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
+SIGNS = {
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+}  # fmt: skip
+
+
+def latex_table(table: Table) -> str:
+    """A `table` with a line per contestant and a column per task, accuracy in percent.
+
+    The best of each column is bold, ties too; majority and chance stand below a rule and do not take part. Stars are
+    levels of p after Holm's correction against the baseline, over the comparisons of the run. The caption says n, the
+    interval's and the test's method, and what was left out.
+    """
+    every = drop_means_of_one(sort_rows(table.where(metric="accuracy", slice="").rows))
+    rows = [row for row in drop_repeats(every) if row.task != "micro" and row.value is not None]
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    many = len({row.run for row in rows}) > 1
+    names = {id(row): f"{contestant_of(row)} ({row.run})" if many else contestant_of(row) for row in rows}
+    asked = {row.contestant for row in rows if row.point}
+    contestants = [row for row in rows if row.contestant in asked]
+    levels = [row for row in rows if row.contestant not in asked]
+    best = {task: max(round(row.value or 0.0, 3) for row in contestants if row.task == task) for task in tasks}
+    head = " & ".join(["", *(escape(task) for task in tasks)])
+    size = " & ".join(["$n$", *(_sizes([row.n for row in contestants if row.task == task]) for task in tasks)])
+    body = [
+        *(f"{line} \\\\" for line in _lines(contestants, names, tasks, best)),
+        *(["\\midrule"] if levels else []),
+        *(f"{line} \\\\" for line in _lines(levels, names, tasks, {})),
+    ]
+    return "\n".join([
+        "\\begin{table}", "\\centering", f"\\caption{{{_caption(table, contestants)}}}",
+        f"\\begin{{tabular}}{{l{'r' * len(tasks)}}}", "\\toprule", f"{head} \\\\", f"{size} \\\\", "\\midrule",
+        *body, "\\bottomrule", "\\end{tabular}", "\\end{table}", "",
+    ])  # fmt: skip
+
+
+def escape(text: str) -> str:
+    """A text as LaTeX prints it."""
+    return re.sub(r"[\\~^&%$#_{}]", lambda found: SIGNS[found[0]], " ".join(text.split()))
+
+
+def _lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[str], best: dict[str, float]) -> list[str]:
+    cells: dict[str, dict[str, str]] = {}
+    for row in rows:
+        shown = percent(row.value)
+        if row.task in best and round(row.value or 0.0, 3) == best[row.task]:
+            shown = f"\\textbf{{{shown}}}"
+        star = next((star for level, star in LEVELS if row.p_holm is not None and row.p_holm < level), "")
+        cells.setdefault(names[id(row)], {})[row.task] = shown + (f"$^{{{star}}}$" if star else "")
+    return [" & ".join([escape(name), *(held.get(task, "--") for task in tasks)]) for name, held in cells.items()]
+
+
+def _sizes(counts: Sequence[int]) -> str:
+    return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}--{max(counts)}"
+
+
+def _caption(table: Table, rows: Sequence[Row]) -> str:
+    splits = ", ".join(dict.fromkeys(row.split for row in rows if row.split))
+    baselines = dict.fromkeys(row.baseline for row in rows if row.baseline)
+    tests = dict.fromkeys(row.test for row in rows if row.test)
+    out = sum(row.excluded or 0 for row in rows)
+    parts = [f"Accuracy in percent{f' ({splits})' if splits else ''}; $n$: samples with a key that were asked."]
+    if baselines:
+        parts.append(
+            f"Stars: paired difference to {', '.join(baselines)} at 5, 1 and 0.1 percent "
+            f"({', '.join(tests)}; Holm's correction over the comparisons on single tasks; {out} units left out)."
+        )
+    return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")

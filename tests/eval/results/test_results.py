@@ -1,0 +1,125 @@
+"""Results in Python: flips with their pictures, a line per record, and the files of a paper."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow.parquet import read_table
+from typer.testing import CliRunner
+
+from looktwice.eval import Results
+from looktwice.eval.cli import app
+from looktwice.eval.records.records import RunError
+from looktwice.eval.results.latex import escape
+from looktwice.pipelines import Picture
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The ring is right on s0 and s2 where base is not, and wrong on s1; s3 failed for it."""
+    made = MadeRun(tmp_path / "study")
+    made.task("t", ["A", "B", "A", "B"])
+    base, ring = made.point("base", "t", baseline=True), made.point("ring_&", "t", changes={"stages.mark.radius": 9})
+    made.reply(base, "s0", "B", usage={"tokens_in": 7, "tokens_out": 2})
+    made.answers(base, [None, "B", None, "B"])
+    made.record(base, "s2", reason="abstained: <script>alert(1)</script>")
+    picture = made.blobs.put(Picture(np.full((40, 60, 3), 9, np.uint8)).payload.data)
+    made.record(ring, "s0", answer="A", pictures=(picture,))
+    made.answers(ring, [None, "A", "A", None])
+    made.record(ring, "s3", error="boom")
+    return made.write().path
+
+
+def test_three_lines_say_what_flipped(run: Path) -> None:
+    results = Results.open(run)
+    found = results.flips("base", "ring_& [mark.radius=9]")
+    assert [(flip.sample, flip.gained) for flip in found] == [("s0", True), ("s2", True), ("s1", False)]
+    assert (found.n, found.left_out, len(found.gained), len(found.lost)) == (3, 1, 2, 1)
+    assert found.compared.value == pytest.approx(1 / 3)
+    assert found.compared.p == 1.0
+    assert "2 gained, 1 lost of 3 samples (1 left out)" in str(found)
+    assert "+ t s0: B -> A, key A" in str(found)
+    assert "+ t s2: abstained -> A, key A" in str(found)
+    (picture,) = found[0].after.pictures
+    assert picture.size == (60, 40)
+
+
+def test_a_notebook_shows_pictures_and_words_as_text(run: Path) -> None:
+    made = Results.open(run).flips("base", "ring_& [mark.radius=9]")
+    shown = made._repr_html_()
+    assert shown.count("<img ") == 1 and "data:image/jpeg" in shown
+    assert "<script>" not in shown and "ring_&amp;" in shown
+    frame = made.to_pandas()
+    assert frame["answer_before"].fillna("").tolist() == ["B", "", "B"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "task", "said"),
+    [
+        ("base", "rings", "", "no contestant 'rings' here; "),
+        ("base", "bas", "", "did you mean 'base'"),
+        ("base", "base", "u", "was not asked 'u'; its tasks are 't'"),
+    ],
+)
+def test_what_is_not_there_is_said(run: Path, before: str, after: str, task: str, said: str) -> None:
+    with pytest.raises(RunError, match=said):
+        Results.open(run).flips(before, after, task)
+
+
+def test_several_runs_stand_beside_one_another(run: Path, tmp_path: Path) -> None:
+    other = MadeRun(tmp_path / "again")
+    other.task("t", ["A", "B", "A", "B"])
+    other.answers(other.point("base", "t"), ["A", "B", "A", "B"])
+    results = Results.open(run, other.write().path)
+    assert results.contestants == ["base (study)", "base (again)", "ring_& [mark.radius=9]"]
+    assert len(results.flips("base (study)", "base (again)").gained) == 2
+    assert {*results.to_pandas()["run"]} == {"study", "again"}
+
+
+def test_a_line_per_record(run: Path, tmp_path: Path) -> None:
+    results = Results.open(run)
+    assert results.save_parquet(tmp_path / "out" / "records.parquet") == 8
+    table = read_table(tmp_path / "out" / "records.parquet")
+    rows: dict[Any, dict[str, Any]] = {(row["contestant"], row["sample"]): row for row in table.to_pylist()}
+    first, failed = rows["base", "s0"], rows["ring_& [mark.radius=9]", "s3"]
+    assert (first["verdict"], first["reply"], first["tokens_in"], first["key"]) == ("wrong", "B", 7, "A")
+    assert (failed["verdict"], failed["error"], failed["stages.mark.radius"]) == ("failed", "boom", "9")
+    assert results.to_pandas()["score"].sum() == 4
+    assert not list((tmp_path / "out").glob(".*"))
+
+
+def test_the_table_of_a_paper(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "study")
+    made.task("t_1", ["A"] * 20)
+    made.answers(made.point("base", "t_1", baseline=True), ["A"] * 4 + ["B"] * 16)
+    made.answers(made.point("ring", "t_1"), ["A"] * 20)
+    shown = Results.open(made.write().path).to_latex()
+    assert " & t\\_1 \\\\\n$n$ & 20 \\\\\n\\midrule\nbase & 20.0 \\\\\nring & \\textbf{100.0}$^{***}$ \\\\\n" in shown
+    assert "\\midrule\nmajority (key) & 100.0 \\\\\nchance (level) & 50.0 \\\\\n\\bottomrule" in shown
+    assert "Stars: paired difference to base at 5, 1 and 0.1 percent (exact McNemar" in shown
+    assert escape("a_b & 5 % {x} \\ ^~") == r"a\_b \& 5 \% \{x\} \textbackslash{} \textasciicircum{}\textasciitilde{}"
+
+
+def test_the_command_writes_all_and_figures_are_the_same_twice(run: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    results = [CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / name)]) for name in ("one", "two")]
+    assert all(result.exit_code == 0 for result in results), results[0].output
+    figures = sorted(path.name for path in (tmp_path / "one" / "figures").iterdir())
+    assert figures == ["accuracy.pdf", "accuracy.svg", "differences.pdf", "differences.svg"]
+    for name in figures:
+        assert (tmp_path / "one/figures" / name).read_bytes() == (tmp_path / "two/figures" / name).read_bytes()
+    assert "ring_&amp;" in (tmp_path / "one/figures/differences.svg").read_text()
+
+
+def test_without_matplotlib_the_command_says_what_to_install(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
+    result = CliRunner().invoke(app, ["paper", str(run), "--out", str(tmp_path / "out")])
+    assert result.exit_code == 1
+    assert "pip install 'looktwice[figures]'" in result.output
+    assert (tmp_path / "out/table.tex").exists()
