@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from looktwice.eval.display.curves import Curve, curves
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import contestant_of, drop_means_of_one, drop_repeats
+from looktwice.eval.page.data import PageLines
+from looktwice.eval.page.sweeps import curves
 from looktwice.eval.records.records import RunError
 from looktwice.eval.scoring.row import Row
 
@@ -98,18 +99,18 @@ def _bars(
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def _curve(curve: Curve) -> Any:
+def _curve(curve: PageLines) -> Any:
     """Accuracy against a swept number, a line with its interval for each contestant."""
     figure, axes = _axes(10)
-    for number, line in enumerate(curve.lines):
-        xs, ys, lows, highs = (100 * np.array(column) for column in zip(*line.points, strict=True))
+    for number, (label, points) in enumerate(curve.lines.items()):
+        xs, ys, lows, highs = (100 * np.array(column) for column in zip(*points, strict=True))
         axes.errorbar(
             xs / 100, ys, [ys - lows, highs - ys], color=COLORS[number % len(COLORS)], linewidth=1, capsize=2,
-            marker=MARKERS[number % len(MARKERS)], markersize=4, label=line.label.replace("$", r"\$"),
+            marker=MARKERS[number % len(MARKERS)], markersize=4, label=label.replace("$", r"\$"),
         )  # fmt: skip
     if curve.chance is not None:
         axes.axhline(100 * curve.chance, color="black", linewidth=0.6, linestyle=":", label="chance")
-    places = [x for line in curve.lines for x, *_ in line.points]
+    places = [x for points in curve.lines.values() for x, *_ in points]
     axes.set_xscale("log" if 0 < 30 * min(places) <= max(places) else "linear")
     axes.set_xlabel(f"{curve.factor} ({curve.task})".replace("$", r"\$"))
     axes.set_ylabel("accuracy %, 95 % interval")
