@@ -1,0 +1,163 @@
+"""Psychometric functions: accuracy along a control parameter, and the level at which it passes a target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Direction = Literal["rising", "falling"]
+
+STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
+SLOPES = np.geomspace(1.5, 60, 16)  # per range of the levels: from almost flat to a step
+LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
+RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
+COARSE = 3  # every third step, second slope and second lapse rate are enough to choose the next question
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """The level at which accuracy passes the target, the median and the 95 % interval of what the answers leave.
+
+    `outside` is "" or says that the median lies "below" or "above" all levels that were asked. `slope` is that of the
+    logistic, per unit of the level or, on a logarithmic scale, of its natural logarithm; `lapse` the share of errors at
+    the easy end; `curve` the mean function at the levels, `asked` and `right` the answers per level.
+    """
+
+    value: float
+    low: float
+    high: float
+    outside: Literal["", "below", "above"]
+    direction: Direction
+    slope: float
+    lapse: float
+    levels: tuple[float, ...]
+    asked: tuple[int, ...]
+    right: tuple[float, ...]
+    curve: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Psychometric:
+    """The functions that are thought possible: p(x) = guess + (1 - guess - lapse) logistic(slope (x - threshold) + c).
+
+    The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be asked; with `log`
+    they count by their logarithm. Beforehand every threshold from half a range below the levels to half a range above
+    is as likely, every slope from almost flat to a step (logarithmically), and lapse rates fall off as Beta(1, 20).
+    Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no function reaches.
+    """
+
+    levels: tuple[float, ...]
+    guess: float = 0.0
+    target: float = 0.75
+    log: bool = False
+    direction: Direction = "rising"
+    coarse: int = 1
+
+    def __post_init__(self) -> None:
+        if len(set(self.levels)) < 2 or list(self.levels) != sorted(set(self.levels)):
+            raise ValueError(f"a threshold needs two or more levels, each once and rising, found {self.levels}")
+        if self.log and self.levels[0] <= 0:
+            raise ValueError(f"a logarithmic scale needs levels above 0, found {self.levels[0]:g}; set scale: linear")
+        if not self.guess + 0.02 <= self.target <= 0.98 - LAPSES[-1]:
+            raise ValueError(
+                f"the target is an accuracy above that of guessing, {self.guess:g}, and at most "
+                f"{0.98 - LAPSES[-1]:.2f}; found {self.target:g}"
+            )
+
+    @cached_property
+    def thresholds(self) -> Floats:
+        """The thresholds, on the scale of the levels or of their logarithms."""
+        first, last = self._at(np.array([self.levels[0], self.levels[-1]]))
+        beyond = RANGE * (last - first)
+        return np.linspace(first - beyond, last + beyond, STEPS // self.coarse)
+
+    @cached_property
+    def slopes(self) -> Floats:
+        """The slopes, per unit of that scale."""
+        first, last = self._at(np.array([self.levels[0], self.levels[-1]]))
+        return np.asarray(SLOPES[:: min(2, self.coarse)] / (last - first))
+
+    @cached_property
+    def lapses(self) -> Floats:
+        """The lapse rates."""
+        return LAPSES[:: min(2, self.coarse)]
+
+    @cached_property
+    def prior(self) -> Floats:
+        """How likely each function is beforehand: (thresholds, slopes, lapses), sums to 1."""
+        weights = np.broadcast_to((1 - self.lapses) ** 19, (len(self.thresholds), len(self.slopes), len(self.lapses)))
+        return np.asarray(weights / weights.sum())
+
+    @cached_property
+    def accuracy(self) -> Floats:
+        """The accuracy of each function at each level: (levels, thresholds, slopes, lapses)."""
+        from scipy.special import expit, logit
+
+        sign = 1 if self.direction == "rising" else -1
+        away = sign * (self._at(np.array(self.levels))[:, None] - self.thresholds[None])
+        span = 1 - self.guess - self.lapses
+        steep = away[..., None, None] * self.slopes[:, None] + logit((self.target - self.guess) / span)
+        return np.asarray(np.clip(self.guess + span * expit(steep), 1e-6, 1 - 1e-6))
+
+    @cached_property
+    def _logs(self) -> tuple[Floats, Floats]:
+        return np.log(self.accuracy), np.log1p(-self.accuracy)
+
+    def weigh(self, asked: Floats, right: Floats) -> tuple[Floats, float]:
+        """How likely each function is after the answers, summing to 1, and the logarithm of how well all fit them.
+
+        `asked` and `right` hold a number for each level; values of graded tasks may be parts of one.
+        """
+        likely = np.tensordot(right, np.log(self.accuracy), 1) + np.tensordot(
+            asked - right, np.log1p(-self.accuracy), 1
+        )
+        top = float(likely.max())
+        weights = self.prior * np.exp(likely - top)
+        total = float(weights.sum())
+        return weights / total, top + float(np.log(total))
+
+    def summarize(self, asked: Floats, right: Floats) -> Threshold:
+        """The threshold with its interval, after these answers."""
+        weights, _ = self.weigh(asked, right)
+        low, middle, high = self._quantiles(weights.sum(axis=(1, 2)), (0.025, 0.5, 0.975))
+        outside: Literal["", "below", "above"] = ""
+        if not self.levels[0] <= middle <= self.levels[-1]:
+            outside = "below" if middle < self.levels[0] else "above"
+        slope = float(np.exp((weights.sum(axis=(0, 2)) * np.log(self.slopes)).sum()))
+        return Threshold(
+            middle, low, high, outside, self.direction, slope, float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
+            self.levels, tuple(round(each) for each in asked), tuple(map(float, right)),
+            tuple(float((weights * each).sum()) for each in self.accuracy),
+        )  # fmt: skip
+
+    def _quantiles(self, marginal: Floats, shares: Sequence[float]) -> list[float]:
+        half = (self.thresholds[1] - self.thresholds[0]) / 2
+        edges = np.append(self.thresholds - half, self.thresholds[-1] + half)
+        found = np.interp(shares, np.append(0, np.cumsum(marginal)), edges)
+        return [float(each) for each in (np.exp(found) if self.log else found)]
+
+    def _at(self, levels: Floats) -> Floats:
+        return np.log(levels) if self.log else levels
+
+
+def fit_threshold(
+    levels: Sequence[float], values: Sequence[float], guess: float = 0.0, target: float = 0.75, log: bool = False,
+    direction: Direction | None = None,
+) -> Threshold:  # fmt: skip
+    """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that fits better.
+
+    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4. Raises ValueError.
+    """
+    places = sorted(set(levels))
+    number = np.searchsorted(places, np.asarray(levels, float))
+    asked = np.bincount(number, minlength=len(places)).astype(float)
+    right = np.bincount(number, np.asarray(values, float), minlength=len(places))
+    ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
+    models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
+    return max(models, key=lambda model: model.weigh(asked, right)[1]).summarize(asked, right)
