@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit, logit
 
+from looktwice.eval.adaptive.staircase import Staircase
 from looktwice.eval.analysis.psychometric import Psychometric, Threshold
-from looktwice.eval.analysis.staircase import Staircase
 
 TARGET, REPEATS, MOST = 0.75, 20, 400
 GRID = tuple(float(level) for level in np.geomspace(1, 100, 13))  # such as sizes in pixels

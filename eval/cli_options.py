@@ -82,14 +82,17 @@ def print_table(scored: Any, console: Any = None) -> None:
     from looktwice.eval.analysis.factors import factor_table
     from looktwice.eval.analysis.fragility_tables import NOTE, flip_table, fragility_table
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
+    from looktwice.eval.analysis.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
     from looktwice.eval.display.table import console_table
 
     console, gap, swept = console or Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))
     if swept.rows:
         console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))
+    if (fitted := threshold_table(scored.scores)).rows:
+        console.print(fitted.console("thresholds", blocks=2, caption=THRESHOLD_NOTE))
     if (fragile := fragility_table(scored.scores)).rows:
-        console.print(fragile.console("how fragile the marker makes it", caption=NOTE))
+        console.print(fragile.console("how fragile the marker makes it", blocks=2, caption=NOTE))
         console.print(flip_table(scored.scores).console("who would lead under another style", blocks=1))
     if gap.rows:
         console.print(gap.console("why the numbers differ", blocks=2))

@@ -25,6 +25,7 @@ from looktwice.eval.analysis.measured_and_right import measurement_curves, measu
 from looktwice.eval.analysis.routing import risk_table, route_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
+from looktwice.eval.analysis.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 from looktwice.eval.analysis.turns import stopping_table, turn_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import (
@@ -192,6 +193,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Who would lead under another style", flip_table(runs), wrap=True),
         ReportTable("Ranks under other styles", rank_table(runs), wrap=True),
         ReportTable("Every style and codec", style_table(runs), wrap=True),
+        ReportTable("Thresholds", threshold_table(runs), wrap=True, note=THRESHOLD_NOTE),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
         *(ReportTable(title, table, True, note) for run in runs for title, note, table in contribution_tables(run)),

@@ -139,7 +139,9 @@ FACTS_OF_TASK = shape_of(
 CONFIG = shape_of(
     {},
     {
-        **dict.fromkeys(("sweep", "contestants", "models", "stages", "fragility"), maybe(mapping_of(anything))),
+        **dict.fromkeys(
+            ("sweep", "contestants", "models", "stages", "fragility", "thresholds"), maybe(mapping_of(anything))
+        ),
         "each": maybe(list_of(mapping_of(anything))),
         "published": maybe(mapping_of(mapping_of(anything))),
     },

@@ -34,6 +34,8 @@ from looktwice.pipelines.models.endpoint import FailureRow
 from looktwice.pipelines.models.wrappers import Stoppable
 from looktwice.pipelines.sample import Item, sha_of
 
+Chooser = Callable[[Sequence[Arm], Iterator[Item]], Iterator[tuple[Item, Sequence[Arm]]]]
+
 
 @dataclass(frozen=True)
 class RunOptions:
@@ -72,6 +74,7 @@ class Run:
     """Runs a plan into a folder, and resumes an earlier run in that folder.
 
     `wrap` adds cache, retries and limits to a model; `collect` waits for batches of requests, if there are any.
+    `choose` says which of a task's items are asked of which arms, one after the other; without it, all of them of all.
     `on_begin` is called with the samples and draws of each arm that are done, `on_record` with every record written,
     `on_skipped` with the number of records that an earlier run wrote.
     Setting `drain` lets no request and no stage start any more, but what is on its way end; setting `stop` ends the run
@@ -83,6 +86,7 @@ class Run:
     options: RunOptions = RunOptions()
     wrap: Callable[[Any], Any] = lambda model: model
     collect: Callable[[], None] = lambda: None
+    choose: Chooser | None = None
     on_begin: Callable[[Mapping[str, set[tuple[str, int]]]], None] = lambda done: None
     on_record: Callable[[Arm, SampleRow, Record], None] = lambda arm, row, record: None
     on_skipped: Callable[[int], None] = lambda number: None
@@ -284,7 +288,8 @@ class Run:
     ) -> None:  # fmt: skip
         """Run every item of one task through the tree, with at most twice as many items as workers in progress."""
         roots = build_tree(arms)
-        for item in _timed(self.items(arms[0].task)):
+        items = self.items(arms[0].task)
+        for item, asked in self.choose(arms, items) if self.choose else ((item, arms) for item in _timed(items)):
             if self.drain.is_set() or self.stop.is_set():
                 return
             plain = item.sample.to_dict()
@@ -292,8 +297,8 @@ class Run:
             old = known.get((row.task, row.id))
             if draw == 0 and not self.again and (old is None or (old.answer, old.sha) != (row.answer, row.sha)):
                 context.writer.sample(row)
-            wanted = frozenset(arm.id for arm in arms if (arm.id, row.id, draw) not in done)
-            if already_recorded := len(arms) - len(wanted):
+            wanted = frozenset(arm.id for arm in asked if (arm.id, row.id, draw) not in done)
+            if already_recorded := len(asked) - len(wanted):
                 self._skip(already_recorded)
             if wanted:
                 _acquire_slot(slots)
@@ -357,7 +362,7 @@ class Run:
             "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
             "plugins": [describe_plugin(name) for name in self.plan.plugins],
             "samples": {arm.task_id: count_items(arm.task) for arm in self.plan.points},
-            "planned": dict(self.planned),
+            "planned": dict.fromkeys(self.planned, 0) if self.choose else dict(self.planned),
             "limit": self.options.limit,
             "shard": list(self.options.shard),
             "versions": installed_versions(),

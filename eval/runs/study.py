@@ -23,6 +23,7 @@ from looktwice.eval.runs.dry_run import Done, announce_requests
 from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
+from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
@@ -77,7 +78,7 @@ class Study:
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
     `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, each of which gets so
-    many `gpus`. With `json_lines` progress and remarks are lines of JSON, for a program. Raises RunError, TaskError,
+    many `gpus`. `steering` chooses what is asked. With `json_lines` progress and remarks are lines of JSON, for a program. Raises RunError, TaskError,
     CacheError.
     """
 
@@ -91,6 +92,7 @@ class Study:
     on: str = ""
     gpus: float = 0.0
     json_lines: bool = False
+    steering: Steering | None = None
 
     @property
     def folder(self) -> Path:
@@ -115,9 +117,12 @@ class Study:
         run.collect = models.collect
         for sentence in changed_plugins(RunFolder(self.folder).facts, self.plan.plugins):
             self.say(sentence)
-        display = Display(self.console, run.total(), models.spent, self.json_lines)
+        if self.steering is not None:
+            self.steering.begin(run, scorers)
+        most = self.steering.most if self.steering else run.total()
+        display = Display(self.console, most, models.spent, self.json_lines)
         slowest = list[Slow]()
-        run.on_record = _score_for_display(display, scorers, slowest, ledger)
+        run.on_record = _score_for_display(display, scorers, slowest, ledger, self.steering)
         run.on_skipped = display.skip
         run.on_begin = lambda done: self._announce(run, models, done)
         try:
@@ -160,7 +165,9 @@ class Study:
                       lambda: next(models.uncounted(), ""), run.give_up)  # fmt: skip
 
     def _announce(self, run: Run, models: RunModels, done: Done) -> None:
-        if not self.only_cached and (said := announce_requests(self.plan, run.planned, done, models.cached)):
+        if self.only_cached or self.steering:
+            return
+        if said := announce_requests(self.plan, run.planned, done, models.cached):
             self.say(said)
 
     def say(self, sentence: str) -> None:
@@ -184,7 +191,11 @@ class Study:
 
 
 def _score_for_display(
-    display: Display, scorers: Mapping[str, RecordScorer], slowest: list[Slow], ledger: Ledger
+    display: Display,
+    scorers: Mapping[str, RecordScorer],
+    slowest: list[Slow],
+    ledger: Ledger,
+    steering: Steering | None = None,
 ) -> Callable[[Arm, SampleRow, Record], None]:
     lock = threading.Lock()
 
@@ -194,7 +205,10 @@ def _score_for_display(
                 SLOWEST, [*slowest, (record.timings.get("total", 0.0), record.sample, arm.contestant)]
             )
             ledger.write_now_and_then()
-        display.add(scorers[arm.id](record, row).verdict.value)
+        scored = scorers[arm.id](record, row)
+        display.add(scored.verdict.value)
+        if steering is not None:
+            steering.take(arm, scored)
 
     return show_verdict
 

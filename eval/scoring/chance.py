@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 
+from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
 from looktwice.eval.scoring.metrics import macro_row, micro_row
@@ -33,12 +34,16 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
         low, high = wilson(count, len(samples))
         majority = replace(plain, contestant=MAJORITY, value=count / len(samples), low=low, high=high)
         rows.append(replace(majority, right=count, wrong=len(samples) - count, unreadable=0, failed=0))
-    levels = dict(scorer.chance(samples)) if scorer is not None and not plain.slice else {}
-    choices = [len(row.sample["choices"]) for row in samples.values()]
-    if all(choices):
-        levels = {**levels, "accuracy": fmean(1 / number for number in choices)}
+    levels = chance_levels(samples, None if plain.slice else scorer)
     ordered = sorted(levels, key=lambda metric: metric != "accuracy")
     return rows + [replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]) for metric in ordered]
+
+
+def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
+    """What guessing reaches, by metric: one over the number of choices, else what the benchmark's scorer says."""
+    levels = dict(scorer.chance(samples)) if scorer is not None else {}
+    choices = [len(row.sample["choices"]) for row in samples.values()]
+    return {**levels, "accuracy": fmean(1 / number for number in choices)} if all(choices) else levels
 
 
 def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field
 from typing_extensions import NotRequired, TypedDict
@@ -97,6 +97,21 @@ class Fragility(TypedDict, total=False):
         list[str],
         Field(min_length=1),
         Entry("The codecs, in the same way; without it, png and jpeg90, jpeg80, jpeg70.", "codecs: [png, jpeg80]"),
+    ]
+
+
+class Thresholds(TypedDict, total=False):
+    """The control parameter along which accuracy is fitted, and the accuracy whose level is looked for."""
+
+    __pydantic_config__ = CLOSED  # type: ignore[misc]
+    along: Annotated[str, Entry("A field of the samples' meta with numbers, such as a size.", "along: size")]
+    target: Annotated[float, Field(gt=0, lt=1), Entry("The accuracy at the threshold; 0.75 without it.", "target: 0.8")]
+    scale: Annotated[
+        Literal["linear", "log"], Entry("How levels count: `linear`, as without it, or `log`.", "scale: log")
+    ]
+    direction: Annotated[
+        Literal["rising", "falling"],
+        Entry("Whether accuracy rises with the level or falls; without it, what fits better.", "direction: falling"),
     ]
 
 
@@ -214,6 +229,13 @@ class StudyConfig(TypedDict, total=False):
         Entry(
             "Sweeps the marker in VPBench's styles under several codecs, and tells how far the results hang on them.",
             "fragility: {slot: mark, codecs: [png]}",
+        ),
+    ]
+    thresholds: Annotated[
+        Thresholds | None,
+        Entry(
+            "Fits accuracy along a control parameter, and tells the level at which it passes a target.",
+            "thresholds: {along: size, target: 0.75, scale: log}",
         ),
     ]
     published: Annotated[

@@ -1,0 +1,101 @@
+"""A race between arms: who can no longer win is not asked any more, and who wins is asked on samples held out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.adaptive.betting import PairwiseBets
+from looktwice.eval.statistics.shares import paired_difference
+from looktwice.eval.statistics.significance import paired_test
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """The winner against the best of the others on samples that the race did not see."""
+
+    rival: str
+    n: int
+    delta: float
+    low: float
+    high: float
+    p: float
+
+    def holds(self, level: float) -> bool:
+        """Whether the winner is better there as well, at this level."""
+        return self.delta > 0 and self.p <= level
+
+
+@dataclass(eq=False)
+class Race:
+    """The arms of one task on samples in a random order; `level` is the chance of dropping the best arm.
+
+    An arm falls out once the capital of bets that some other arm is better reaches (arms - 1) / level: whichever arm is
+    best, all bets against it together win with probability `level` at most, however often one looks. Of arms that are
+    equally good, one alone is left with the same probability at most.
+    """
+
+    names: Sequence[str]
+    level: float = 0.05
+    values: list[Floats] = field(default_factory=list)
+    dropped: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if len(self.names) < 2:
+            raise ValueError(f"a race needs two arms or more, found {', '.join(self.names) or 'none'}")
+        self._bets = PairwiseBets(len(self.names))
+
+    @property
+    def left(self) -> list[str]:
+        """The arms that may still win."""
+        return [name for name in self.names if name not in self.dropped]
+
+    @property
+    def calls(self) -> int:
+        """How many answers were taken in."""
+        return int(sum(np.isfinite(row).sum() for row in self.values))
+
+    def add(self, answers: dict[str, float]) -> None:
+        """The values of one sample by arm, in 0..1, and drop whoever can no longer win."""
+        row = np.array([answers.get(name, np.nan) for name in self.names], float)
+        self.values.append(row)
+        self._bets.add(row)
+        capital, bar = self._bets.capital, (len(self.names) - 1) / self.level
+        for number, name in enumerate(self.names):
+            if name not in self.dropped and capital[:, number].max() >= bar:
+                self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
+
+    @property
+    def winner(self) -> str | None:
+        """The arm that is left alone; None while there are several."""
+        return self.left[0] if len(self.left) == 1 else None
+
+    @property
+    def rival(self) -> str:
+        """The best of the others on the samples that it was asked, by its mean difference to the arm that leads."""
+        lead = self.winner or self.leader
+        others = [name for name in self.names if name != lead]
+        return max(others, key=lambda name: float(np.mean(self.gaps(name, lead) or [-2.0])))
+
+    @property
+    def leader(self) -> str:
+        """Of those left, the arm with the highest mean."""
+        means = {name: np.nanmean([row[self.names.index(name)] for row in self.values]) for name in self.left}
+        return max(means, key=lambda name: float(means[name]))
+
+    def gaps(self, name: str, other: str) -> list[float]:
+        """The differences of two arms on the samples that both were asked."""
+        mine, theirs = self.names.index(name), self.names.index(other)
+        return [float(row[mine] - row[theirs]) for row in self.values if np.isfinite(row[mine] - row[theirs])]
+
+
+def confirm(rival: str, mine: Sequence[float], theirs: Sequence[float]) -> Confirmation:
+    """The exact paired test of a winner's values against the rival's, on samples that did not choose it."""
+    mine, theirs = [float(each) for each in mine], [float(each) for each in theirs]  # numpy's own would overflow
+    test, (low, high) = paired_test(mine, theirs), paired_difference(mine, theirs)
+    return Confirmation(rival, test.n, test.delta, low, high, test.p)

@@ -1,0 +1,157 @@
+"""The rounds of a staircase and of a race: which question comes next for which arm."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from looktwice.eval.adaptive.race import Confirmation, Race, confirm
+from looktwice.eval.adaptive.staircase import Staircase
+from looktwice.eval.analysis.psychometric import Psychometric
+from looktwice.eval.analysis.thresholds import Along, number_of
+from looktwice.eval.records.records import RunError
+from looktwice.eval.runs.steering import Pool, Round, Steering
+from looktwice.eval.scoring.chance import chance_levels
+from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.pipelines.config.arm import Arm
+
+
+@dataclass(eq=False)
+class Staircases(Steering):
+    """A staircase for every arm: at most `questions` each, and no more once its interval is `width` wide or less.
+
+    `width` is in units of the level, on a logarithmic scale the ratio of the interval's ends; 0 asks all questions.
+    Levels are those that the task's questions have; each question is asked once. Without a direction accuracy is taken
+    to rise with the level.
+    """
+
+    along: Along
+    questions: int = 60
+    width: float = 0.0
+    seed: int = 0
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """So many questions for each arm."""
+        return len(arms) * min(self.questions, samples)
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """One question for every arm that still climbs. Raises RunError for questions without levels."""
+        left = {arm.id: self._by_level(arm, pool) for arm in arms}
+        stairs = {arm.id: Staircase(self._model(arm, pool, left[arm.id])) for arm in arms}
+        climbing = list(arms)
+        for _ in range(self.questions):
+            asked: dict[str, list[Arm]] = defaultdict(list)
+            for arm in climbing:
+                level = stairs[arm.id].choose([each for each, names in left[arm.id].items() if names])
+                asked[left[arm.id][level].pop()].append(arm)
+            yield list(asked.items())
+            for sample, those in asked.items():
+                for arm in those:
+                    if (value := self.answers[arm.id, sample]) is not None:
+                        stairs[arm.id].add(self._level(pool, sample), value)
+            climbing = [arm for arm in climbing if any(left[arm.id].values()) and not self._is_done(stairs[arm.id])]
+            if not climbing:
+                return
+
+    def _by_level(self, arm: Arm, pool: Pool) -> dict[float, list[str]]:
+        """The ids of the questions with a key by level, in a random order that all arms share."""
+        levels: dict[float, list[str]] = defaultdict(list)
+        for name in sorted(pool.rows, key=lambda name: rank(name, self.seed), reverse=True):
+            level = number_of(pool.rows[name].meta, self.along.field)
+            if level is not None and pool.rows[name].answer is not None:
+                levels[level].append(name)
+        if len(levels) < 2:
+            fields = sorted({name for row in pool.rows.values() for name in row.meta})
+            raise RunError(
+                f"{arm.task_name}: its questions have {len(levels)} levels of {self.along.field!r}, and a staircase "
+                f"needs two or more numbers; their fields are {', '.join(fields) or 'none'}"
+            )
+        return dict(sorted(levels.items()))
+
+    def _model(self, arm: Arm, pool: Pool, levels: Mapping[float, object]) -> Psychometric:
+        keyed = {name: row for name, row in pool.rows.items() if row.answer is not None}
+        guess = chance_levels(keyed, self.scorers[arm.id].scorer).get("accuracy", 0.0)
+        _, target, log, direction = self.along
+        try:
+            return Psychometric(tuple(levels), guess, target, log, direction or "rising")
+        except ValueError as exc:
+            raise RunError(f"{arm.task_name}: {exc}") from exc
+
+    def _level(self, pool: Pool, sample: str) -> float:
+        return number_of(pool.rows[sample].meta, self.along.field) or 0.0
+
+    def _is_done(self, stairs: Staircase) -> bool:
+        if not self.width or stairs.asked.sum() < 10:
+            return False
+        found = stairs.threshold()
+        return (found.high / found.low if self.along.log else found.high - found.low) <= self.width
+
+
+@dataclass(frozen=True)
+class RaceResult:
+    """How a race on a task ended: the state of the race, the calls of all arms, and what the held-out samples say."""
+
+    task: str
+    race: Race
+    samples: int
+    calls: int
+    confirmation: Confirmation | None
+
+
+@dataclass(eq=False)
+class Races(Steering):
+    """A race between the arms of every task; `held_out` is the share of samples that only winner and rival are asked.
+
+    Samples come in a random order, `step` of them at a time; `level` as for `Race`.
+    """
+
+    level: float = 0.05
+    held_out: float = 0.3
+    step: int = 10
+    seed: int = 0
+    results: list[RaceResult] = field(default_factory=list, init=False)
+
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """The full grid."""
+        return len(arms) * samples
+
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """The next samples for the arms that are left; at the end, what was held out for the winner and its rival."""
+        by_name = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
+        if len(by_name) < 2:
+            raise RunError(f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(by_name)}")
+        names = [name for name, row in pool.rows.items() if row.answer is not None]
+        names.sort(key=lambda name: rank(name, self.seed))
+        raced = names[: len(names) - round(self.held_out * len(names))]
+        race = Race(list(by_name), self.level)
+        for start in range(0, len(raced), self.step):
+            samples, running = raced[start : start + self.step], [by_name[name] for name in race.left]
+            yield [(sample, running) for sample in samples]
+            for sample in samples:
+                self._add(race, by_name, sample)
+            if race.winner:
+                break
+        kept, confirmation = names[len(raced) :], None
+        if race.winner and kept:
+            pair = by_name[race.winner], by_name[race.rival]
+            yield [(sample, pair) for sample in kept]
+            both = [[self.answers.get((arm.id, sample)) for arm in pair] for sample in kept]
+            whole = [(mine, theirs) for mine, theirs in both if mine is not None and theirs is not None]
+            if whole:
+                confirmation = confirm(race.rival, [mine for mine, _ in whole], [theirs for _, theirs in whole])
+        calls = sum(key[0] in {arm.id for arm in arms} for key in self.answers)
+        self.results.append(RaceResult(arms[0].task_name, race, len(names), calls, confirmation))
+
+    def _add(self, race: Race, by_name: Mapping[str, Arm], sample: str) -> None:
+        """A sample counts where no arm that is still in the race failed it."""
+        values = {name: self.answers.get((by_name[name].id, sample)) for name in race.left}
+        known = {name: value for name, value in values.items() if value is not None}
+        if len(known) == len(values):
+            race.add(known)
+
+
+def rank(name: str, seed: int) -> bytes:
+    """The place of a sample in a random order that depends on its id and the seed alone."""
+    return hashlib.sha256(f"{seed}\n{name}".encode()).digest()

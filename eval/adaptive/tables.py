@@ -1,0 +1,90 @@
+"""How a race ended, as a table and as the file that a report reads again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.adaptive.betting import confidence_sequence
+from looktwice.eval.adaptive.runs import RaceResult
+from looktwice.eval.display.text_tables import TextTable, format_p, percent
+
+HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
+NOTE = (
+    "`to the leader` is the mean difference on shared samples with a 95 % confidence sequence, which holds at every "
+    "time of the race together. An arm fell out once bets that another one is better had won enough: the best arm "
+    "falls out with the chance `--level` at most. `held out`: winner and rival on samples that the race did not see, "
+    "exact McNemar test; the choice of the winner does not bias that difference."
+)
+
+
+def race_table(results: Sequence[RaceResult]) -> TextTable:
+    """A line per task and arm: what it was asked, how far from the leader, when it fell out; then the confirmation."""
+    lines = [line for result in results for line in _lines(result)]
+    return TextTable(HEADER, tuple(lines), text_columns=2)
+
+
+def say_race(result: RaceResult, level: float) -> str:
+    """The end of a race in a sentence, with what it cost."""
+    race, grid = result.race, len(result.race.names) * result.samples
+    cost = f"{result.calls:,} of {grid:,} answers of the full grid ({100 * result.calls / max(1, grid):.0f} %)"
+    if race.winner is None:
+        return f"{result.task}: no winner; {len(race.left)} of {len(race.names)} arms may still be the best; {cost}"
+    found = result.confirmation
+    if found is None:
+        return f"{result.task}: {race.winner} wins, and nothing was held out to confirm it; {cost}"
+    held = "confirmed" if found.holds(level) else "not confirmed"
+    return (
+        f"{result.task}: {race.winner} wins, {held} on {found.n} held-out samples: {100 * found.delta:+.1f} points "
+        f"[{100 * found.low:.1f}, {100 * found.high:.1f}] to {found.rival}, p {format_p(found.p)}; {cost}"
+    )
+
+
+def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
+    """Write race.json into the run's folder: a list with an object per task."""
+    path = folder / "race.json"
+    path.write_text(json.dumps([_plain(result) for result in results], indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _plain(result: RaceResult) -> dict[str, Any]:
+    found = result.confirmation
+    return {
+        "task": result.task, "samples": result.samples, "calls": result.calls, "winner": result.race.winner,
+        "arms": [dict(zip(HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
+        "held_out": None if found is None else {
+            name: getattr(found, name) for name in ("rival", "n", "delta", "low", "high", "p")
+        },
+    }  # fmt: skip
+
+
+def _lines(result: RaceResult) -> list[tuple[str, ...]]:
+    race, lines = result.race, []
+    lead = race.winner or (race.leader if race.values else "")
+    for number, name in enumerate(race.names):
+        asked = [row[number] for row in race.values if np.isfinite(row[number])]
+        ended = f"after {race.dropped[name][0]}" if name in race.dropped else "won" if race.winner else "in the race"
+        lines.append((
+            result.task, name, str(len(asked)), percent(float(np.mean(asked))) if asked else "",
+            "" if name == lead else _shown(race.gaps(name, lead)), ended, _held_out(result, name),
+        ))  # fmt: skip
+    return lines
+
+
+def _shown(gaps: Sequence[float]) -> str:
+    if not gaps:
+        return ""
+    low, high = confidence_sequence(gaps)
+    return f"{percent(float(np.mean(gaps)), sign=True)}\n{percent(low, sign=True)} to {percent(high, sign=True)}"
+
+
+def _held_out(result: RaceResult, name: str) -> str:
+    found = result.confirmation
+    if found is None or name != result.race.winner:
+        return ""
+    shown = f"{percent(found.low, sign=True)} to {percent(found.high, sign=True)}, p {format_p(found.p)}"
+    return f"{percent(found.delta, sign=True)}\n{shown}"

@@ -1,0 +1,130 @@
+"""A run that chooses in rounds what to ask next: each round waits for the answers of the one before."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from looktwice.eval.records.records import RunError, SampleRow
+from looktwice.eval.runs.predict import Run
+from looktwice.eval.scoring.score import RecordScorer
+from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
+from looktwice.eval.tasks.base import MadeTask, find_item
+from looktwice.pipelines.config.arm import Arm
+from looktwice.pipelines.models.batched.model import Batched
+from looktwice.pipelines.sample import Item, sha_of
+
+Round = Sequence[tuple[str, Sequence[Arm]]]
+"""Samples by id, each with the arms that are asked it."""
+
+
+@dataclass(eq=False)
+class Pool:
+    """The questions of a task that may be asked: their rows by id, and each as an item."""
+
+    task: Any
+    rows: dict[str, SampleRow]
+    items: dict[str, Item]
+
+    @classmethod
+    def of(cls, task: Any, items: Iterator[Item]) -> Pool:
+        """All of them; of made questions the pictures are not kept, since each can be made again."""
+        rows, kept = dict[str, SampleRow](), dict[str, Item]()
+        for item in items:
+            plain = item.sample.to_dict()
+            rows[item.sample.id] = SampleRow("", sha_of(plain), item.answer, plain, item.truth)
+            if not isinstance(task, MadeTask):
+                kept[item.sample.id] = item
+        return cls(task, rows, kept)
+
+    def item(self, sample: str) -> Item:
+        """The question of this id."""
+        found = self.items.get(sample) or find_item(self.task, sample)
+        if found is None:
+            raise RunError(f"{type(self.task).__name__}: the question {sample!r} was there and is not any more")
+        return found
+
+
+@dataclass(eq=False)
+class Steering(ABC):
+    """What a run asks, chosen in `rounds`; `answers` are the values so far by (arm id, sample), None where it failed.
+
+    `most` is the most answers that it may take, for the display.
+    """
+
+    answers: dict[tuple[str, str], float | None] = field(default_factory=dict, init=False)
+    most: int = field(default=0, init=False)
+    scorers: Mapping[str, RecordScorer] = field(default_factory=dict, init=False)
+    _stopped: Callable[[], bool] = field(default=lambda: False, init=False)
+    _held: Callable[[], int] = field(default=lambda: 0, init=False)
+    _open: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _told: threading.Condition = field(default_factory=threading.Condition, init=False)
+
+    @abstractmethod
+    def rounds(self, arms: Sequence[Arm], pool: Pool) -> Iterator[Round]:
+        """What the arms of one task are asked, round by round; when the next is wanted, `answers` has the last."""
+
+    @abstractmethod
+    def count(self, arms: Sequence[Arm], samples: int) -> int:
+        """The most answers that the arms of one task may give, of so many samples."""
+
+    def begin(self, run: Run, scorers: Mapping[str, RecordScorer]) -> None:
+        """Steer this run from now on. Raises RunError for what cannot be asked one by one."""
+        if any(isinstance(model, Batched) for model in run.plan.models):
+            raise RunError("what is asked in batches cannot be chosen by the answers; name a model without Batched")
+        if any(arm.draws > 1 for arm in run.plan.points):
+            raise RunError("the next question is chosen from one answer to each; set `draws: 1`")
+        self.scorers, self._stopped, self._held = scorers, run.drain.is_set, lambda: len(run.held)
+        run.choose = partial(self._choose, run)
+        by_task = run.groups()
+        self.most = sum(self.count(arms, run.planned[task]) for (task, *_), arms in by_task.items())
+
+    def take(self, arm: Arm, scored: ScoredRecord) -> None:
+        """An answer that was recorded; called from any thread."""
+        with self._told:
+            failed = scored.verdict in (Verdict.FAILED, Verdict.HIDDEN)
+            self.answers[arm.id, scored.sample] = None if failed else scored.score.value
+            self._open.discard((arm.id, scored.sample))
+            self._told.notify_all()
+
+    def _choose(self, run: Run, arms: Sequence[Arm], items: Iterator[Item]) -> Iterator[tuple[Item, Sequence[Arm]]]:
+        pool = Pool.of(arms[0].task, items)
+        known = _known_answers(run, arms, self.scorers)
+        for wanted in self.rounds(arms, pool):
+            for sample, asked in wanted:
+                self.answers |= {(a.id, sample): known[a.id, sample] for a in asked if (a.id, sample) in known}
+                if new := [arm for arm in asked if (arm.id, sample) not in known]:
+                    with self._told:
+                        self._open |= {(arm.id, sample) for arm in new}
+                    yield pool.item(sample), new
+            if not self._wait():
+                return
+
+    def _wait(self) -> bool:
+        """Until all that was asked is answered, but for failures that are held back; False where the run is stopped."""
+        with self._told:
+            while len(self._open) > self._held():
+                if self._stopped():
+                    return False
+                self._told.wait(0.2)  # without a timeout, Ctrl-C is not noticed on every platform
+            self.answers |= dict.fromkeys(self._open)
+            self._open.clear()
+        return not self._stopped()
+
+
+def _known_answers(
+    run: Run, arms: Sequence[Arm], scorers: Mapping[str, RecordScorer]
+) -> dict[tuple[str, str], float | None]:
+    """The answers that an earlier command recorded."""
+    folder = next(iter(scorers.values())).folder
+    mine, found = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
+    for record in folder.last_records() if (folder.path / "records.jsonl").exists() else ():
+        row = folder.samples.get((mine[record.point].task_id, record.sample)) if record.point in mine else None
+        if row is not None and not record.error:
+            scored = scorers[record.point](record, row)
+            found[record.point, record.sample] = None if scored.verdict is Verdict.HIDDEN else scored.score.value
+    return found

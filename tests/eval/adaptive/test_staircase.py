@@ -1,0 +1,48 @@
+"""A staircase: asks where it matters, with far fewer questions than a grid."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from looktwice.eval.adaptive.staircase import Staircase
+from looktwice.eval.analysis.psychometric import Psychometric
+
+MODEL = Psychometric(tuple(float(level) for level in np.geomspace(1, 100, 25)), 0.25, log=True)
+
+
+def climb(threshold: float, questions: int, rng: np.random.Generator) -> Staircase:
+    stairs = Staircase(MODEL)
+    for _ in range(questions):
+        level = stairs.choose()
+        right = 0.25 + 0.75 / (1 + (threshold / level) ** 6 / 2)
+        stairs.add(level, float(rng.random() < right))
+    return stairs
+
+
+def test_it_asks_near_the_threshold_and_finds_it() -> None:
+    rng, held = np.random.default_rng(0), 0
+    for threshold in (4.0, 12.0, 40.0):
+        stairs = climb(threshold, 50, rng)
+        found = stairs.threshold()
+        held += found.low <= threshold <= found.high
+        near = [n for level, n in zip(MODEL.levels, stairs.asked, strict=True) if threshold / 3 < level < threshold * 3]
+        assert sum(near) > 35 and found.high / found.low < 2.5
+    assert held == 3
+
+
+def test_only_what_is_left_is_asked() -> None:
+    stairs = Staircase(MODEL)
+    assert stairs.choose([MODEL.levels[3]]) == MODEL.levels[3]
+    with pytest.raises(ValueError, match="no level is left"):
+        stairs.choose([])
+
+
+def test_the_coarse_grid_follows_the_answers() -> None:
+    """After many right answers at a level, lower ones tell more; after many wrong ones, higher ones."""
+    down, up, level = Staircase(MODEL), Staircase(MODEL), MODEL.levels[12]
+    for _ in range(12):
+        down.add(level, 1.0)
+        up.add(level, 0.0)
+    assert down.choose() < level < up.choose()
+    assert up.threshold().value > level > down.threshold().low
