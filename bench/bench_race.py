@@ -20,7 +20,8 @@ ARMS, SAMPLES, HELD_OUT, LEVEL, ALIKE = 8, 1000, 0.3, 0.05, 0.6
 def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarray:
     """Right or wrong, (n, arms)."""
     hard, own = rng.standard_normal((n, 1)), rng.standard_normal((n, len(accuracies)))
-    return (np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own < norm.ppf(accuracies)).astype(float)
+    latent = np.sqrt(ALIKE) * hard + np.sqrt(1 - ALIKE) * own
+    return np.asarray(latent < norm.ppf(accuracies), float)
 
 
 def simulate(accuracies: list[float], rng: np.random.Generator) -> tuple[str | None, bool, int, bool]:

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import expit, logit
 
 from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.analysis.psychometric import Psychometric, Threshold
+from looktwice.eval.psychometrics.functions import Psychometric, Threshold
 
 TARGET, REPEATS, MOST = 0.75, 20, 400
 GRID = tuple(float(level) for level in np.geomspace(1, 100, 13))  # such as sizes in pixels

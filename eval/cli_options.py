@@ -82,8 +82,8 @@ def print_table(scored: Any, console: Any = None) -> None:
     from looktwice.eval.analysis.factors import factor_table
     from looktwice.eval.analysis.fragility_tables import NOTE, flip_table, fragility_table
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
-    from looktwice.eval.analysis.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
     from looktwice.eval.display.table import console_table
+    from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 
     console, gap, swept = console or Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))

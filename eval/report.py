@@ -25,7 +25,6 @@ from looktwice.eval.analysis.measured_and_right import measurement_curves, measu
 from looktwice.eval.analysis.routing import risk_table, route_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
-from looktwice.eval.analysis.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 from looktwice.eval.analysis.turns import stopping_table, turn_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import (
@@ -42,6 +41,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import render_page
+from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_lines, threshold_table
 from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.pipelines.disk import write_file
@@ -156,6 +156,7 @@ def html_page(scored: Table, images: Images | None = None, *, served: bool = Fal
     tables = [each for each in (*above, *facts["sections"], *facts["tables"]) if each.table.rows]
     tasks = [(run, name) for run in scored.scores for name in dict.fromkeys(arm.point.task for arm in run.points)]
     lines = [*data.lines, *(curve for run, name in tasks for curve in measurement_curves(run, name))]
+    lines += [chart for run, name in tasks for chart in threshold_lines(run, name)]
     said = [*scored.notes, f"Read with: {facts['readers']}", *facts["agreement"]]
     context = {"tables": tables, "method": METHOD, "left_out": facts["left_out"]}
     return render_page(replace(data, notes=said, lines=lines), served=served, **context)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 from looktwice.eval.adaptive.race import Confirmation, Race, confirm
 from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.analysis.psychometric import Psychometric
-from looktwice.eval.analysis.thresholds import Along, number_of
+from looktwice.eval.psychometrics.functions import Psychometric
+from looktwice.eval.psychometrics.thresholds import Along, number_of
 from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.chance import chance_levels

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.analysis.psychometric import COARSE, Psychometric, Threshold
+from looktwice.eval.psychometrics.functions import COARSE, Psychometric, Threshold
 
 Floats = NDArray[np.float64]
 

@@ -63,7 +63,7 @@ def _plain(result: RaceResult) -> dict[str, Any]:
 
 
 def _lines(result: RaceResult) -> list[tuple[str, ...]]:
-    race, lines = result.race, []
+    race, lines = result.race, list[tuple[str, ...]]()
     lead = race.winner or (race.leader if race.values else "")
     for number, name in enumerate(race.names):
         asked = [row[number] for row in race.values if np.isfinite(row[number])]

@@ -69,7 +69,7 @@ def staircase(
     """
     with input_errors():
         from looktwice.eval.adaptive.runs import Staircases
-        from looktwice.eval.analysis.thresholds import Along
+        from looktwice.eval.psychometrics.thresholds import Along
         from looktwice.eval.records.records import RunError
         from looktwice.eval.runs.predict import RunOptions
 
@@ -128,8 +128,8 @@ def thresholds(
     No model is called.
     """
     with input_errors(allow):
-        from looktwice.eval.analysis.thresholds import NOTE, Along, threshold_table
         from looktwice.eval.display.table import score_table
+        from looktwice.eval.psychometrics.thresholds import NOTE, Along, threshold_table
         from looktwice.eval.records.records import RunError
 
         if direction not in ("", "rising", "falling"):

@@ -78,8 +78,8 @@ class Study:
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
     `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, each of which gets so
-    many `gpus`. `steering` chooses what is asked. With `json_lines` progress and remarks are lines of JSON, for a program. Raises RunError, TaskError,
-    CacheError.
+    many `gpus`. `steering` chooses what is asked. With `json_lines` progress and remarks are lines of JSON, for a
+    program. Raises RunError, TaskError, CacheError.
     """
 
     plan: Plan

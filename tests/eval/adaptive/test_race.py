@@ -66,5 +66,5 @@ def test_few_arms_are_no_race() -> None:
 
 def test_confirmation_is_the_exact_paired_test() -> None:
     found = confirm("other", [np.float64(1)] * 100, list(np.repeat([1.0, 0.0], [85, 15])))
-    assert (found.n, found.delta, found.p) == (100, pytest.approx(0.15), pytest.approx(2 * 0.5**15))
+    assert found.n == 100 and found.delta == pytest.approx(0.15) and found.p == pytest.approx(2 * 0.5**15)
     assert found.holds(0.05) and not confirm("other", [0.0, 1.0], [1.0, 1.0]).holds(0.05)

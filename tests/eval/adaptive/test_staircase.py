@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.analysis.psychometric import Psychometric
+from looktwice.eval.psychometrics.functions import Psychometric
 
 MODEL = Psychometric(tuple(float(level) for level in np.geomspace(1, 100, 25)), 0.25, log=True)
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.adaptive.runs import Races, Staircases
-from looktwice.eval.analysis.thresholds import Along
 from looktwice.eval.cli import app
+from looktwice.eval.psychometrics.thresholds import Along
 from looktwice.eval.records.records import RunError, RunFolder
 from looktwice.eval.runs import Study
 from looktwice.pipelines.config import load_plan

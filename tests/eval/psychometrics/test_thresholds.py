@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from looktwice.eval.analysis.psychometric import Psychometric, fit_threshold
-from looktwice.eval.analysis.thresholds import Along, find_thresholds, threshold_table
 from looktwice.eval.display.table import score_table
+from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
+from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
 from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from looktwice.eval.analysis.psychometric import Direction, Threshold, fit_threshold
-from looktwice.eval.display.curves import Curve, Line
 from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.page.data import PageLines
+from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
@@ -81,28 +81,17 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
     return TextTable(header, tuple(lines), text_columns=2)
 
 
-def threshold_curves(run: RunScores, along: Along | None = None) -> list[Curve]:
-    """A chart per task: the answers with their intervals, and the fitted function of each contestant."""
-    config = run.folder.facts.get("config") or {}
-    wanted = along or Along.of(config.get("thresholds") or {})
-    found = [arm for arm in find_thresholds(run, wanted) if arm.found]
-    charts = []
-    for task in dict.fromkeys(arm.task for arm in found):
-        mine = [arm for arm in found if arm.task == task]
-        lines = [line for arm in mine[:4] for line in _lines(arm)]
-        charts.append(Curve(wanted.field if wanted else "", task, tuple(lines), mine[0].guess, max(0, len(mine) - 4)))
-    return charts
-
-
-def _lines(arm: ArmThreshold) -> list[Line]:
-    if arm.found is None:
-        return []
-    found, asked, fitted = arm.found, [], []
-    for level, n, right, value in zip(found.levels, found.asked, found.right, found.curve, strict=True):
-        fitted.append((level, value, value, value))
-        if n:
-            asked.append((level, right / n, *wilson(right, n)))
-    return [Line(arm.contestant, tuple(asked)), Line(f"{arm.contestant}, fitted", tuple(fitted))]
+def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
+    """A chart of a task: of each contestant the answers with their intervals, and the function that was fitted."""
+    wanted = Along.of((run.folder.facts.get("config") or {}).get("thresholds") or {})
+    lines: dict[str, list[tuple[float, float, float, float]]] = {}
+    for arm in find_thresholds(run, wanted)[:4]:
+        if arm.task == task and (found := arm.found) is not None:
+            asked = [each for each in zip(found.levels, found.asked, found.right, strict=True) if each[1]]
+            lines[arm.contestant] = [(level, right / n, *wilson(right, n)) for level, n, right in asked]
+            fitted = zip(found.levels, found.curve, strict=True)
+            lines[f"{arm.contestant}, fitted"] = [(level, value, value, value) for level, value in fitted]
+    return [PageLines(f"{wanted.field}, fitted", task, lines)] if wanted and lines else []
 
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:

@@ -157,7 +157,7 @@ def fit_threshold(
     places = sorted(set(levels))
     number = np.searchsorted(places, np.asarray(levels, float))
     asked = np.bincount(number, minlength=len(places)).astype(float)
-    right = np.bincount(number, np.asarray(values, float), minlength=len(places))
+    right: Floats = np.bincount(number, np.asarray(values, float), minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
     return max(models, key=lambda model: model.weigh(asked, right)[1]).summarize(asked, right)
