@@ -37,6 +37,10 @@ Budget = Annotated[
 Log = Annotated[
     Literal["words", "json"], typer.Option(help="How progress is told on stderr: in words, or as lines of JSON.")
 ]
+CacheSize = Annotated[
+    str | None,
+    typer.Option(metavar="SIZE", help="Prune the reply cache at the end where it is larger than 20GB, say."),
+]
 MaxRequests = Annotated[int | None, typer.Option(min=1, help="Stop after so many requests.")]
 Runs = Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders.")]
 Reader = Annotated[str | None, typer.Option("--reader", help="Read the replies with this reader.")]

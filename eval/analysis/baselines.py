@@ -73,7 +73,7 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
 
 
 def _values_here(runs: Sequence[RunScores], rows: Sequence[Row]) -> Mapping[str, Mapping[str, float]]:
-    """Contestant -> its accuracy in percent by task, and its other metrics as `task.metric` or, of several, `metric`."""
+    """Contestant -> its accuracy in percent by task, its other metrics by `task.metric` or, of totals, `metric`."""
     names = {scores.contestant for run in runs for scores in run.points}
     found: dict[str, dict[str, float]] = {}
     for row in rows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +12,7 @@ import typer
 from looktwice.eval.cli_options import (
     Allowed,
     Budget,
+    CacheSize,
     ConfigPath,
     Gpus,
     Log,
@@ -67,6 +70,7 @@ def run(
     only_cached: Annotated[bool, typer.Option("--only-cached", help="Use cached replies only; call no model.")] = False,
     keep_failed: Annotated[bool, typer.Option("--keep-failed", help="Do not repeat samples that failed.")] = False,
     cache: Annotated[Path | None, typer.Option(help="The folder of the reply cache (default: OUT/.cache).")] = None,
+    cache_size: CacheSize = None,
     budget: Budget = None,
     max_requests: MaxRequests = None,
     on: On = "",
@@ -85,17 +89,29 @@ def run(
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found.left_out)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
+        prune = _make_pruning(cache_size, cache or out / ".cache", out)
         outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus, json_lines=log == "json")()
         if outcome.written or outcome.kept:
             whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
             print_results(outcome.folder, found, whole and not (outcome.written or outcome.stopped))
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
+        for line in prune():
+            say(line)
         if outcome.failed:
             say(f"{counted(outcome.failed, 'sample')} FAILED; the report says why, and the same command asks again")
         if outcome.why:
             say(f"stopped: {outcome.why}; what was answered is kept, and the same command goes on later")
         if outcome.why or outcome.failed or outcome.stopped:
             raise typer.Exit(130 if outcome.stopped and not outcome.why else 1)
+
+
+def _make_pruning(size: str | None, cache: Path, runs: Path) -> Callable[[], Iterable[str]]:
+    """Keeps the cache within a size, if one is given, and says so. Raises RunError for what is no size."""
+    if size is None:
+        return tuple
+    from looktwice.eval.runs.reply_cache import keep_within, parse_size
+
+    return partial(keep_within, cache, runs, parse_size(size))
 
 
 def make(

@@ -31,11 +31,19 @@ def look_at_cache(folder: Path, runs: Path, prune: str | None) -> Iterator[str]:
     yield from describe_cache(store)
 
 
+def keep_within(folder: Path, runs: Path, most: int) -> Iterator[str]:
+    """Prune a cache that has grown beyond so many bytes, and say so. Raises RunError, CacheError."""
+    if (folder / "replies.sqlite").is_file():
+        store = Store(folder, "--cache")
+        if sum(row.size for row in store.rows()) > most:
+            yield f"cache: {prune_cache(store, runs, most)}"
+
+
 def parse_size(text: str) -> int:
     """Bytes: "500MB", "2 GB", "0". Raises RunError."""
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text, re.IGNORECASE)
     if not found:
-        raise RunError(f"--prune: a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
+        raise RunError(f"a size is a number with a unit, such as 500MB or 2GB; found {text!r}")
     return int(float(found[1]) * UNITS[found[2].lower()])
 
 

@@ -48,6 +48,26 @@ def test_replies_are_counted_by_model_and_only_those_without_a_record_go(tmp_pat
         assert "(6 new" in again.output and server.stats["requests"] == asked
 
 
+def test_a_run_prunes_a_cache_that_has_grown_beyond_its_size(tmp_path: Path) -> None:
+    with chat_server() as server:
+        config = write_study(tmp_path, server.url, n=3)
+        assert looktwice("run", config, "--out", tmp_path, "name=gone").exit_code == 0
+        shutil.rmtree(tmp_path / "gone")
+        make_older(tmp_path / ".cache")
+        config = write_study(tmp_path, server.url, n=4)
+        words = ["run", config, "--out", tmp_path, "name=kept"]
+        within = looktwice(*words, "--cache-size", "1 MB")
+        assert within.exit_code == 0 and "cache:" not in within.output
+        (tmp_path / "kept").rename(tmp_path / "other")
+        make_older(tmp_path / ".cache")
+        beyond = looktwice("run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB")
+        assert "cache: removed 0 replies" in beyond.output, beyond.output  # all are named by records
+        shutil.rmtree(tmp_path / "other")
+        beyond = looktwice("run", config, "--out", tmp_path, "name=new", "model.model=huge", "--cache-size", "1 kB")
+        assert "cache: removed 4 replies" in beyond.output, beyond.output
+        assert looktwice(*words, "--cache-size", "much").exit_code == 2
+
+
 def test_the_oldest_go_first_and_no_more_than_must(tmp_path: Path) -> None:
     store = Store(tmp_path / ".cache")
     for number in range(4):
