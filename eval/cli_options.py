@@ -50,7 +50,9 @@ Exports = Annotated[
 ]
 Judged = Annotated[str, typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first).")]
 AllArms = Annotated[bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")]
-By = Annotated[list[str] | None, typer.Option("--by", help="Also report each value of this meta field.")]
+By = Annotated[
+    list[str] | None, typer.Option("--by", help="Also report each value of this meta field; size,things crosses two.")
+]
 
 
 def print_results(run: Path, plan: Any, same: bool) -> None:
@@ -87,12 +89,15 @@ def print_table(scored: Any, console: Any = None) -> None:
     from looktwice.eval.analysis.fragility_tables import NOTE, flip_table, fragility_table
     from looktwice.eval.analysis.sweeps import effect_note, sweep_table
     from looktwice.eval.display.table import console_table
+    from looktwice.eval.psychometrics.crossed import crossed_tables
     from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 
     console, gap, swept = console or Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))
     if swept.rows:
         console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))
+    for title, crossed in crossed_tables(scored.scores, scored.by):
+        console.print(crossed.console(title))
     if (fitted := threshold_table(scored.scores)).rows:
         console.print(fitted.console("thresholds", blocks=2, caption=THRESHOLD_NOTE))
     if (fragile := fragility_table(scored.scores)).rows:

@@ -41,6 +41,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import render_page
+from looktwice.eval.psychometrics.crossed import crossed_grids, crossed_tables
 from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_lines, threshold_table
 from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
@@ -157,9 +158,10 @@ def html_page(scored: Table, images: Images | None = None, *, served: bool = Fal
     tasks = [(run, name) for run in scored.scores for name in dict.fromkeys(arm.point.task for arm in run.points)]
     lines = [*data.lines, *(curve for run, name in tasks for curve in measurement_curves(run, name))]
     lines += [chart for run, name in tasks for chart in threshold_lines(run, name)]
+    grids = [*data.grids, *crossed_grids(scored.scores, scored.by)]
     said = [*scored.notes, f"Read with: {facts['readers']}", *facts["agreement"]]
     context = {"tables": tables, "method": METHOD, "left_out": facts["left_out"]}
-    return render_page(replace(data, notes=said, lines=lines), served=served, **context)
+    return render_page(replace(data, notes=said, lines=lines, grids=grids), served=served, **context)
 
 
 def _context(scored: Table) -> dict[str, Any]:
@@ -195,6 +197,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Ranks under other styles", rank_table(runs), wrap=True),
         ReportTable("Every style and codec", style_table(runs), wrap=True),
         ReportTable("Thresholds", threshold_table(runs), wrap=True, note=THRESHOLD_NOTE),
+        *(ReportTable(title, table) for title, table in crossed_tables(runs, scored.by)),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),
         ReportTable("What an agent's looks changed", look_table(looks), wrap=True),
         *(ReportTable(title, table, True, note) for run in runs for title, note, table in contribution_tables(run)),

@@ -45,11 +45,12 @@ if TYPE_CHECKING:
 class Table:
     """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then majority and chance.
 
-    `scores` are the runs that the rows were computed from. A notebook and `print` show the accuracy of every point.
+    `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by. A notebook and `print` show the accuracy of every point.
     """
 
     rows: tuple[Row, ...]
     scores: tuple[RunScores, ...] = field(default=(), repr=False)
+    by: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Row]:
         return iter(self.rows)
@@ -139,13 +140,13 @@ def score_table(
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
-    """The table of scored runs. Raises RunError for a field in `by` that no sample has."""
+    """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for one no sample has."""
     known = {name for run in runs for scores in run.points for row in scores.samples.values() for name in row.meta}
     known |= {name for run in runs for scores in run.points for name in measured_names(scores)}
-    for name in by:
+    for name in (part for names in by for part in names.split(",")):
         if name not in known:
             raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")
-    return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs))
+    return Table(tuple(row for run in runs for row in run_rows(run, by)), tuple(runs), tuple(by))
 
 
 def console_table(shown: Table) -> RichTable:

@@ -83,9 +83,10 @@ def _slice_rows(run: RunScores, scores: PointScores, by: Sequence[str]) -> Itera
 
 
 def _slices(scores: PointScores, by: Sequence[str]) -> Iterator[tuple[str, PointScores]]:
-    for name in by:
-        values: dict[str, set[str]] = defaultdict(set)
-        measured = measured_parts(scores, name)
+    for names in by:
+        values: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        fields = [(name, measured_parts(scores, name)) for name in names.split(",")]
         for sample, row in scores.samples.items():
-            values[str(row.meta.get(name, measured.get(sample, "")))].add(sample)
-        yield from ((f"{name}={value}", scores.only(samples)) for value, samples in sorted(values.items()))
+            parts = (str(row.meta.get(name, measured.get(sample, ""))) for name, measured in fields)
+            values[tuple(f"{name}={part}" for (name, _), part in zip(fields, parts, strict=True))].add(sample)
+        yield from ((", ".join(parts), scores.only(samples)) for parts, samples in sorted(values.items()))
