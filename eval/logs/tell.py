@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, contrast_row
+from looktwice.eval.logs.compare_page import MOST_SAMPLES, compare_page
 from looktwice.eval.logs.standings import Standings
+from looktwice.eval.page.render import render_page
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import whole_file, write_file
 
@@ -115,7 +117,10 @@ def _some(names: Iterable[str]) -> str:
 
 
 def write_comparison(found: LogComparison, folder: Path) -> list[Path]:
-    """Write compare.md, compare.csv, items.csv and unmatched.csv; gives their paths. Raises OSError."""
+    """Write compare.html, compare.md, compare.csv, items.csv and unmatched.csv; gives their paths. Raises OSError.
+
+    There is no page of more samples than a browser likes.
+    """
     lines = [line.strip() for line in summary_lines(found)]
     page = "\n".join(
         [
@@ -134,7 +139,15 @@ def write_comparison(found: LogComparison, folder: Path) -> list[Path]:
         "unmatched.csv": found.unmatched,
     }
     write_file(folder / "compare.md", page + "\n")
-    return [folder / "compare.md", *(_write_csv(folder / name, rows) for name, rows in tables.items())]
+    paths = [folder / "compare.md", *(_write_csv(folder / name, rows) for name, rows in tables.items())]
+    if len(found.values) <= MOST_SAMPLES:
+        shown = [
+            {"title": "Logs compared", "table": contrast_table(found.contrasts), "note": "", "facts": (), "wrap": False}
+        ]
+        html = render_page(compare_page(found), summary=lines, tables=shown, method=[METHOD], left_out={})
+        paths.insert(0, folder / "compare.html")
+        write_file(paths[0], html)
+    return paths
 
 
 def _write_csv(path: Path, rows: Sequence[Mapping[str, object]] | pandas.DataFrame) -> Path:

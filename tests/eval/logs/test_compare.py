@@ -158,6 +158,9 @@ def test_the_command_writes_its_files(tmp_path: Path) -> None:
     assert pandas.read_csv(out / "unmatched.csv")["sample"].tolist() == ["q3", "q4"]
     assert pandas.read_csv(out / "compare.csv")["difference"].tolist() == [0.5]
     assert "| b | a | all tasks |" in (out / "compare.md").read_text()
+    page = (out / "compare.html").read_text()
+    assert "b is 50.0 points better than a" in page
+    assert "Content-Security-Policy" in page
     turned = CliRunner().invoke(app, [*args, "--baseline", "b"])
     assert "a is 50.0 points worse than b" in turned.output
 

@@ -17,7 +17,10 @@ from typer.testing import CliRunner
 from looktwice.eval import MarkedScenes, evaluate
 from looktwice.eval.cli import app
 from looktwice.eval.logs import Log, compare_logs, read_logs
+from looktwice.eval.logs.compare_page import compare_page
 from looktwice.eval.logs.export import export_logs
+from looktwice.eval.page.data import PagePicture
+from looktwice.eval.page.render import render_page
 from looktwice.eval.replies.exports import export
 from looktwice.eval.replies.scored import score_run_replies
 from looktwice.eval.tasks import TaskError
@@ -67,6 +70,20 @@ def test_a_log_of_inspect_holds_the_pictures_that_were_sent(run: Path, tmp_path:
     assert any(hashlib.sha256(data).hexdigest() in name for name in sent)
     assert [message["role"] for message in sample["messages"]] == ["user", "assistant"]
     assert [part["type"] for part in sample["messages"][0]["content"]].count("image") == 1
+
+
+def test_the_page_of_a_comparison_shows_what_a_run_sent(run: Path, tmp_path: Path) -> None:
+    """The sample that flipped has its marked picture, and what the model said is text."""
+    (log,) = read_logs(run)
+    turned = Log("turned", log.rows.assign(value=1 - log.rows["value"], verdict="right"), "b")
+    data = compare_page(compare_logs([log, turned]))
+    turns = data.answers[0, 1][0].turns
+    pictures = [part for turn in turns for part in turn.parts if isinstance(part, PagePicture)]
+    assert len(pictures) == 1
+    assert data.thumbnails[pictures[0].name].startswith("data:image/")
+    assert turns[-1].parts == ("I cannot say <b>why</b>.",)
+    assert data.answers[1, 1][0].verdict == "right"
+    assert "<b>why</b>" not in render_page(data, left_out={})
 
 
 def test_inspect_itself_reads_it_and_what_it_writes_is_read(run: Path, tmp_path: Path) -> None:
