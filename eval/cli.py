@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import audits, logs, measures, paper, runs, studies
+from looktwice.eval.commands import audits, logs, measures, paper, people, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
@@ -27,6 +27,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "show": runs.show,
     "compare": logs.compare,
     "export": logs.export,
+    "annotate": people.annotate,
     "replies": runs.replies,
     "make": studies.make,
     "merge": runs.merge,

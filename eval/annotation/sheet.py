@@ -1,0 +1,168 @@
+"""Draws a stratified sample of logs and writes it as a sheet for people: CSV, pictures, and a page with forms."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import random
+from base64 import b64encode
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.templates import template
+from looktwice.eval.logs.log import Log, name_apart
+from looktwice.eval.page.conversations import thumbnail
+from looktwice.eval.page.render import escape_json
+from looktwice.eval.scoring.verdict import Verdict
+from looktwice.eval.tasks.base import TaskError
+from looktwice.pipelines.counted import counted
+from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.picture import Picture, PictureError
+
+ERRORS, ANSWERS = "errors", "answers"
+SHOWN: Mapping[str, tuple[str, ...]] = {
+    ERRORS: ("item", "task", "sample", "contestant", "question", "choices", "key", "answer", "reply", "pictures"),
+    ANSWERS: ("item", "task", "sample", "question", "choices", "pictures"),
+}
+FILLED: Mapping[str, tuple[str, ...]] = {ERRORS: ("category", "note"), ANSWERS: ("human_answer", "difficulty", "note")}
+"""The columns that people fill in. Who answers sees neither the key nor what a model said."""
+KEY_FILE, SHEET, PAGE = "key.json", "sheet.csv", "sheet.html"
+PICTURE_SIDE = 768
+
+
+@dataclass(frozen=True)
+class SheetItem:
+    """An item of a sheet: its number, the row of the log, and its stratum, which stands for `weight` of all rows."""
+
+    item: str
+    contestant: str
+    task: str
+    sample: str
+    question: str
+    choices: tuple[str, ...]
+    key: str
+    answer: str
+    reply: str
+    stratum: str
+    weight: float
+
+
+@dataclass(frozen=True)
+class SheetKey:
+    """What a sheet leaves out, kept beside it: what it asks, the user's taxonomy, and every item with its key."""
+
+    ask: str
+    taxonomy: tuple[str, ...]
+    items: tuple[SheetItem, ...]
+
+
+def draw_sheet(
+    logs: Sequence[Log], ask: str = ERRORS, n: int = 60, verdict: str = "wrong", by: Sequence[str] = (), seed: int = 0
+) -> tuple[SheetItem, ...]:
+    """Draw n rows, from every stratum equally many as far as it has them, always the same for a seed.
+
+    `by` are columns of the logs, or `contestant`; by default the contestant and the task. Of draws the first counts.
+    For ANSWERS each sample of the first log comes once, whatever its verdict. `verdict` is one of eval.scoring's, or
+    any. Raises TaskError where nothing is left.
+    """
+    if ask not in SHOWN:
+        raise TaskError(f"--ask {ask}: expected {ERRORS} or {ANSWERS}")
+    if verdict not in ("any", *Verdict):
+        raise TaskError(f"--verdict {verdict}: expected any, {', '.join(Verdict)}")
+    named = name_apart([log.whole for log in logs])
+    rows = [
+        row | {"contestant": log.name}
+        for log in (named[:1] if ask == ANSWERS else named)
+        for row in log.rows[log.rows["draw"] == 0].to_dict("records")
+        if ask == ANSWERS or verdict in ("any", row["verdict"])
+    ]
+    if not rows:
+        raise TaskError(f"no row is {verdict}; say --verdict any, or give another log")
+    names = by or (("task",) if ask == ANSWERS else ("contestant", "task"))
+    if lacking := [name for name in names if name not in rows[0]]:
+        raise TaskError(f"--by {lacking[0]}: there are {', '.join(rows[0])}")
+    strata: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in rows:
+        strata[", ".join(str(row[name]) for name in names)].append(row)
+    chance = random.Random(seed)
+    for held in strata.values():
+        chance.shuffle(held)
+    taken = dict.fromkeys(strata, 0)
+    while sum(taken.values()) < min(n, len(rows)):
+        for name in (one for one in strata if taken[one] < len(strata[one])):
+            if sum(taken.values()) < n:
+                taken[name] += 1
+    chosen = [(name, row) for name, held in strata.items() for row in held[: taken[name]]]
+    chance.shuffle(chosen)
+    weights = {name: len(held) / len(rows) for name, held in strata.items()}
+    return tuple(_item(number, name, row, weights[name]) for number, (name, row) in enumerate(chosen, 1))
+
+
+def _item(number: int, stratum: str, row: Mapping[str, Any], weight: float) -> SheetItem:
+    words = {
+        name: row[name] for name in ("contestant", "task", "sample", "question", "choices", "key", "answer", "reply")
+    }
+    return SheetItem(item=str(number), stratum=stratum, weight=weight, **words)
+
+
+def write_sheet(
+    items: Sequence[SheetItem], logs: Sequence[Log], out: Path, ask: str = ERRORS, taxonomy: Sequence[str] = ()
+) -> Iterator[str]:
+    """Write sheet.csv, sheet.html, key.json and the pictures into a folder, and say what is there. Raises OSError.
+
+    The pictures are those that were sent to the model, marks and all, where a log keeps them.
+    """
+    if (out / KEY_FILE).exists():
+        raise TaskError(
+            f"{out} holds a sheet already, which somebody may have filled in; name another folder with --out"
+        )
+    by_name = {log.name: log for log in name_apart(list(logs))}
+    shown, table = [], [(*SHOWN[ask], *FILLED[ask])]
+    for item in items:
+        pictures = list(_pictures(by_name[item.contestant], item))
+        for name, picture in pictures:
+            write_file(out / name, picture.payload.data)
+        words = asdict(item) | {
+            "choices": "\n".join(f"({chr(65 + at)}) {text}" for at, text in enumerate(item.choices)),
+            "pictures": " ".join(name for name, _ in pictures),
+        }
+        table.append((*(words[name] for name in SHOWN[ask]), *("" for _ in FILLED[ask])))
+        shown.append(
+            {name: words[name] for name in SHOWN[ask]} | {"pictures": [thumbnail(p, PICTURE_SIDE) for _, p in pictures]}
+        )
+    text = StringIO(newline="")
+    csv.writer(text).writerows([csv_cell(cell) for cell in row] for row in table)
+    write_file(out / SHEET, text.getvalue().encode(errors="backslashreplace"))
+    write_file(out / KEY_FILE, json.dumps(asdict(SheetKey(ask, tuple(taxonomy), tuple(items)))) + "\n")
+    write_file(out / PAGE, _page(shown, ask, taxonomy).encode(errors="backslashreplace"))
+    drawn = f"{counted(len(items), 'item')} of {counted(len({i.stratum for i in items}), 'stratum', 'strata')}"
+    yield f"sheet: {out / PAGE}, or {out / SHEET} ({drawn})"
+    yield f"each rater saves a copy beside it, such as {out / 'anna.csv'}; then: looktwice annotate {out / '*.csv'}"
+
+
+def _pictures(log: Log, item: SheetItem) -> Iterator[tuple[str, Picture]]:
+    said = log.transcript(item.task, item.sample, 0) if log.transcript is not None else ()
+    seen: set[str] = set()
+    for view in (view for message in said for view in message.views):
+        try:
+            payload = view.picture.payload
+        except PictureError:
+            continue
+        if payload.sha not in seen:
+            seen.add(payload.sha)
+            yield f"pictures/{payload.sha[:16]}.{payload.media_type.rpartition('/')[2]}", view.picture
+
+
+def _page(shown: Sequence[Mapping[str, Any]], ask: str, taxonomy: Sequence[str]) -> str:
+    """The page with forms: it keeps what is filled in, in the browser, and saves it as a CSV file."""
+    folder = template("sheet.html.j2")
+    data = {"columns": SHOWN[ask], "filled": FILLED[ask], "taxonomy": list(taxonomy), "items": list(shown)}
+    script = str(template("sheet.js").render())
+    sha = b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return str(folder.render(script=script, sha=sha, data=escape_json(data), title=f"Sheet: {ask}"))
