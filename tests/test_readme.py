@@ -80,14 +80,14 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     exec("\n".join(setup), names)
     rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
     assert rows[0].n == 8 and rows[0].value > 0.5
-    (text,) = blocks("yaml", SPECIALISTS)
     stages = "stages: {answer: {use: specialists.answers.Chance}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
-    (tmp_path / "study.yaml").write_text(stages + text)
-    expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
-    (node,) = expansion.arms()
-    binder = Binder(Scope(tmp_path))
-    assert not expansion.faults
-    assert all(binder.node(stage, slot) for slot, stage in node.stages.items()) and not binder.faults
+    for text in blocks("yaml", SPECIALISTS):
+        (tmp_path / "study.yaml").write_text(stages + text)
+        expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
+        built = [(stage, slot) for node in expansion.arms() for slot, stage in node.stages.items()]
+        binder = Binder(Scope(tmp_path))
+        assert built and not expansion.faults
+        assert all(binder.node(stage, slot) for stage, slot in built) and not binder.faults
 
 
 def test_the_commands_exist() -> None:

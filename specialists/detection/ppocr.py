@@ -84,7 +84,7 @@ class PPOCR:
         """The lines in pixels of the image, unsorted."""
         shown, margin = _with_margin(_resized(pixels, min(1.0, self.longest / max(pixels.shape[:2]))))
         grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
-        (found, *_) = open_onnx(file).run(_normalize(_resized(shown, grown, STRIDE)))
+        (found, *_) = open_onnx(file).run(normalize(_resized(shown, grown, STRIDE)))
         if found.ndim != 4 or found.shape[1] != 1:
             raise WeightsError(f"{file} gives {found.shape}, which is no map of text; set detector: to one of PP-OCR")
         size, cells = np.array(pixels.shape[1::-1]), np.array(found.shape[:1:-1])
@@ -129,7 +129,7 @@ def _with_margin(pixels: Pixels) -> tuple[Pixels, int]:
     return np.pad(pixels, ((margin, margin), (0, 0), (0, 0))), margin
 
 
-def _normalize(pixels: Pixels) -> Floats:
+def normalize(pixels: Pixels) -> Floats:
     """A batch (1, 3, height, width) of -1..1, blue first, as the networks were trained."""
     return np.ascontiguousarray((pixels[None, ..., ::-1].astype(np.float32) / 127.5 - 1).transpose(0, 3, 1, 2))
 
@@ -187,7 +187,7 @@ def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
     """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
     ratio = line.shape[1] / line.shape[0]
     size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
-    shown = _normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
+    shown = normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
     batch = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, max(WIDTH, int(HEIGHT * ratio)) - size[0])))
     (found, *_) = open_onnx(file).run(batch)
     letters = _letters(file)

@@ -18,7 +18,7 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.views import Crop, ZoomOnDetections
 from looktwice.specialists.answers import ReadText
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import FILES
+from looktwice.specialists.detection.ppocr import FILES, normalize
 from looktwice.specialists.results import Boxes
 from tests.specialists.scenes import photograph
 
@@ -110,6 +110,11 @@ class TestReal:
         (tmp_path / "empty.onnx").write_bytes(b"")
         with pytest.raises(WeightsError, match="no ONNX network that OpenCV"):
             PPOCR(detector=tmp_path / "empty.onnx")(written(SIGNS))
+
+
+def test_the_networks_are_given_blue_first_and_from_minus_one_to_one() -> None:
+    given = normalize(np.array([[[255, 0, 51]]], np.uint8))
+    np.testing.assert_allclose(given[0, :, 0, 0], [-0.6, -1, 1], atol=1e-6)
 
 
 class Says:
