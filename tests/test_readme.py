@@ -80,7 +80,7 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     exec("\n".join(setup), names)
     rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
     assert rows[0].n == 8 and rows[0].value > 0.5
-    stages = "stages: {answer: {use: specialists.answers.Chance}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
+    stages = "stages: {ask: {use: prompting.turns.Ask}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
     for text in blocks("yaml", SPECIALISTS):
         (tmp_path / "study.yaml").write_text(stages + text)
         expansion = Expansion(load(tmp_path / "study.yaml"), Scope(tmp_path))
