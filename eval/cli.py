@@ -24,6 +24,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "judge": runs.judge,
     "report": runs.report,
     "paper": paper.paper,
+    "view": runs.view,
     "show": runs.show,
     "compare": logs.compare,
     "export": logs.export,

@@ -77,7 +77,7 @@ def _compute_results(kept: Any) -> None:
     with kept.console.capture() as table:
         print_table(scored, kept.console)
     kept.say(table.get())
-    write_report(scored, kept.run, sample_images(kept.plan))
+    write_report(scored, kept.run, sample_images({arm.task_id: arm.task for arm in kept.plan.points}))
     kept.keep(table.get())
 
 

@@ -145,14 +145,14 @@ def write_report(
         (folder / "effects.csv").unlink(missing_ok=True)
     write_file(folder / "report.md", _markdown(facts))
     page = folder / "report.html"
-    write_file(page, html_page(scored, images, facts=facts))
+    write_file(page, html_page(scored, RunPage(scored.scores, images), facts=facts))
     return page
 
 
-def html_page(scored: Table, images: Images | None = None, *, served: bool = False, facts: Any = None) -> str:
+def html_page(scored: Table, page: RunPage, *, served: bool = False, facts: Any = None) -> str:
     """The page of a table's runs: with what fits into a file, or `served`, without any word or picture of a sample."""
     facts = facts or _context(scored)
-    data = RunPage(scored.scores, images).data(scored.rows, whole=not served)
+    data = page.data(scored.rows, whole=not served)
     above = [ReportTable("Accuracy", facts["overview"]), ReportTable("Over all tasks", facts["means"])]
     tables = [each for each in (*above, *facts["sections"], *facts["tables"]) if each.table.rows]
     tasks = [(run, name) for run in scored.scores for name in dict.fromkeys(arm.point.task for arm in run.points)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -97,11 +98,46 @@ def report(
     with input_errors(allow):
         from looktwice.eval.display.table import score_table
         from looktwice.eval.report import write_report
+        from looktwice.eval.runs.show import recorded_tasks, sample_images
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
         scored = score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms)
-        say(f"report: {write_report(scored, out or runs[0])}")
+        tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
+        for fault in faults:
+            say(f"shown with the stored pictures, for {fault}")
+        say(f"report: {write_report(scored, out or runs[0], sample_images(tasks))}")
+
+
+def view(
+    runs: Runs,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port on 127.0.0.1; 0 takes a free one.")] = 0,
+    reader: Reader = None,
+    by: By = None,
+    judge: Judged = "",
+    plugin: Plugins = None,
+    allow: AllowedOfRun = None,
+    all_arms: AllArms = False,
+) -> None:
+    """Show runs beside one another in a browser.
+
+    The page of the report with every word and picture, read when it is looked at. It is served on this machine alone,
+    at an address that nobody can guess.
+    """
+    with input_errors(allow):
+        from looktwice.eval.display.table import score_table
+        from looktwice.eval.page.of_runs import RunPage
+        from looktwice.eval.page.serving import serve_page
+        from looktwice.eval.report import html_page
+        from looktwice.eval.runs.show import recorded_tasks, sample_images, sample_page
+
+        plugins = load_plugins(plugin)
+        scored = score_table(runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms)
+        tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
+        for fault in faults:
+            say(f"shown with the stored pictures, for {fault}")
+        page = RunPage(scored.scores, sample_images(tasks))
+        serve_page(page, html_page(scored, page, served=True), partial(sample_page, plugins=plugins), port, say)
 
 
 def show(

@@ -50,7 +50,7 @@ class RunPage:
             for scores in scored.points:
                 self._add(run, scores)
 
-    def data(self, rows: Sequence[Row] = (), *, whole: bool = True) -> PageData:
+    def data(self, rows: Sequence[Row], *, whole: bool = True) -> PageData:
         """The data with the words and thumbnails that fit into a file; with `whole=False` without any.
 
         `rows` are those of the runs' table, of which the curves of a sweep are made.
@@ -84,6 +84,13 @@ class RunPage:
                     if sample in wanted:
                         yield who, sample, place, read.detail(record, self.answers[who, sample][place])
 
+    def replies(self) -> Iterator[tuple[int, str]]:
+        """(sample, reply) of every call of every record, one record at a time."""
+        for run, scored in enumerate(self.runs):
+            for record in scored.folder.last_records():
+                for _, sample, _ in self._find(run, record):
+                    yield from ((sample, reply.text) for reply in record.replies)
+
     def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
         """The sample's own pictures with the marks on them, from its task or as far as the run kept them."""
         _, row = self.rows[number]
@@ -92,6 +99,8 @@ class RunPage:
         found = []
         for place, (sha, picture) in enumerate(zip(row.sample["images"], own, strict=False)):
             try:
+                if picture.sha != sha:  # the data is no longer what was asked
+                    continue
                 marks = place_marks(row, place, picture.size)
             except PictureError:  # it was never sent as it is, and the task's data is not here
                 continue

@@ -41,6 +41,7 @@ def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
         "notes": data.notes,
         "tables": (),
         "method": (),
+        "left_out": (),
     }
     return str(
         template("report.html.j2").render(
@@ -85,11 +86,11 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
     }
 
 
-def encode_words(draws: Mapping[int, Sequence[PageAnswer]], sample: PageSample) -> dict[str, Any]:
-    """The words of all answers to one sample by contestant, as a served page fetches them."""
+def encode_words(draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[PagePicture]) -> dict[str, Any]:
+    """The words of all answers to one sample by contestant, and its own pictures, as a served page fetches them."""
     texts = Texts()
     words = [[who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()]
-    return {"words": words, "pictures": [_picture(each) for each in sample.pictures], "texts": texts.known}
+    return {"words": words, "pictures": [_picture(each) for each in pictures], "texts": texts.known}
 
 
 @dataclass

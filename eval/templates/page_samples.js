@@ -95,6 +95,7 @@ async function drawSample(found) {
   fill("sample", make("h3", { tabindex: "-1" }, link), make("p", { class: "question" }, sample.question),
     choices.length ? make("ul", { class: "choices" }, ...choices) : null,
     make("p", { class: "soft" }, "key: ", make("b", {}, sample.key === null ? "hidden" : sample.key)),
+    data.served ? make("p", {}, make("a", { href: `stages?n=${number}`, target: "_blank" }, "the views after every stage")) : null,
     strip(known.pictures, known), make("div", { class: "cards" }, ...cardsOf(number, known)));
 }
 

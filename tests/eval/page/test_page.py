@@ -1,0 +1,137 @@
+"""The data of a page: its numbers are those of the tables, its words stay words, and it holds what fits."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.page import PageAnswer, PageContestant, PageData, PageSample, PageTask, of_runs, render_page
+from looktwice.eval.page.pairs import ALL, PageNumbers
+from looktwice.eval.page.render import escape_json
+from looktwice.eval.statistics.paired import FLIP, compare_paired
+from tests.made_run import MadeRun
+
+WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
+
+
+def logs(answers: dict[str, str], tasks: int = 1, groups: int = 0) -> PageData:
+    """Data as of anybody's logs: "1" is right, "0" wrong, "f" failed, " " not asked; samples go to tasks in turn."""
+    kinds = {"1": RIGHT, "0": WRONG, "f": PageAnswer("failed", 0.0, reason="Traceback"), "h": PageAnswer("hidden", 0.0)}
+    count = max(map(len, answers.values()))
+    samples = [PageSample(i % tasks, f"s{i}", group=str(i % groups) if groups else "") for i in range(count)]
+    given = {(who, i): (kinds[c],) for who, said in enumerate(answers.values()) for i, c in enumerate(said) if c != " "}
+    contestants = [PageContestant(name) for name in answers]
+    return PageData("logs", contestants, [PageTask(f"t{i}") for i in range(tasks)], samples, given)
+
+
+def data_of(page: str) -> dict[str, Any]:
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.S)
+    assert found
+    return dict(json.loads(found[1]))
+
+
+def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    for task, said in {"a": ("AABB", "ABBB", "ABAA"), "b": ("AB", "AB", "BB")}.items():
+        made.task(task, ["A", "B", "A", "B"][: len(said[0])])
+        for number, (name, letters) in enumerate(zip(("one", "two", "three"), said, strict=True)):
+            made.answers(made.point(name, task, baseline=number == 0), list(letters))
+    table = score_table(made.write().path)
+    numbers = PageNumbers(of_runs.RunPage(table.scores).data(table.rows))
+    tasks = [*(task.label for task in numbers.data.tasks), "macro"]
+    for arm in numbers.arms:
+        (row,) = table.where(
+            contestant=numbers.data.contestants[arm.contestant].label, metric="accuracy", task=tasks[arm.task]
+        )
+        assert (arm.accuracy, arm.low, arm.high, arm.n) == (*map(pytest.approx, (row.value, row.low, row.high)), row.n)
+    compared = {(pair.contestant, pair.task): pair for pair in numbers.pairs if pair.rival == numbers.baseline}
+    for (who, what), pair in compared.items():
+        name = numbers.data.contestants[who].label
+        (row,) = table.where(contestant=name, metric="accuracy", task=["a", "b", "micro"][what])
+        assert (pair.delta, pair.p, pair.better + pair.worse) == (
+            *map(pytest.approx, (row.delta, row.p)),
+            row.discordant,
+        )
+        assert pair.p_holm == pytest.approx(row.p_holm)
+    assert len(numbers.pairs) == 9  # any two of three, on two tasks and on both
+
+
+def test_pairs_leave_out_what_failed_or_was_asked_of_one_alone() -> None:
+    numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
+    pairs = {pair.task: (pair.n, pair.better, pair.worse, pair.out) for pair in numbers.pairs}
+    assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
+    assert [arm.n for arm in numbers.arms if arm.contestant == 1] == [3, 2, 5]
+
+
+def test_samples_of_one_group_are_compared_as_clusters() -> None:
+    data = logs({"base": "110011001100", "other": "111100111111"}, groups=4)
+    (pair, _) = PageNumbers(data).pairs
+    values = [[data.answers[who, i][0].value for i in range(12)] for who in (1, 0)]
+    expected = compare_paired(values[0], values[1], [str(i % 4) for i in range(12)])
+    assert (pair.low, pair.high, pair.p, pair.test) == (expected.low, expected.high, expected.p, FLIP)
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"a": "1100", "b": "1111"}, "b has the highest accuracy, 100.0 %."),
+        ({"a": "1100", "b": "1111"}, "b against a: +50.0 points"),
+        ({"a": "h"}, "Nothing was scored"),
+        ({"a": "1f"}, "1 answer failed."),
+    ],
+)
+def test_the_summary_is_made_of_the_numbers(answers: dict[str, str], said: str) -> None:
+    assert said in " ".join(PageNumbers(logs(answers)).summary)
+
+
+def test_json_in_a_page_is_text_and_nothing_else() -> None:
+    value = {"a": "</script><script>&\u2028\ud800<!--"}
+    text = escape_json(value)
+    assert json.loads(text) == value
+    assert not set(text) & set("<>&") and text.isascii()
+
+
+def test_a_page_of_anybodys_logs(tmp_path: Path) -> None:
+    found = data_of(render_page(logs({"a": "10f1", "b": "1 11"})))
+    assert found["contestants"] == ["a", "b"] and found["detailed"] is None and not found["served"]
+    assert len(found["answers"]) == 7 and len(found["samples"]) == 4
+
+
+def test_a_file_holds_the_samples_on_which_contestants_differ_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 6)
+    for name, wrong in (("one", "s4"), ("two", "none")):
+        point = made.point(name, "t")
+        for number in range(6):
+            made.reply(point, f"s{number}", "Answer: B" if f"s{number}" == wrong else "Answer: A" + "." * 900)
+    table = score_table(made.write().path)
+    whole = of_runs.RunPage(table.scores).data(table.rows)
+    assert whole.detailed is None and whole.answers[0, 4][0].turns[-1].parts == ("Answer: B",)
+    monkeypatch.setattr(of_runs, "MOST_ANSWERS", 4)
+    assert of_runs.RunPage(table.scores).data(table.rows).detailed == frozenset({4, 0})
+    monkeypatch.setattr(of_runs, "MOST_CHARACTERS", 1300)
+    cut = of_runs.RunPage(table.scores).data(table.rows)
+    assert cut.detailed == frozenset({4})
+    assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
+
+
+def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
+    paths = []
+    for name, said in (("first", ["A", "B"]), ("second", ["A", "A"])):
+        made = MadeRun(tmp_path / name)
+        made.task("t", ["A", "A"])
+        made.answers(made.point("plain", "t"), said)
+        paths.append(made.write().path)
+    table = score_table(paths)
+    data = of_runs.RunPage(table.scores).data(table.rows)
+    assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
+    assert len(data.samples) == 2 and len(data.answers) == 4
+    (pair, _) = PageNumbers(data).pairs
+    assert (pair.n, pair.better, pair.worse) == (2, 1, 0)

@@ -1,0 +1,96 @@
+"""A served page: only this machine is answered, and only who knows the token; words and pictures come later."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from PIL import Image
+
+from looktwice.eval.display.table import score_table
+from looktwice.eval.page.of_runs import RunPage
+from looktwice.eval.page.serving import PageServer, make_app
+from looktwice.eval.records import RunError
+from looktwice.eval.report import html_page
+from looktwice.eval.runs.show import sample_page
+from tests.made_run import MadeRun
+
+TOKEN = "not-guessed"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> PageServer:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A", "B"])
+    data = io.BytesIO()
+    Image.new("RGB", (4, 3)).save(data, "PNG")
+    picture, hostile = made.blobs.put(data.getvalue()), made.blobs.put(b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    point = made.point("plain", "t", spec={"task": None, "stages": {}})
+    made.reply(point, "s0", "It is (A), the Giraffe")
+    made.record(point, "s1", answer="B", pictures=(picture, hostile))
+    table = score_table(made.write().path)
+    page = RunPage(table.scores)
+    return PageServer(page, html_page(table, page, served=True), sample_page, TOKEN)
+
+
+def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:
+    """Status, type and body of each request."""
+
+    async def talk() -> list[tuple[int, str, bytes]]:
+        runner = web.AppRunner(make_app(server))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        found, url = [], f"http://127.0.0.1:{runner.addresses[0][1]}"
+        async with aiohttp.ClientSession(headers={"Host": host} if host else {}) as session:
+            for path in paths:
+                async with session.get(f"{url}{path}") as answer:
+                    found.append((answer.status, answer.content_type, await answer.read()))
+        await runner.cleanup()
+        return found
+
+    return asyncio.run(talk())
+
+
+def test_nothing_is_told_without_the_token_or_to_another_host(server: PageServer) -> None:
+    paths = ("/", "/guess/", "/guess/sample?n=0", f"/{TOKEN}x/", f"/{TOKEN}/../run.yaml")
+    assert {status for status, _, _ in ask(server, *paths)} == {404}
+    assert ask(server, f"/{TOKEN}/", host="evil.test")[0][0] == 404
+    ((status, kind, page),) = ask(server, f"/{TOKEN}/")
+    assert (status, kind) == (200, "text/html")
+    assert b"Giraffe" not in page and b"connect-src &#39;self&#39;" in page
+
+
+def test_words_are_read_when_asked_for(server: PageServer) -> None:
+    first, search, other, wrong, stages = ask(
+        server,
+        *(
+            f"/{TOKEN}/{path}"
+            for path in ("sample?n=0", "search?q=giraffe", "search?q=zebra", "sample?n=2", "stages?n=0")
+        ),
+    )
+    assert b"the Giraffe" in first[2]
+    assert (search[2], other[2]) == (b"[0]", b"[]")
+    assert wrong[0] == 404
+    assert b"<title>s0</title>" in stages[2]
+
+
+def test_a_picture_is_a_picture_and_no_other_file(server: PageServer) -> None:
+    shas = [path.name for path in sorted((server.page.runs[0].folder.path / "blobs").glob("*/*"))]
+    found = ask(server, *(f"/{TOKEN}/picture/{sha}" for sha in shas), f"/{TOKEN}/picture/..%2f..%2frun.yaml")
+    assert sorted((status, kind) for status, kind, _ in found) == [(200, "image/png"), *[(404, "text/plain")] * 3]
+
+
+def test_a_port_that_is_taken_is_told(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from looktwice.eval.page import serving
+
+    async def fail(*_: Any) -> None:
+        raise OSError(98, "Address already in use")
+
+    monkeypatch.setattr(serving, "_serve", fail)
+    with pytest.raises(RunError, match="port 8 cannot be used .Address already in use.; give another --port"):
+        serving.serve_page(server.page, "", sample_page, 8, lambda _: None)
