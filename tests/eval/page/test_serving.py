@@ -92,5 +92,5 @@ def test_a_port_that_is_taken_is_told(server: PageServer, monkeypatch: pytest.Mo
         raise OSError(98, "Address already in use")
 
     monkeypatch.setattr(serving, "_serve", fail)
-    with pytest.raises(RunError, match="port 8 cannot be used .Address already in use.; give another --port"):
+    with pytest.raises(RunError, match=r"port 8 cannot be used .Address already in use.; give another --port"):
         serving.serve_page(server.page, "", sample_page, 8, lambda _: None)
