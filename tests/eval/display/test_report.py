@@ -150,10 +150,10 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made:
     def images(task: str, sample: str) -> tuple[Picture, ...]:
         return (picture,) if (task, sample) == ("id-t", "s2") else ()
 
-    made.samples[2].sample["images"].append(sent)
+    made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
-    assert found["thumbnails"][sent].startswith("data:image/webp;base64,")
-    assert found["samples"][2][5] == [[sent, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]]
+    assert found["thumbnails"][picture.sha].startswith("data:image/webp;base64,")
+    assert found["samples"][2][5] == [[picture.sha, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]]
 
 
 def test_a_swept_number_is_drawn(made: MadeRun) -> None:
