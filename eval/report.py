@@ -73,8 +73,8 @@ METHOD = (
     "Effect of each factor: of a sweep's levels and of the changes of `each`, on the samples that none of the arms in "
     "question failed or lacks; effects.csv holds the same. The "
     "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
-    "to 13 samples that differ, then 10000 drawn flips); not corrected. Where every sample differs alike there "
-    "is no spread and so no interval.",
+    "to 13 units that differ, then 10000 drawn flips). Samples of one group or picture are one unit of both (Liang and "
+    "Zeger 1986). Where every sample differs alike there is no spread and so no interval.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
     "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",

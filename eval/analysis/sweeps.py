@@ -1,4 +1,4 @@
-"""What each factor of a sweep and each single change does: paired effects, over everything else that was swept."""
+"""What each factor of a sweep, each two together and each single change do: paired effects over all else swept."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import csv
 import io
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations, product
 from statistics import fmean
 from typing import Any
 
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p, with_interval
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.eval.statistics.significance import MeanDifference, mean_difference
+from looktwice.eval.statistics.factorial import contrast
+from looktwice.eval.statistics.significance import MeanDifference, benjamini_hochberg, holm, mean_difference
 from looktwice.pipelines.config.expand import flat_changes
 
 ALL_TASKS = "all tasks"
@@ -23,15 +25,20 @@ AS_IT_IS = "as it is"
 MEAN = "in percentage points with its 95 % interval, over the samples that none of these arms failed or lacks"
 SWEEP_NOTE = (
     f"sweep: the effect of a level is its mean difference to the factor's first level (`against`), {MEAN}, and over "
-    "the combinations of the other factors that were asked with both."
+    "the combinations of the other factors that were asked with both. That of two factors (`a x b`) is their "
+    "interaction: what both changes together do beyond the sum of what each does alone. p is corrected by Holm and by "
+    "Benjamini and Hochberg over these lines on single tasks, and over those on all tasks."
 )
 EACH_NOTE = f"each: the effect of a change is its mean difference to the same contestant {UNCHANGED}, {MEAN}"
-EFFECT_COLUMNS = ("run", "contestant", "task", "factor", "level", "against", "effect", "low", "high", "p", "n")
+EFFECT_COLUMNS = (
+    "run", "contestant", "task", "factor", "level", "against", "effect", "low", "high", "p", "n", "p_holm", "p_bh",
+    "clusters",
+)  # fmt: skip
 
 Values = Mapping[str, float]
 """The value of every sample of an arm."""
 
-Gaps = dict[tuple[str, str], list[float]]
+Gaps = dict[tuple[str, str], Mapping[str, float]]
 """By (level, against): the difference of every sample."""
 
 
@@ -48,6 +55,9 @@ class LevelEffect:
     level: str
     against: str
     effect: MeanDifference
+    clusters: int = 0
+    p_holm: float | None = None
+    p_bh: float | None = None
 
 
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
@@ -60,20 +70,33 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     sweep, each = (config.get(name) for name in ("sweep", "each")) if isinstance(config, Mapping) else (None, None)
     grid = _Grid(sweep or {})
     names = list(grid.sweep) if len(grid.sweep) > 1 or each else []
-    factors = [(name.removeprefix("stages."), _level_gaps(grid, number)) for number, name in enumerate(names)]
+    factors = [(_short(name), _level_gaps(grid, (number,))) for number, name in enumerate(names)]
+    twos = combinations(enumerate(names), 2) if len(names) > 1 else ()
+    factors += [(f"{_short(a)} x {_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos]
     changes = [flat_changes(change) for change in each or ()]
     factors += [(" + ".join(map(_short, change)), _change_gaps(grid, change)) for change in changes]
     arms: dict[str, dict[str, _Arms]] = defaultdict(lambda: defaultdict(_Arms))
     for scores in run.points:
         known = arms[scores.point.contestant][scores.point.task]
+        known.clusters |= scores.clusters
         if all(changes != scores.point.changes for changes, _ in known):
             known.append((scores.point.changes, scores.comparable))
-    return [line for who, tasks in arms.items() for line in _effects(who, tasks, factors)]
+    return _correct([line for who, tasks in arms.items() for line in _effects(who, tasks, factors)])
+
+
+def _correct(lines: Sequence[LevelEffect]) -> list[LevelEffect]:
+    corrected = list(lines)
+    for pooled in (False, True):
+        family = [i for i, line in enumerate(lines) if (line.task == ALL_TASKS) is pooled]
+        ps = [lines[i].effect.p for i in family]
+        for i, strict, q in zip(family, holm(ps), benjamini_hochberg(ps), strict=True):
+            corrected[i] = replace(lines[i], p_holm=strict, p_bh=q)
+    return corrected
 
 
 def sweep_table(table: Table, whole: bool = True) -> TextTable:
     """A line per contestant, task, factor and level; of several tasks, without `whole`, only the one over all."""
-    header = ("contestant", "task", "factor", "level", "against", "effect", "p", "n")
+    header = ("contestant", "task", "factor", "level", "against", "effect", "p", "p\n(Holm)", "p\n(BH)", "n")
     lines = []
     for run in table.scores:
         effects = sweep_effects(run)
@@ -81,11 +104,10 @@ def sweep_table(table: Table, whole: bool = True) -> TextTable:
         for line in effects:
             if whole or line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several:
                 found = line.effect
-                shown = percent(found.value, sign=True)
-                if found.low is not None and found.high is not None:
-                    shown += f"\n{percent(found.low, sign=True)} to {percent(found.high, sign=True)}"
+                shown = with_interval(found.value, found.low, found.high, sign=True)
                 names = (line.contestant, line.task, line.factor, line.level, line.against)
-                lines.append((*names, shown, format_p(found.p), str(found.n)))
+                ps = map(format_p, (found.p, line.p_holm, line.p_bh))
+                lines.append((*names, shown, *ps, str(found.n)))
     return TextTable(header, tuple(lines), text_columns=5)
 
 
@@ -107,13 +129,18 @@ def effects_csv(table: Table) -> str:
     for run in table.scores:
         for line in sweep_effects(run):
             names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
-            numbers = ("" if number is None else f"{number:.6g}" for number in line.effect[:-1])
-            writer.writerow((*map(csv_cell, names), *numbers, line.effect.n))
+            *known, n = line.effect
+            numbers = ["" if number is None else f"{number:.6g}" for number in (*known, line.p_holm, line.p_bh)]
+            writer.writerow((*map(csv_cell, names), *numbers[:-2], n, *numbers[-2:], line.clusters))
     return out.getvalue()
 
 
 class _Arms(list[tuple[Mapping[str, Any], Values]]):
     """The arms of one contestant on one task: their changes, and the values of their samples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clusters: dict[str, str] = {}  # sample -> what it shares with others
 
 
 @dataclass(frozen=True)
@@ -164,30 +191,39 @@ def _effects(
     """Factor by factor: the tasks that have it, then all of them as one set of samples."""
     for factor, find_gaps in factors:
         pooled: dict[tuple[str, str], list[float]] = defaultdict(list)
-        shared: dict[tuple[str, str], int] = defaultdict(int)
+        names: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
         for task, arms in tasks.items():
-            for (level, against), gaps in find_gaps(arms).items():
+            for levels, gaps in find_gaps(arms).items():
                 if gaps:
-                    pooled[level, against] += gaps
-                    shared[level, against] += 1
-                    yield LevelEffect(contestant, task, factor, level, against, mean_difference(gaps))
-        for (level, against), gaps in pooled.items():
-            if shared[level, against] > 1:
-                yield LevelEffect(contestant, ALL_TASKS, factor, level, against, mean_difference(gaps))
+                    mine = [(task, arms.clusters[name]) for name in gaps]
+                    pooled[levels] += gaps.values()
+                    names[levels] += mine
+                    effect = mean_difference([*gaps.values()], mine)
+                    yield LevelEffect(contestant, task, factor, *levels, effect, len({*mine}))
+        for levels, values in pooled.items():
+            known = {*names[levels]}
+            if len({task for task, _ in known}) > 1:
+                effect = mean_difference(values, names[levels])
+                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect, len(known))
 
 
-def _level_gaps(grid: _Grid, number: int) -> Callable[[_Arms], Gaps]:
-    """For each level of a factor and the first one: the difference of every sample, averaged over the other factors."""
+def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps]:
+    """For each level of a factor and its first one: the difference of every sample; of two factors their interaction.
+
+    It is averaged over the other factors.
+    """
 
     def find(arms: _Arms) -> Gaps:
         cells = grid.cells(arms)
-        first, *others = dict.fromkeys(cell[number] for cell in cells) or [""]
-        pairs: dict[tuple[str, str], list[tuple[Values, Values]]] = {(level, first): [] for level in others}
-        for cell in cells:
-            twin = (*cell[:number], first, *cell[number + 1 :])
-            if cell != twin and twin in cells:
-                pairs[cell[number], first].append((cells[cell], cells[twin]))
-        return {levels: _mean_gaps(each) for levels, each in pairs.items()}
+        known = [list(dict.fromkeys(cell[number] for cell in cells)) or [""] for number in numbers]
+        found: Gaps = {}
+        for levels in product(*(others for _, *others in known)):
+            against = [first for first, *_ in known]
+            changes = {number: pair for number, *pair in zip(numbers, levels, against, strict=True)}
+            found[" x ".join(levels), " x ".join(against)] = contrast(
+                cells, {n: (a, b) for n, (a, b) in changes.items()}
+            )
+        return found
 
     return find
 
@@ -219,7 +255,7 @@ def _without(changes: Mapping[str, Any], places: Sequence[str]) -> dict[str, Any
     return {k: v for k, v in changes.items() if not any(f"{k}.".startswith(f"{place}.") for place in places)}
 
 
-def _mean_gaps(pairs: Sequence[tuple[Values, Values]]) -> list[float]:
+def _mean_gaps(pairs: Sequence[tuple[Values, Values]]) -> dict[str, float]:
     """The difference of every sample that all of these have, as the mean over the pairs."""
     samples = set.intersection(*(set(values) for pair in pairs for values in pair)) if pairs else set[str]()
-    return [fmean(mine[name] - theirs[name] for mine, theirs in pairs) for name in sorted(samples)]
+    return {name: fmean(mine[name] - theirs[name] for mine, theirs in pairs) for name in sorted(samples)}

@@ -69,6 +69,23 @@ def test_a_sample_that_one_combination_lacks_is_in_none(made: MadeRun) -> None:
     assert found["think", "none"].effect.n == 1
 
 
+def test_two_factors_together_beyond_each_alone(made: MadeRun) -> None:
+    """By hand: radius 10 costs s0 and s1 with the thought, s0 alone without it; less thought gives s1 back: +1/4."""
+    made.task("t", ["A"] * 4)
+    ask(made, m10_think="BBAA", m10_bare="BAAA")
+    line = effects(made, "t")["mark x think", "radius=10 x none"]
+    assert (line.against, line.effect.value, line.effect.n) == ("radius=5 x as it is", 0.25, 4)
+    assert line.p_holm == line.p_bh == 1.0
+    assert effects(made, "t")["mark x think", "none x none"].effect.value == 0.0
+
+
+def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
+    ask(made, m10_think="BBAA", m10_bare="BBAA")
+    line = effects(made, "t")["mark", "radius=10"]
+    assert (line.effect.value, line.effect.n, line.clusters, line.effect.p) == (-0.5, 4, 2, 1.0)
+
+
 def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.task("u", ["A"] * 2)
