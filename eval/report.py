@@ -9,9 +9,15 @@ from typing import Any
 
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
-from looktwice.eval.analysis.comparisons import COMPARISON_NOTE, comparison_table
 from looktwice.eval.analysis.complementarity import complementarity_table
-from looktwice.eval.analysis.contestants import ORACLE_NOTE, PAIR_NOTE, oracle_table, pair_table
+from looktwice.eval.analysis.contestants import (
+    COMPARISON_NOTE,
+    ORACLE_NOTE,
+    PAIR_NOTE,
+    comparison_table,
+    oracle_table,
+    pair_table,
+)
 from looktwice.eval.analysis.contribution import contribution_tables
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
@@ -24,6 +30,14 @@ from looktwice.eval.analysis.fragility_tables import (
 from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
 from looktwice.eval.analysis.routing import risk_table, route_table
 from looktwice.eval.analysis.spread import spread_table
+from looktwice.eval.analysis.steadiness import (
+    DRAW_NOTE,
+    ORDER_NOTE,
+    POSITION_NOTE,
+    draw_table,
+    order_table,
+    position_table,
+)
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
 from looktwice.eval.analysis.turns import stopping_table, turn_table
 from looktwice.eval.display.table import Table, score_table
@@ -210,6 +224,9 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Spread over variants", spread_table(scored), wrap=True),
         ReportTable("Contestants with one another", pair_table(runs), note=PAIR_NOTE),
         ReportTable("All contestants together", oracle_table(runs), note=ORACLE_NOTE),
+        ReportTable("Would the order hold", order_table(runs), note=ORDER_NOTE),
+        ReportTable("Draws", draw_table(runs), wrap=True, note=DRAW_NOTE),
+        ReportTable("Letters chosen", position_table(runs), note=POSITION_NOTE),
         ReportTable("Slices", task_table([row for row in rows if row.slice], full=True)),
         ReportTable("Why answers are unreadable", reason_table(runs)),
         ReportTable("What failed", failure_table(runs), wrap=True),

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from looktwice.eval.analysis.comparisons import comparison_table
-from looktwice.eval.analysis.contestants import contestants, oracle_table, pair_table
+from looktwice.eval.analysis.contestants import comparison_table, contestants, oracle_table, pair_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR

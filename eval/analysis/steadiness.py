@@ -1,0 +1,193 @@
+"""Whether results would come out the same again: over draws, for choices in other places, under other settings."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.eval.statistics.bootstrap import Estimate, bootstrap_mean
+from looktwice.eval.statistics.choices import position_bias
+from looktwice.eval.statistics.draws import majority_value, pass_at_k, split_variance
+from looktwice.eval.statistics.ranks import swap_over_settings
+from looktwice.pipelines.model import canonical
+
+DRAW_NOTE = (
+    "Samples with a key of which every draw was asked and none failed; the others are left out. The standard error of "
+    "accuracy is split by the mean squares of a one-way analysis of variance: what other samples would change, and "
+    "what other draws of these would. pass@k: at least one of k draws is right (Chen et al. 2021). Majority: the most "
+    "frequent answer of a sample, of equally frequent ones their mean. Intervals: 95 %, bootstrap over clusters."
+)
+POSITION_NOTE = (
+    "First draws with a readable letter, by the number of choices, letters as the contestant saw them. Of each letter: "
+    "how often it was chosen, and below how often it is the key. `spread` is the standard deviation of the recalls at "
+    "the letters, in points (RStd, Zheng et al. 2024), p the chi-squared test that they are alike, not corrected."
+)
+ORDER_NOTE = (
+    "Each two contestants on the samples that both have in every setting, over the tasks of both. `swap`: how probably "
+    "the two change places between two of the settings (markers, prompts, whatever was swept), or between two draws; a "
+    "tie counts one half. Intervals: 95 %, bootstrap over clusters; few samples add swaps, so they lie rather high."
+)
+
+Values = Mapping[tuple[str, str], float]
+"""By task and sample."""
+
+
+def draw_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line for each arm with several draws: its errors from samples and from draws, pass@k, and the majority."""
+    header = (
+        "contestant", "task", "n", "left\nout", "draws", "accuracy %", "error from\nsamples", "error from\ndraws",
+        "of variance\nin draws %", "pass@k %\n(k = draws)", "majority %",
+    )  # fmt: skip
+    lines = [line for run in runs for scores in run.points if scores.point.draws > 1 for line in _draw_line(scores)]
+    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+
+
+def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
+    """The samples with a key of which every draw was asked and none failed."""
+    found = {name: scores.draws(name) for name, row in scores.samples.items() if row.answer is not None}
+    return {
+        name: [draw for draw in draws if draw is not None]
+        for name, draws in found.items()
+        if all(draw is not None and draw.verdict is not Verdict.FAILED for draw in draws)
+    }
+
+
+def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:
+    whole = _whole(scores)
+    if len(whole) < 2:
+        return
+    clusters = [scores.clusters[name] for name in whole]
+    values = [[draw.score.value for draw in draws] for draws in whole.values()]
+    k, split = len(values[0]), split_variance(values)
+    right = (sum(draw.verdict is Verdict.RIGHT for draw in draws) for draws in whole.values())
+    any_right = bootstrap_mean([pass_at_k(count, k, k) for count in right], clusters)
+    votes = [
+        majority_value([draw.answer for draw in draws], worth)
+        for draws, worth in zip(whole.values(), values, strict=True)
+    ]
+    out = sum(row.answer is not None for row in scores.samples.values()) - len(whole)
+    yield (
+        scores.contestant, scores.task, str(len(whole)), str(out or ""), str(k), percent(split.mean),
+        percent(split.samples_error), percent(split.draws_error), percent(split.draw_share),
+        _shown(any_right), _shown(bootstrap_mean(votes, clusters)),
+    )  # fmt: skip
+
+
+def position_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line for each contestant and number of choices: the letters that it chose, those of the key, and the bias."""
+    found = {place: pairs for run in runs for place, pairs in _chosen_letters(run).items()}
+    letters = sorted({letter for pairs in found.values() for pair in pairs for letter in pair})
+    header = ("contestant", "choices", *(f"{letter} %\n(key)" for letter in letters), "spread", "p", "n")
+    lines = []
+    for (contestant, choices), pairs in found.items():
+        bias = position_bias([answer for answer, _ in pairs], [key for _, key in pairs])
+        cells = (
+            f"{percent(bias.chosen[letter])}\n({percent(bias.key[letter])})" if letter in bias.chosen else ""
+            for letter in letters
+        )
+        lines.append((contestant, str(choices), *cells, percent(bias.spread), format_p(bias.p), str(bias.n)))
+    return TextTable(header, tuple(lines))
+
+
+def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str]]]:
+    """By contestant and number of choices: (answer, key) of every first draw, as letters that the contestant saw."""
+    shown = {
+        (record.point, record.sample): {own: asked for asked, own in (record.letters or {}).items()}
+        for record in run.folder.last_records(holding='"letters":{')
+        if record.draw == 0
+    }
+    found = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
+    for scores in run.points:
+        for name, row in scores.samples.items():
+            count, first = len(row.sample["choices"]), scores.draws(name)[0]
+            letters = [chr(ord("A") + number) for number in range(count)]
+            if count > 1 and first is not None and row.answer in letters and first.answer in letters:
+                seen = shown.get((scores.point.recorded_as, name), {})
+                pair = (seen.get(first.answer, first.answer), seen.get(row.answer, row.answer))
+                found[scores.contestant, count].append(pair)
+    return dict(found)
+
+
+def order_table(runs: Sequence[RunScores]) -> TextTable:
+    """A line for each two contestants that were asked under several settings or in several draws.
+
+    Runs with `fragility:` have tables of their own for this.
+    """
+    header = (
+        "contestant", "other", "settings", "leads in", "swap between\nsettings %", "draws", "swap between\ndraws %",
+        "n",
+    )  # fmt: skip
+    lines = []
+    for run in runs:
+        config = run.folder.facts.get("config")
+        arms = {} if isinstance(config, Mapping) and config.get("fragility") else _arms(run)
+        for one, other in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
+            line = _order_line(arms[one], arms[other])
+            lines += [(one, other, *line)] if line else []
+    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+
+
+Arms = dict[str, list[PointScores]]
+"""By setting: the arms of a contestant on its tasks."""
+
+
+def _arms(run: RunScores) -> dict[str, Arms]:
+    found: dict[str, Arms] = {}
+    for scores in run.points:
+        setting = canonical(scores.point.changes)
+        found.setdefault(scores.point.contestant, {}).setdefault(setting, []).append(scores)
+    return found
+
+
+def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
+    """The cells of two contestants; none where they share neither two settings nor two draws."""
+    shared = [setting for setting in mine if setting in theirs]
+    clusters = {place: name for arms in mine.values() for arm in arms for place, name in _clusters(arm)}
+    settings = [[_values(side[setting]) for setting in shared] for side in (mine, theirs)]
+    draws = [_drawn(side[shared[0]]) for side in (mine, theirs)] if shared else [[], []]
+    count = min(map(len, draws))
+    if len(shared) < 2 and count < 2:
+        return ()
+    by_setting, leads = _swap(settings, clusters) if len(shared) > 1 else (None, 0)
+    by_draw = _swap([side[:count] for side in draws], clusters)[0] if count > 1 else None
+    n = next((found.n for found in (by_setting, by_draw) if found is not None), 0)
+    return (
+        str(len(shared)) if by_setting else "", f"{leads} of {len(shared)}" if by_setting else "", _shown(by_setting),
+        str(count) if by_draw else "", _shown(by_draw), str(n or ""),
+    ) if by_setting or by_draw else ()  # fmt: skip
+
+
+def _swap(sides: Sequence[Sequence[Values]], clusters: Mapping[tuple[str, str], Any]) -> tuple[Estimate | None, int]:
+    """The swaps between settings on the samples that all of them have, and in how many the first leads."""
+    places = [place for place in sides[0][0] if all(place in values for side in sides for values in side)]
+    if not places:
+        return None, 0
+    one, other = (np.array([[values[place] for place in places] for values in side]) for side in sides)
+    swap = swap_over_settings(one, other, [clusters[place] for place in places])
+    return swap, int((one.mean(axis=1) > other.mean(axis=1) + 1e-12).sum())
+
+
+def _values(arms: Sequence[PointScores]) -> dict[tuple[str, str], float]:
+    return {(arm.point.task_id, name): value for arm in arms for name, value in arm.comparable.items()}
+
+
+def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
+    """The values of every draw, of the samples that have all of them."""
+    whole = {(arm.point.task_id, name): draws for arm in arms for name, draws in _whole(arm).items()}
+    most = min(map(len, whole.values()), default=0)
+    return [{place: draws[number].score.value for place, draws in whole.items()} for number in range(most)]
+
+
+def _clusters(arm: PointScores) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
+    yield from (((arm.point.task_id, name), (arm.point.task, cluster)) for name, cluster in arm.clusters.items())
+
+
+def _shown(found: Estimate | None) -> str:
+    return "" if found is None else with_interval(found.value, found.low, found.high)

@@ -1,0 +1,75 @@
+"""Draws, letters and order: what is counted, what falls out, and the letters as they were asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval.analysis.steadiness import draw_table, order_table, position_table
+from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.scoring.verdict import RunScores
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def lines(table: TextTable) -> list[dict[str, str]]:
+    return [dict(zip(table.header, row, strict=True)) for row in table.rows]
+
+
+def scored(made: MadeRun) -> list[RunScores]:
+    return [score_run(made.write())]
+
+
+def test_draws_by_hand(made: MadeRun) -> None:
+    """Three samples answered twice, right 2, 0 and 1 times; s3 lacks a draw, and s4 has no key."""
+    made.task("t", ["A", "A", "A", "A", None])
+    point = made.point("plain", "t", draws=2)
+    made.answers(point, list("ABAAA"))
+    made.answers(point, ["A", "B", "B", None, "A"], draw=1)
+    (line,) = lines(draw_table(scored(made)))
+    assert [line[name] for name in ("n", "left\nout", "draws", "accuracy %")] == ["3", "1", "2", "50.0"]
+    assert (line["error from\nsamples"], line["error from\ndraws"]) == ("23.6", "16.7")  # sqrt(1/18), sqrt(1/36)
+    assert line["of variance\nin draws %"] == "50.0"
+    assert line["pass@k %\n(k = draws)"].startswith("66.7\n")
+    assert line["majority %"].startswith("50.0\n")  # of s2 the two answers are as frequent
+
+
+def test_one_draw_has_no_table(made: MadeRun) -> None:
+    made.task("t", ["A", "B"])
+    made.answers(made.point("plain", "t"), ["A", "B"])
+    runs = scored(made)
+    assert not draw_table(runs).rows
+    assert not order_table(runs).rows
+
+
+def test_letters_are_those_that_were_asked(made: MadeRun) -> None:
+    """s1 was asked with its choices swapped: its own B was shown as A. s2 is unreadable, s3 has no key."""
+    made.task("t", ["A", "B", "A", None])
+    point = made.point("plain", "t")
+    made.record(point, "s0", answer="A")
+    made.record(point, "s1", answer="A", letters={"A": "B", "B": "A"})
+    made.record(point, "s2", reason="abstained: nothing")
+    made.record(point, "s3", answer="B")
+    (line,) = lines(position_table(scored(made)))
+    assert (line["A %\n(key)"], line["n"], line["choices"]) == ("100.0\n(100.0)", "2", "2")
+
+
+def test_the_order_of_two_over_settings_and_draws(made: MadeRun) -> None:
+    """The ring leads with radius 5 and trails with radius 9; of two draws of the first setting it leads in one."""
+    made.task("t", ["A"] * 4)
+    answers = {("base", 5): "BBBB", ("ring", 5): "AAAB", ("base", 9): "AAAA", ("ring", 9): "ABBB"}
+    for (name, radius), said in answers.items():
+        point = made.point(name, "t", draws=2, changes={"stages.mark.radius": radius})
+        made.answers(point, list(said))
+        made.answers(point, list("BABB" if name == "base" else "BBBB"), draw=1)
+    (line,) = lines(order_table(scored(made)))
+    assert (line["contestant"], line["other"], line["settings"], line["leads in"]) == ("base", "ring", "2", "1 of 2")
+    assert line["swap between\nsettings %"].startswith("100.0\n")
+    assert (line["draws"], line["n"]) == ("2", "4")
+    assert line["swap between\ndraws %"].startswith("100.0\n")
