@@ -10,7 +10,8 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images
+from looktwice.specialists.detection.grounding_dino_files import open_grounding_dino
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -25,12 +26,15 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     box is kept where its score is above `threshold`; words count as its label where their score is above
     `text_threshold`, which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad
     took (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
+    `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer` names: the
+    id or folder of its BERT, or a `vocab.txt`.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"
     threshold: float = 0.35
     text_threshold: float = 0.25
     most: int = 100
+    tokenizer: str = "google-bert/bert-base-uncased"
 
     result: ClassVar[type[Any]] = Boxes
     model_class: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
@@ -55,6 +59,10 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         if not asked:
             raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
         return super().prepare((pixels,))[0], asked
+
+    def open_file(self, path: str) -> HubModel:
+        """An original checkpoint. Raises WeightsError."""
+        return open_grounding_dino(path, self.tokenizer)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""

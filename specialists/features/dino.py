@@ -11,8 +11,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.specialists.networks.dinov2_files import open_dinov2
 from looktwice.specialists.networks.image_size import InputSize
-from looktwice.specialists.networks.transformers_hub import HubNetwork
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels]
@@ -51,6 +52,10 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """The image alone."""
         return super().prepare(given[:1])
+
+    def open_file(self, path: str) -> HubModel:
+        """An original checkpoint. Raises WeightsError."""
+        return open_dinov2(path)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""

@@ -13,8 +13,9 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch
+from looktwice.specialists.maps.depth_anything_files import open_depth_anything
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
-from looktwice.specialists.networks.transformers_hub import HubNetwork, first_images
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images
 from looktwice.specialists.results import DepthMap
 
 SIDE = 518  # pixels; the authors' `input_size`, which both sides of an image reach at least
@@ -57,6 +58,10 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
         item = super().prepare(given[:1])
         require_colors(item[0])
         return item
+
+    def open_file(self, path: str) -> HubModel:
+        """An original checkpoint. Raises WeightsError."""
+        return open_depth_anything(path)
 
     def direction(self, config: Any) -> bool:
         """Whether larger values are nearer, by the configuration of a network, else by the setting.

@@ -12,6 +12,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.specialists.matching.efficient_loftr_files import open_efficient_loftr
 from looktwice.specialists.networks.image_size import InputSize, is_one_color
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.results import Matches
@@ -101,6 +102,10 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
         if hasattr(opened.model, "_get_matches_from_scores"):  # EfficientLoFTR
             fix_efficient_loftr(opened.model)
         return opened
+
+    def open_file(self, path: str) -> HubModel:
+        """An original checkpoint. Raises WeightsError."""
+        return open_efficient_loftr(path)
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair, the surest first."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from looktwice.pipelines.runtime.networks import FetchError, WeightsError, first_line, import_torch, weights_file
+from looktwice.specialists.networks.checkpoint_kinds import find_kind, say_bytes, say_kind, unwrap
 
 Network = TypeVar("Network")
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")  # not parameters, and not computed anew
@@ -28,8 +29,9 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
         safe = file.suffix == ".safetensors"
         content = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
     except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError) as exc:
+        what = say_bytes(file) or first_line(exc)
         raise WeightsError(
-            f"{file} could not be read as a file of tensors alone ({first_line(exc)}); fetch it again, or save it anew "
+            f"{file} could not be read as a file of tensors alone ({what}); fetch it again, or save it anew "
             "with safetensors"
         ) from exc
     if not isinstance(content, Mapping):
@@ -57,7 +59,7 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     """The network with these tensors, in evaluation mode; buffers that it computes itself may be missing.
 
     Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is missing, unknown or of
-    another shape.
+    another shape; a file of another network that is known is called what it is.
     """
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
@@ -68,6 +70,9 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     learned = dict(network.named_parameters())
     missing = [name for name in left.missing_keys if name in learned or name.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
+        kind = find_kind(unwrap(tensors))
+        if kind is not None and type(network).__name__ not in kind.name:
+            raise WeightsError(f"{say_kind(source, unwrap(tensors))}; this takes a file of {type(network).__name__}")
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
         raise WeightsError(f"{source} does not fit {type(network).__name__} ({odd}); give its own file")
     return network.eval()

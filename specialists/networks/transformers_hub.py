@@ -10,7 +10,9 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, from_hub
+from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub
+from looktwice.specialists.networks.checkpoint_kinds import FOLDER, is_weights_file, say_kind, unwrap
+from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.networks.network import Network
 
@@ -59,8 +61,15 @@ class HubNetwork(Network[Item, Result]):
                 require_size(image, max(self.min_side, math.ceil(max(image.shape[:2]) / MAX_RATIO)))
         return item
 
+    def open_file(self, path: str) -> HubModel:
+        """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where none is read."""
+        raise WeightsError(f"{say_kind(path, unwrap(read_tensors(path)))}; {type(self).__name__} takes {FOLDER}")
+
     def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""
+        if is_weights_file(self.model):
+            opened = self.open_file(self.model)
+            return HubModel(opened.model.to(place.device, place.torch_dtype).eval(), opened.processor)
         processor = from_hub(self.processor_class, self.model, self.revision, backend="pil")
         settings = {"dtype": place.torch_dtype, "use_safetensors": True}
         model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import cv2
@@ -15,13 +14,15 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
+from looktwice.specialists.networks.checkpoint_kinds import is_weights_file, require_kind, unwrap
+from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import Boxes, Masks
-from looktwice.specialists.segmentation.sam_checkpoints import open_original
+from looktwice.specialists.segmentation.sam2_files import open_sam2
+from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1
 
-KINDS = {"sam": "SamModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
-FILES = (".pth", ".pt", ".safetensors")
+KINDS = {"sam": "SamModel", "sam_hq": "SamHQModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
 
 Floats = NDArray[np.float64]
 Size = tuple[int, int]
@@ -59,6 +60,8 @@ class SamNetwork:
         torch = import_torch()
         batch = torch.cat([self._square(image) for image in images]).to(self.place.torch_dtype)
         seen = self.model.get_image_embeddings(batch)
+        if self.config.model_type == "sam_hq":  # with what its early layers see
+            return [(seen[0][n : n + 1], [early[n : n + 1] for early in seen[1]]) for n in range(len(images))]
         if self.pads:
             return [seen[n : n + 1] for n in range(len(images))]
         return [[level[n : n + 1] for level in seen] for n in range(len(images))]
@@ -75,6 +78,8 @@ class SamNetwork:
         # transformers takes pixel centres of the square and adds the half pixel itself
         given = torch.from_numpy(edges * to_square - 0.5).float().to(self.place.device)[None]
         named = {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
+        if self.config.model_type == "sam_hq":
+            seen, named["intermediate_embeddings"] = seen
         found = self.model(image_embeddings=seen, multimask_output=several, **named)
         return found.pred_masks[0].float(), found.iou_scores[0].float()
 
@@ -98,9 +103,14 @@ class SamNetwork:
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
-    """SAM or SAM 2 by hub id or folder, or an original checkpoint of version 1 by its file. Raises WeightsError."""
-    if Path(model).suffix in FILES:
-        return SamNetwork(open_original(model).to(place.device, place.torch_dtype), place, pads=True)
+    """SAM, SAM-HQ or SAM 2 by hub id or folder, or an original checkpoint by its file. Raises WeightsError."""
+    if is_weights_file(model):
+        tensors = unwrap(read_tensors(model))
+        kind = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
+        opened = open_sam2(model, tensors) if kind == "SAM 2" else open_sam1(model, tensors)
+        if kind == "SAM-HQ":
+            fix_sam_hq(opened)
+        return SamNetwork(opened.to(place.device, place.torch_dtype), place, pads=kind != "SAM 2")
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
@@ -108,7 +118,9 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
             f"{', '.join(KINDS)}"
         )
     network = from_hub(KINDS[kind], model, revision, dtype=place.torch_dtype, use_safetensors=True)
-    return SamNetwork(network.to(place.device).eval(), place, pads=kind == "sam")
+    if kind == "sam_hq":
+        fix_sam_hq(network)
+    return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
 @dataclass(frozen=True)
@@ -143,8 +155,8 @@ Item = tuple[Pixels, Floats, MaskFilter | None]
 class SAM(Network[Item, Masks]):
     """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
 
-    `model` is the id or folder of any SAM or SAM 2 of Hugging Face transformers, or an original checkpoint file of
-    version 1 (`sam_vit_b_01ec64.pth`). Images of any sizes are seen as one batch; `prompts` of them are decoded at
+    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023) or SAM 2 of Hugging Face transformers, or
+    an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any sizes are seen as one batch; `prompts` of them are decoded at
     once. A box gets the network's one mask, a point the best of its three. Scores are the predicted IoU.
     """
 

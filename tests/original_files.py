@@ -1,0 +1,78 @@
+"""Original checkpoints made tiny: tensors under the authors' names, with weights that follow from each name."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"  # written by bench/bench_upstream.py
+
+
+BERT = [
+    "[PAD]",
+    *(f"w{n}" for n in range(1, 100)),
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    *(f"w{n}" for n in range(103, 1012)),
+    ".",
+]
+BERT += [*(f"w{n}" for n in range(1013, 1029)), "?", "cat", "cup"]
+"""A vocabulary that has BERT's numbers for the words that Grounding DINO knows by number."""
+
+
+def photograph(height: int, width: int) -> Any:
+    """scikit-image's cat at this size, as networks take it: (1, 3, height, width), ImageNet's mean and deviation."""
+    import cv2
+    import torch
+    from skimage.data import chelsea
+
+    small = cv2.resize(chelsea(), (width, height), interpolation=cv2.INTER_AREA)
+    floats = (torch.from_numpy(small) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
+    return floats.permute(2, 0, 1)[None].contiguous()
+
+
+def weight(name: str, shape: Sequence[int]) -> Any:
+    """A tensor that depends on its name and shape alone, of a size that keeps signals alive."""
+    import torch
+
+    drawn = torch.randn(tuple(shape), generator=torch.Generator().manual_seed(zlib.crc32(name.encode())))
+    if name.endswith("num_batches_tracked"):
+        return torch.zeros(tuple(shape), dtype=torch.int64)
+    if name.endswith("running_var"):
+        return 1 + 0.3 * drawn.abs()
+    if len(shape) > 1:
+        return drawn / math.sqrt(math.prod(shape[1:]))
+    return (1 if name.endswith(("weight", "gamma")) else 0) + 0.1 * drawn
+
+
+def records() -> dict[str, Any]:
+    """What each of the authors' networks, made tiny, holds and gives: shapes, wrapping, and some of its outputs."""
+    with gzip.open(RECORDS, "rt") as file:
+        held: dict[str, Any] = json.load(file)
+    return held
+
+
+def expected(kind: str) -> dict[str, Any]:
+    """What the authors' network gives: by output its shape, and some values at places of it in a row."""
+    found: dict[str, Any] = records()[kind]["outputs"]
+    return found
+
+
+def write_file(kind: str, folder: Path) -> Path:
+    """The authors' file of this kind, tiny, as they save it."""
+    import torch
+
+    record = records()[kind]
+    ties = record["ties"]
+    held = {name: weight(ties.get(name, name), shape) for name, shape in record["shapes"].items()}
+    held = {record["prefix"] + name: each for name, each in held.items()}
+    path = folder / record["file"]
+    torch.save({record["under"]: held} if record["under"] else held, path)
+    return path
