@@ -1,8 +1,8 @@
 """The authors' own networks at a small size: built from a clone of their repository, and run on tensors.
 
-Run in a process of its own, `python -m bench.upstream_networks KIND REPOSITORY OUT`, since each repository wants packages of
-its own (timm, torchvision; transformers below 5 for GroundingDINO) on the path. Writes what `tests/original_files.py`
-makes the tiny file from, and the outputs.
+Run in a process of its own, `python -m bench.upstream_networks KIND REPOSITORY OUT`, since each repository wants
+packages of its own (timm, torchvision; transformers below 5 for GroundingDINO) on the path. Writes what
+`tests/original_files.py` makes the tiny file from, and the outputs.
 """
 
 from __future__ import annotations
@@ -213,7 +213,8 @@ def efficient_loftr(repo: Path) -> Upstream:
 KINDS: dict[str, Callable[[Path], Upstream]] = {
     each.__name__: each
     for each in (
-        depth_anything_v1, depth_anything_v2, dinov2, dinov2_registers, grounding_dino, sam, sam_hq, sam2, efficient_loftr,
+        depth_anything_v1, depth_anything_v2, dinov2, dinov2_registers, grounding_dino, sam, sam_hq, sam2,
+        efficient_loftr,
     )
 }  # fmt: skip
 

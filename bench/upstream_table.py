@@ -1,8 +1,8 @@
 """Compares the specialists, opened from original files made tiny, with what the authors' code gave, and records it.
 
-First `python -m bench.upstream_networks KIND REPOSITORY OUT` for each kind, in an environment that has what that repository
-wants; then `python -m bench.upstream_table OUT`, which writes the record that the tests read and the table of
-docs/specialists.md.
+First `python -m bench.upstream_networks KIND REPOSITORY OUT` for each kind, in an environment that has what that
+repository wants; then `python -m bench.upstream_table OUT`, which writes the record that the tests read and the table
+of docs/specialists.md.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from looktwice.pipelines.picture import Pixels
+
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 RECORDS = Path(__file__).parent / "specialists" / "original_files.json.gz"  # written by bench/bench_upstream.py
 
@@ -27,13 +29,20 @@ BERT += [*(f"w{n}" for n in range(1013, 1029)), "?", "cat", "cup"]
 """A vocabulary that has BERT's numbers for the words that Grounding DINO knows by number."""
 
 
+def cat() -> Pixels:
+    """scikit-image's cat, 300 x 451 pixels."""
+    from skimage import data
+
+    pixels: Pixels = data.chelsea()  # type: ignore[no-untyped-call]
+    return pixels
+
+
 def photograph(height: int, width: int) -> Any:
     """scikit-image's cat at this size, as networks take it: (1, 3, height, width), ImageNet's mean and deviation."""
     import cv2
     import torch
-    from skimage.data import chelsea
 
-    small = cv2.resize(chelsea(), (width, height), interpolation=cv2.INTER_AREA)
+    small = cv2.resize(cat(), (width, height), interpolation=cv2.INTER_AREA)
     floats = (torch.from_numpy(small) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
     return floats.permute(2, 0, 1)[None].contiguous()
 
@@ -73,6 +82,6 @@ def write_file(kind: str, folder: Path) -> Path:
     ties = record["ties"]
     held = {name: weight(ties.get(name, name), shape) for name, shape in record["shapes"].items()}
     held = {record["prefix"] + name: each for name, each in held.items()}
-    path = folder / record["file"]
+    path: Path = folder / record["file"]
     torch.save({record["under"]: held} if record["under"] else held, path)
     return path

@@ -86,7 +86,8 @@ def _sam() -> Any:
         "patch_size": 8, "num_pos_feats": 16, "window_size": 5, "global_attn_indexes": [1], "mlp_dim": 40,
     }  # fmt: skip
     prompts = PROMPTS | {"image_embedding_size": 8}
-    network = SamModel(SamConfig(vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=DECODER))
+    decoder = DECODER | {"layer_norm_eps": 1e-5}  # as the authors have it
+    network = SamModel(SamConfig(vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=decoder))
     return _lively(network)
 
 

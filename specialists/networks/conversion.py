@@ -31,7 +31,7 @@ def rename(tensors: Mapping[str, Any], rules: Rules) -> dict[str, Any]:
 def split_rows(tensors: Mapping[str, Any], joined: str, parts: Iterable[str]) -> dict[str, Any]:
     """The tensors, with each whose name holds `joined` cut into as many equal blocks of rows, named by `parts`."""
     names = tuple(parts)
-    found = {}
+    found: dict[str, Any] = {}
     for name, each in tensors.items():
         if joined in name:
             found |= {

@@ -79,8 +79,8 @@ class SamNetwork:
         given = torch.from_numpy(edges * to_square - 0.5).float().to(self.place.device)[None]
         named = {"input_boxes": given} if prompts.shape[1] == 4 else {"input_points": given[:, :, None]}
         if self.config.model_type == "sam_hq":
-            seen, named["intermediate_embeddings"] = seen
-        found = self.model(image_embeddings=seen, multimask_output=several, **named)
+            named |= {"image_embeddings": seen[0], "intermediate_embeddings": seen[1]}
+        found = self.model(**{"image_embeddings": seen, **named}, multimask_output=several)
         return found.pred_masks[0].float(), found.iou_scores[0].float()
 
     def upscaled(self, logits: Any, size: Size) -> Any:
@@ -106,11 +106,11 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     """SAM, SAM-HQ or SAM 2 by hub id or folder, or an original checkpoint by its file. Raises WeightsError."""
     if is_weights_file(model):
         tensors = unwrap(read_tensors(model))
-        kind = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
-        opened = open_sam2(model, tensors) if kind == "SAM 2" else open_sam1(model, tensors)
-        if kind == "SAM-HQ":
+        name = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
+        opened = open_sam2(model, tensors) if name == "SAM 2" else open_sam1(model, tensors)
+        if name == "SAM-HQ":
             fix_sam_hq(opened)
-        return SamNetwork(opened.to(place.device, place.torch_dtype), place, pads=kind != "SAM 2")
+        return SamNetwork(opened.to(place.device, place.torch_dtype), place, pads=name != "SAM 2")
     kind = getattr(from_hub("AutoConfig", model, revision), "model_type", None)
     if kind not in KINDS:
         raise WeightsError(
@@ -156,8 +156,9 @@ class SAM(Network[Item, Masks]):
     """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
 
     `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023) or SAM 2 of Hugging Face transformers, or
-    an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any sizes are seen as one batch; `prompts` of them are decoded at
-    once. A box gets the network's one mask, a point the best of its three. Scores are the predicted IoU.
+    an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any
+    sizes are seen as one batch; `prompts` of them are decoded at once. A box gets the network's one mask, a point the
+    best of its three. Scores are the predicted IoU.
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"

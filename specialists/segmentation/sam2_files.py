@@ -43,7 +43,7 @@ NAMES: Rules = (
 
 
 def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
-    """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`, in evaluation mode. Raises WeightsError."""
+    """`Sam2Model` with these tensors of a file such as `sam2.1_hiera_tiny.pt`. Raises WeightsError."""
     transformers = import_transformers()
     kept = {name: each for name, each in tensors.items() if KEPT.match(name)}
     points = [kept.pop(name) for name in sorted(kept) if name.startswith(POINTS)]

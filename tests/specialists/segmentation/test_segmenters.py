@@ -138,7 +138,7 @@ def test_a_box_lies_where_it_lay_on_the_image(tmp_path: Path) -> None:
     seen: dict[str, Any] = {}
 
     class Spy:
-        config = type("C", (), {"prompt_encoder_config": type("P", (), {"image_size": 64})})
+        config = type("C", (), {"model_type": "sam", "prompt_encoder_config": type("P", (), {"image_size": 64})})
 
         def __call__(self, **given: Any) -> Any:
             seen.update(given)
@@ -190,7 +190,7 @@ def test_what_is_no_segment_anything_is_refused_in_a_sentence(tmp_path: Path) ->
     CLIPVisionConfig().save_pretrained(other)
     said = {
         missing: "there is no weights file",
-        wrong: "no checkpoint of segment_anything .*pos_embed.* is missing",
+        wrong: "a network that is not known here, of 1 entries such as 'fc.weight'; this takes a file of SAM",
         tmp_path / "code.pth": "file of tensors alone",
         other: "'clip_vision_model', not Segment Anything",
         tmp_path / "none": "there is no folder",
