@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from skimage import data
 
 from looktwice.eval import MarkedScenes
 from looktwice.eval.tasks.photographs import seeded_rng
@@ -15,6 +14,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import PPOCR, MaskBoxes
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import U2Net
+from tests.specialists.scenes import photograph
 
 HEIGHTS = (8, 12, 16, 24, 40)  # pixels of the font
 PICTURES, WORDS = 4, 8  # pictures of each height and ground, and words on each
@@ -33,9 +33,9 @@ def written(number: int, height: int, ground: Pixels) -> tuple[Pixels, dict[tupl
     canvas = Image.fromarray(ground).resize((640, 480))
     draw, font, words = ImageDraw.Draw(canvas), ImageFont.load_default(height), {}
     for row, word in enumerate(rng.choice(vocabulary(), WORDS, replace=False)):
-        x, y = rng.integers(10, 300), 10 + 58 * row
+        x, y = float(rng.integers(10, 300)), 10.0 + 58 * row
         box = draw.textbbox((x, y), word, font)
-        under = np.asarray(canvas.crop(tuple(map(int, box)))).mean()
+        under = np.asarray(canvas.crop(box)).mean()
         draw.text((x, y), word, (20, 20, 20) if under > 110 else (245, 245, 245), font)
         words[(box[0] + box[2]) / 2, (box[1] + box[3]) / 2] = str(word)
     return np.array(canvas), words
@@ -54,7 +54,7 @@ def holds(box: np.ndarray, place: tuple[float, float]) -> bool:
 
 
 def test_words_at_five_sizes() -> None:
-    grounds = {"plain": np.full((480, 640, 3), 215, np.uint8), "photograph": np.asarray(data.coffee(), np.uint8)}
+    grounds = {"plain": np.full((480, 640, 3), 215, np.uint8), "photograph": photograph("coffee")}
     print("\nheight of the font in pixels | words read right on a plain ground, % | on a photograph, % | asked")
     for height in HEIGHTS:
         shares = []
