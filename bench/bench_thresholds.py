@@ -16,15 +16,15 @@ from looktwice.eval.adaptive.staircase import Staircase
 from looktwice.eval.psychometrics.functions import Psychometric, Threshold
 
 TARGET, REPEATS, MOST = 0.75, 20, 400
-GRID = tuple(float(level) for level in np.geomspace(1, 100, 13))  # such as sizes in pixels
-FINE = tuple(float(level) for level in np.geomspace(1, 100, 61))  # a staircase need not keep to a few of them
+GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
+FINE = tuple(float(level) for level in np.geomspace(0.1, 100, 61))  # a staircase need not keep to a few of them
 MODELS = {guess: Psychometric(GRID, guess, TARGET, log=True) for guess in (0.0, 0.25, 0.5)}
 STAIRS = {guess: Psychometric(FINE, guess, TARGET, log=True) for guess in MODELS}
 
 
 @dataclass(frozen=True)
 class Observer:
-    """Sees the better the larger; its threshold lies anywhere in the middle four fifths of the levels.
+    """Sees the better the stronger; its threshold lies anywhere in the middle four fifths of the levels.
 
     Its slope on the logarithm is 2.5 to 10, about that of Weibull functions with the usual exponents of 2 to 6.
     """
@@ -36,7 +36,7 @@ class Observer:
 
     @classmethod
     def draw(cls, rng: np.random.Generator) -> Observer:
-        place, slope = np.exp(rng.uniform(np.log([1.6, 2.5]), np.log([63.0, 10.0])))
+        place, slope = np.exp(rng.uniform(np.log([0.2, 2.5]), np.log([50.0, 10.0])))
         return cls(float(place), float(slope), float(rng.choice([*MODELS])), float(rng.choice([0.0, 0.02, 0.04])))
 
     def accuracy(self, level: float) -> float:

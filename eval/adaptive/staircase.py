@@ -25,7 +25,8 @@ class Staircase:
     """The answers so far, by level, and the choice of the next level.
 
     The next level is the one after whose answer the entropy of the threshold is expected to be least, slope and lapse
-    rate summed out: the psi-marginal method (Kontsevich and Tyler 1999; Prins 2013). `model` says which functions are
+    rate summed out: the psi-marginal method (Kontsevich and Tyler 1999; Prins 2013). The first two questions are at the
+    ends of the levels, so that whoever fits the answers later knows the range. `model` says which functions are
     thought possible.
     """
 
@@ -43,6 +44,9 @@ class Staircase:
         usable = [number for number, level in enumerate(self.model.levels) if left is None or level in left]
         if not usable:
             raise ValueError("no level is left to ask at")
+        for end in (len(self.model.levels) - 1, 0):
+            if end in usable and not self.asked[end]:
+                return self.model.levels[end]
         weighted = self._coarse.accuracy[usable] * self._weights
         hits = weighted.sum(axis=(2, 3))  # (levels, thresholds)
         misses = self._weights.sum(axis=(1, 2)) - hits

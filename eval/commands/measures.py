@@ -155,9 +155,13 @@ def load_steered(config: Path, overrides: Sequence[str], plugin: list[str] | Non
 
 def run_steered(plan: Any, steering: Any, out: Path, options: Any) -> Path:
     """Run a plan as the steering chooses, print what a run prints, and return the folder; exits as `run` does."""
+    from rich.console import Console
+
     from looktwice.eval.runs.study import Study
 
-    outcome = Study(plan, out, options, steering=steering)()
+    plainly = any(getattr(model, "types", False) for model in plan.models)  # no bar where somebody types
+    console = Console(stderr=True, force_terminal=False if plainly else None)
+    outcome = Study(plan, out, options, console=console, steering=steering)()
     if outcome.written or outcome.kept:
         print_results(outcome.folder, plan, False)
     say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.failed} failed)")

@@ -45,7 +45,8 @@ if TYPE_CHECKING:
 class Table:
     """Rows of the long table, in the order: tasks of a contestant, its macro and micro; then majority and chance.
 
-    `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by. A notebook and `print` show the accuracy of every point.
+    `scores` are the runs that the rows were computed from, `by` the fields that they are sliced by. A notebook and
+    `print` show the accuracy of every point.
     """
 
     rows: tuple[Row, ...]

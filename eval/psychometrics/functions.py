@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 Direction = Literal["rising", "falling"]
 
 STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
-SLOPES = np.geomspace(1.5, 60, 16)  # per range of the levels: from almost flat to a step
+SLOPES = np.geomspace(4, 100, 16)  # per range of the levels: from one that takes the whole range to a step
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
 COARSE = 3  # every third step, second slope and second lapse rate are enough to choose the next question
@@ -48,7 +48,7 @@ class Psychometric:
 
     The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be asked; with `log`
     they count by their logarithm. Beforehand every threshold from half a range below the levels to half a range above
-    is as likely, every slope from almost flat to a step (logarithmically), and lapse rates fall off as Beta(1, 20).
+    is as likely, every slope from one that takes the whole range to a step (logarithmically), and lapse rates fall off as Beta(1, 20).
     Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no function reaches.
     """
 

@@ -4,5 +4,6 @@ from .chat_api import ChatAPI as ChatAPI
 from .limits import Limited as Limited
 from .local_vlm import LocalVLM as LocalVLM
 from .offline import Replay as Replay, Scripted as Scripted
+from .person import Person as Person
 from .pocket.model import Pocket as Pocket
 from .wrappers import Metered as Metered, Retried as Retried, wrap as wrap
