@@ -48,7 +48,8 @@ class Psychometric:
 
     The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be asked; with `log`
     they count by their logarithm. Beforehand every threshold from half a range below the levels to half a range above
-    is as likely, every slope from one that takes the whole range to a step (logarithmically), and lapse rates fall off as Beta(1, 20).
+    is as likely, every slope from one that takes the whole range to a step (logarithmically), and lapse rates fall off
+    as Beta(1, 20).
     Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no function reaches.
     """
 
