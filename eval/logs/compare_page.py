@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -69,17 +70,14 @@ def _sample(row: Mapping[str, Any], task: int) -> PageSample:
 def _brief(row: Mapping[str, Any]) -> PageAnswer:
     value = row["value"] if row["value"] == row["value"] else 0.0
     verdict = row["verdict"] or ("right" if value == 1 else "wrong")
-    tokens = int(row["tokens"]) if row["tokens"] == row["tokens"] else None
     cost = row["cost"] if row["cost"] == row["cost"] else None
-    return PageAnswer(verdict, value, row["answer"], tokens_in=tokens, cost=cost)
+    return PageAnswer(verdict, value, row["answer"], cost=cost)  # logs tell tokens in and out as one number
 
 
 def _answer(row: Mapping[str, Any], log: Log | None, thumbnails: dict[str, str]) -> PageAnswer:
     brief = _brief(row)
     turns = () if log is None else tuple(islice(_turns(row, log, thumbnails), 20))
-    return PageAnswer(
-        brief.verdict, brief.value, brief.answer, "", row["reply"], turns, None, brief.tokens_in, None, brief.cost
-    )
+    return replace(brief, reply=row["reply"], turns=turns)
 
 
 def _turns(row: Mapping[str, Any], log: Log, thumbnails: dict[str, str]) -> Iterator[PageTurn]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -52,10 +53,15 @@ def _header(log: Log, task: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     spread = sqrt(sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1) / max(1, len(values)))
     metrics = {name: {"name": name, "value": value} for name, value in (("accuracy", mean), ("stderr", spread))}
     ids = list(dict.fromkeys(row["sample"] for row in rows))
+    tokens = int(sum(row["tokens"] for row in rows if row["tokens"] == row["tokens"]))
+    name = hashlib.sha256(f"{log.source} {log.name} {task}".encode()).hexdigest()[:22]
     return {
         "version": 2,
         "status": "success",
         "eval": {
+            "eval_id": name,
+            "run_id": name,
+            "task_id": name,
             "created": now,
             "task": task or "task",
             "dataset": {"name": task, "samples": len(ids), "sample_ids": ids},
@@ -69,7 +75,7 @@ def _header(log: Log, task: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
             "completed_samples": len(values),
             "scores": [{"name": SCORER, "scorer": SCORER, "metrics": metrics}],
         },
-        "stats": {"started_at": now, "completed_at": now},
+        "stats": {"started_at": now, "completed_at": now, "model_usage": {log.name: {"total_tokens": tokens}}},
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import struct
 import zlib
 from base64 import b64decode
@@ -97,7 +98,9 @@ class _Archive:
     def load(self, name: str) -> Any:
         """The JSON value of a member. Raises TaskError."""
         try:
-            return read_json(self._bytes(name), mend=True, most=None)
+            return json.loads(self._bytes(name))  # no bound on its values: one member tells of every sample
+        except RecursionError:
+            raise TaskError(f"{self.path}: {name} is nested too deep to be a log") from None
         except (ValueError, OSError, EOFError, BadZipFile, NotImplementedError, zlib.error, struct.error) as exc:
             raise TaskError(f"{self.path}: {name} cannot be read ({exc}); copy the log again") from exc
 
@@ -125,7 +128,7 @@ def _row(sample: Mapping[str, Any], task: str, score: str) -> dict[str, Any]:
     found: Mapping[str, Any] = scores.get(score) or next(iter(scores.values()), {})
     value = NOTHING if sample.get("error") else _value(found.get("value"))
     words, pictures = _read_input(sample.get("input") or "", sample.get("attachments") or {})
-    usage = (sample.get("model_usage") or {}).values()
+    usage = [*(sample.get("model_usage") or {}).values()]
     target = sample.get("target") or ""
     metadata = sample.get("metadata") or {}
     return {
@@ -142,7 +145,7 @@ def _row(sample: Mapping[str, Any], task: str, score: str) -> dict[str, Any]:
         "group": str(metadata.get("group") or ""),
         "reply": str((sample.get("output") or {}).get("completion") or ""),
         "tokens": float(sum(int(one.get("total_tokens") or 0) for one in usage)) if usage else NOTHING,
-        "cost": sum(float(one.get("total_cost") or 0) for one in usage) or NOTHING,
+        "cost": (sum(float(one.get("total_cost") or 0) for one in usage) if usage else 0) or NOTHING,
     }
 
 
