@@ -34,6 +34,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "merge": runs.merge,
     "cache": runs.reply_cache,
     "certify": audits.certify,
+    "audit": audits.audit,
     "replay": runs.replay,
     "trajectories": runs.trajectories,
     "list": studies.list_names,

@@ -51,7 +51,11 @@ Exports = Annotated[
 Judged = Annotated[str, typer.Option("--judge", help="The judge whose verdicts count, or none (default: the first).")]
 AllArms = Annotated[bool, typer.Option("--all", help="Also show the arms of earlier plans in the same folder.")]
 By = Annotated[
-    list[str] | None, typer.Option("--by", help="Also report each value of this meta field; size,things crosses two.")
+    list[str] | None,
+    typer.Option("--by", help="Also report each value of this meta field or measurement; size,things crosses two."),
+]
+Only = Annotated[
+    Path | None, typer.Option(help="Only the samples that this file names: clean.yaml, as `audit` writes it.")
 ]
 
 

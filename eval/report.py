@@ -18,7 +18,6 @@ from looktwice.eval.analysis.contestants import (
     oracle_table,
     pair_table,
 )
-from looktwice.eval.analysis.contribution import contribution_tables
 from looktwice.eval.analysis.factors import factor_table
 from looktwice.eval.analysis.fragility_tables import (
     NOTE as FRAGILITY_NOTE,
@@ -27,8 +26,10 @@ from looktwice.eval.analysis.fragility_tables import (
     rank_table,
     style_table,
 )
-from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
-from looktwice.eval.analysis.routing import risk_table, route_table
+from looktwice.eval.analysis.looking.contribution import contribution_tables
+from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
+from looktwice.eval.analysis.looking.routing import risk_table, route_table
+from looktwice.eval.analysis.looking.turns import stopping_table, turn_table
 from looktwice.eval.analysis.spread import spread_table
 from looktwice.eval.analysis.steadiness import (
     DRAW_NOTE,
@@ -39,7 +40,6 @@ from looktwice.eval.analysis.steadiness import (
     position_table,
 )
 from looktwice.eval.analysis.sweeps import effect_note, effects_csv, sweep_table
-from looktwice.eval.analysis.turns import stopping_table, turn_table
 from looktwice.eval.display.table import Table, score_table
 from looktwice.eval.display.text_tables import (
     TextTable,

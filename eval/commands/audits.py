@@ -31,7 +31,7 @@ def certify(
     Of a run of configs/tool_contribution.yaml, or of any with contestants of these names.
     """
     with input_errors(allow):
-        from looktwice.eval.analysis.contribution import ARMS, certificate_page, certificates
+        from looktwice.eval.analysis.looking.contribution import ARMS, certificate_page, certificates
         from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
         from looktwice.eval.scoring.score import score_run
         from looktwice.pipelines.disk import write_file
@@ -54,6 +54,46 @@ def certify(
             for line in (f"{one.arms['full'].contestant} on {one.arms['full'].task}:", *one.verdict):
                 say(line)
         say(f"certificate: {page}")
+
+
+def audit(
+    run: Run,
+    any_answer: Annotated[
+        bool, typer.Option("--any", help="List every item that was once right without its image, luck included.")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="The folder to write into (default: RUN).")] = None,
+    reader: Reader = None,
+    plugin: Plugins = None,
+    allow: AllowedOfRun = None,
+) -> None:
+    """Say what is answered without the images.
+
+    Of a run of configs/blindness.yaml: mirage scores, bias of letters, the items that need no image, and the others as
+    a subset, clean.yaml.
+    """
+    with input_errors(allow):
+        from looktwice.eval.analysis.looking import blindness
+        from looktwice.eval.records.records import RunError, RunFolder
+        from looktwice.eval.scoring.score import score_run
+        from looktwice.pipelines.disk import write_file
+
+        plugins = load_plugins(plugin)
+        scored = score_run(RunFolder(run), build_reader(reader, plugins), plugins=plugins)
+        found = blindness.audits(scored)
+        if not found:
+            there = ", ".join(dict.fromkeys(scores.point.contestant for scores in scored.points))
+            raise RunError(
+                f"{run} has no arms to compare: it needs the contestants seen and no-image or blank, and has {there}; "
+                "run blindness, or name yours so"
+            )
+        rule: blindness.Rule = "any" if any_answer else "chance"
+        blind, folder = blindness.needs_no_image(found, rule), out or run
+        write_file(folder / "audit.md", blindness.audit_page(scored, found, rule))
+        write_file(folder / "clean.yaml", blindness.clean_subset(scored, found, blind))
+        write_file(folder / "needs_no_image.csv", blindness.blind_items_csv(blind))
+        for line in blindness.audit_sentences(found, blind, rule):
+            say(line)
+        say(f"audit: {folder / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
 
 
 def _parse_role(text: str, arms: Mapping[str, str]) -> tuple[str, str]:

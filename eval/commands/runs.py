@@ -14,6 +14,7 @@ from looktwice.eval.cli_options import (
     By,
     Exports,
     Judged,
+    Only,
     Overrides,
     Plugins,
     Reader,
@@ -38,6 +39,7 @@ def score(
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
     all_arms: AllArms = False,
+    only: Only = None,
 ) -> None:
     """Read and score runs again; no model is called."""
     with input_errors(allow):
@@ -45,7 +47,7 @@ def score(
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
-        print_table(score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms))
+        print_table(score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only))
 
 
 def judge(
@@ -93,6 +95,7 @@ def report(
     plugin: Plugins = None,
     allow: AllowedOfRun = None,
     all_arms: AllArms = False,
+    only: Only = None,
 ) -> None:
     """Write report.html, report.md and report.csv."""
     with input_errors(allow):
@@ -102,11 +105,12 @@ def report(
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
-        scored = score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms)
+        scored = score_table(runs, read, by or (), judge, plugins=plugins, all_arms=all_arms, only=only)
         tasks, faults = recorded_tasks([run.folder for run in scored.scores], plugins)
         for fault in faults:
             say(f"shown with the stored pictures, for {fault}")
-        say(f"report: {write_report(scored, out or runs[0], sample_images(tasks))}")
+        folder = runs[0] / only.stem if only else runs[0]
+        say(f"report: {write_report(scored, out or folder, sample_images(tasks))}")
 
 
 def view(

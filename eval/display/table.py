@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.display.printable import cell, csv_cell
+from looktwice.eval.display.subsets import keep_only
 from looktwice.eval.display.text_tables import (
     contestant_of,
     drop_means_of_one,
@@ -127,17 +128,18 @@ def score_table(
     plan: Plan | None = None,
     plugins: Sequence[str] = (),
     all_arms: bool = False,
+    only: Path | None = None,
 ) -> Table:
     """Score runs and put them into one table; `by` names meta fields or measurements to slice by. Raises RunError.
 
     `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge. `plan`
     is what the runs were just made from, `plugins` are loaded modules whose classes runs may name. `all_arms` adds the
-    arms of earlier plans in the same folder.
+    arms of earlier plans in the same folder. `only` is a file with the samples that are left, as `audit` writes it.
     """
     paths = [runs] if isinstance(runs, str | Path) else list(runs)
     folders = [RunFolder(Path(path)) for path in paths]
     scored = [score_run(f, reader, judge, plan=plan, plugins=plugins, all_arms=all_arms) for f in folders]
-    return make_table(scored, by)
+    return make_table([keep_only(run, only) for run in scored] if only else scored, by)
 
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:

@@ -51,7 +51,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Subset:
-    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`.
+    """A choice of `n` items by `seed`, or of `n` for each value of the field `per`, of all or of those named in `ids`.
 
     `per` names a meta field, or is "answer". The choice depends on ids and `seed` alone, so it stays the same when
     other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
@@ -60,17 +60,28 @@ class Subset:
     n: int | None = None
     per: str | None = None
     seed: int = 0
+    ids: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 0:  # none at all says which file is left without a question
             raise TaskError(f"subset.n is how many items are kept, 1 or more, or null for all; found {self.n}")
 
-    def choose(self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "") -> list[int]:
-        """The numbers of the chosen rows in their order; a row is (id, its fields).
+    def choose(
+        self, rows: Sequence[tuple[str, Mapping[str, Any]]], where: object = "", names: Sequence[str] = ()
+    ) -> list[int]:
+        """The numbers of the chosen rows in their order; a row is (id, its fields), `names` are its samples' ids if
+        these are others.
 
         Raises TaskError where a row lacks the field, or none is left; `where` says of which file in its message.
         """
-        chosen = list(range(len(rows))) if self.n is None else self._chosen(rows)
+        named = list(range(len(rows)))
+        if self.ids:
+            places = {name: place for place, name in enumerate(names or [row[0] for row in rows])}
+            if unknown := [name for name in self.ids if name not in places]:
+                some = next(iter(places), "none")
+                raise TaskError(f"{where or 'subset'}: ids: there is no item {unknown[0]!r}; ids look like {some!r}")
+            named = sorted(places[name] for name in set(self.ids))
+        chosen = named if self.n is None else [named[i] for i in self._chosen([rows[place] for place in named])]
         if not chosen:
             raise TaskError(f"{f'{where}: ' if where else ''}the subset {self} leaves no question of {len(rows)}")
         return chosen

@@ -78,7 +78,8 @@ class LettersAndShapes(MadeTask):
 
     @cached_property
     def _chosen(self) -> list[int]:
-        return self.subset.choose([(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)])
+        rows = [(f"{number:04}", {"kind": _kind(number)}) for number in range(self.n)]
+        return self.subset.choose(rows, names=[self._id(number) for number in range(self.n)])
 
     def _id(self, number: int) -> str:
         return f"{_kind(number)}_{number:04}"

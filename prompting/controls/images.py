@@ -126,6 +126,41 @@ class OtherImage:
 
 
 @dataclass(frozen=True)
+class ShufflePatches:
+    """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: colours without places.
+
+    The order is the same for every run of one seed, sample and draw; `seed` gives another one. What is left over at the
+    right and lower edge stays. Put it after the markers to shuffle them too.
+    """
+
+    rows: int = 4
+    columns: int = 4
+    seed: int = 0
+
+    asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        if self.rows < 1 or self.columns < 1 or self.rows * self.columns < 2:
+            raise ValueError(f"rows and columns make at least two patches, found {self.rows} x {self.columns}")
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its views shuffled. Raises ValueError where a patch would have no pixel."""
+        rng = state.rng(f"ShufflePatches {self.seed}")
+        return state.replace(views=tuple(self._shuffled(view, rng, state.sample.id) for view in state.views))
+
+    def _shuffled(self, view: View, rng: np.random.Generator, name: str) -> View:
+        width, height = view.size[0] // self.columns, view.size[1] // self.rows
+        if not width or not height:
+            raise ValueError(f"sample {name}: a view of {view.size[0]} x {view.size[1]} pixels has no such patches")
+        pixels, order = np.array(view.pixels), rng.permutation(self.rows * self.columns)
+        whole = pixels[: height * self.rows, : width * self.columns]
+        cut = whole.reshape(self.rows, height, self.columns, width, 3).swapaxes(1, 2).reshape(-1, height, width, 3)
+        put = cut[order].reshape(self.rows, self.columns, height, width, 3).swapaxes(1, 2)
+        pixels[: height * self.rows, : width * self.columns] = put.reshape(whole.shape)
+        return view.with_pixels(pixels)
+
+
+@dataclass(frozen=True)
 class RandomMarks:
     """Moves the marks to random places of their images, to test whether it matters where they point.
 

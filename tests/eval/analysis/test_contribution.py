@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from looktwice.eval.analysis.contribution import Certificate, certificate_page, certificates
+from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study

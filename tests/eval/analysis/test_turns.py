@@ -8,9 +8,9 @@ from typing import Any, ClassVar
 import pytest
 
 from looktwice.eval import evaluate, write_report
-from looktwice.eval.analysis.measured_and_right import measurement_curves, measurement_table
-from looktwice.eval.analysis.routing import measure_risk, routes
-from looktwice.eval.analysis.turns import compare_turns, stopping_rules, turn_table
+from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
+from looktwice.eval.analysis.looking.routing import measure_risk, routes
+from looktwice.eval.analysis.looking.turns import compare_turns, stopping_rules, turn_table
 from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.records import RunFolder
 from looktwice.eval.records.records import RunError
