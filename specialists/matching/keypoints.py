@@ -87,6 +87,12 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     result: ClassVar[type[Any]] = Matches
     model_class: ClassVar[str] = "AutoModelForKeypointMatching"
     half_is_safe: ClassVar[bool] = False
+    mixed: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dtype == "float16":
+            raise ValueError("these matchers exceed float16 and then find nothing; set dtype: bfloat16 or float32")
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured. Raises WeightsError."""

@@ -141,7 +141,7 @@ def join_keypoints(
     asked = {
         f"image{side}": {
             "keypoints": found["keypoints"][None],
-            "descriptors": found["descriptors"][None],
+            "descriptors": found["descriptors"][None].float(),  # the head sets its own precision
             "image_size": torch.tensor([[size.columns, size.rows]], device=device),
         }
         for side, (found, size) in enumerate((first, second))

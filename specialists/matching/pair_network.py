@@ -20,6 +20,7 @@ class PairNetwork(Network[Pair, Matches]):
 
     result: ClassVar[type[Any]] = Matches
     half_is_safe: ClassVar[bool] = False
+    mixed: ClassVar[bool] = True
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -28,8 +28,9 @@ class Network(ABC, Generic[Item, Result]):
 
     `model` is a hub id or a local folder (nothing is fetched before the first item), `revision` pins a commit or tag.
     `device` "auto" takes CUDA, else MPS, else the CPU; `dtype` "auto" is float16 on CUDA where `half_is_safe`, and
-    float32 elsewhere. Items from several threads are gathered into batches of up to `batch` that have the same
-    `batch_key`. Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
+    float32 elsewhere; of a `mixed` class only sums inside the network are in a lower precision, because coordinates
+    would be off by pixels in it. Items from several threads are gathered into batches of up to `batch` that have the
+    same `batch_key`. Equal wrappers share one network in memory; the runner frees it. Where a run has a cache folder,
     results are stored there by pixels, settings and weights.
 
     A subclass opens its network (`open_network`), runs it on a batch (`forward`), and names its `result` class. What
@@ -44,6 +45,7 @@ class Network(ABC, Generic[Item, Result]):
 
     result: ClassVar[type[Any]]
     half_is_safe: ClassVar[bool] = True
+    mixed: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -104,9 +106,10 @@ class Network(ABC, Generic[Item, Result]):
 
     def predict_batch(self, items: Sequence[Item]) -> list[Result]:
         """The results of items with the same `batch_key`, as one batch in this thread; nothing is stored."""
-        network = self.network()
-        with import_torch().inference_mode():
-            return self.forward(network, self.place(), items)
+        network, torch, asked, place = self.network(), import_torch(), self.place(), self._inner_place()
+        lower = torch.autocast(asked.device, asked.torch_dtype, enabled=asked != place)
+        with torch.inference_mode(), lower:
+            return self.forward(network, place, items)
 
     def batch_key(self, item: Item) -> Hashable:
         """Items go into one batch where this is equal: by default, where their images have the same sizes."""
@@ -129,9 +132,14 @@ class Network(ABC, Generic[Item, Result]):
 
     def network(self) -> Any:
         """The opened network, shared with equal wrappers. Raises WeightsError."""
-        place = self.place()
+        place = self._inner_place()
         key = ("network", type(self).__qualname__, self.network_key(), place)
         return open_shared(key, lambda: self.open_network(place))
+
+    def _inner_place(self) -> Place:
+        """The place whose precision weights and inputs have."""
+        place = self.place()
+        return replace(place, dtype="float32") if self.mixed else place
 
     def _batcher(self) -> Batcher[Item, Result]:
         key = ("batcher", type(self), self._settings(), self.device, self.batch)

