@@ -104,9 +104,10 @@ def print_table(scored: Any, console: Any = None) -> None:
         console.print(crossed.console(title))
     if (fitted := threshold_table(scored.scores)).rows:
         console.print(fitted.console("thresholds", blocks=2, caption=THRESHOLD_NOTE))
-    if (fragile := fragility_table(scored.scores)).rows:
+    if (fragile := fragility_table(scored.scores, published=False)).rows:
         console.print(fragile.console("how fragile the marker makes it", blocks=2, caption=NOTE))
-        console.print(flip_table(scored.scores).console("who would lead under another style", blocks=1))
+        if (flips := flip_table(scored.scores)).rows:
+            console.print(flips.console("who would lead under another style", blocks=1))
     if gap.rows:
         console.print(gap.console("why the numbers differ", blocks=2))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import fmean
 
 from looktwice.eval.analysis.fragility import (
     Estimate,
@@ -31,7 +32,7 @@ Published = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
 
 
-def fragility_table(runs: Sequence[RunScores]) -> TextTable:
+def fragility_table(runs: Sequence[RunScores], published: bool = True) -> TextTable:
     """A line per contestant and task: the default, how much moves it, R, and best minus worst; then published ones."""
     found = [each for run in runs for each in _measured(run)]
     lines: list[tuple[str, ...]] = [
@@ -46,7 +47,7 @@ def fragility_table(runs: Sequence[RunScores]) -> TextTable:
         "contestant", "task", "n", "default %", "differ from\nthe default", "R", "floor\nof R", "best minus\nworst",
         "worst", "best",
     )  # fmt: skip
-    if found:
+    if found and published:
         lines += [line for run in runs for line in _published_spreads(read_published(run))]
     return TextTable(header, tuple(lines), text_columns=2)
 
@@ -128,15 +129,20 @@ def read_published(run: RunScores) -> Published:
 
 
 def _published_spreads(published: Published) -> list[tuple[str, ...]]:
+    """A line per task and model, and after those of a task their mean and the largest."""
     lines: list[tuple[str, ...]] = []
     for task, styles in published.items():
         models = dict.fromkeys(model for each in styles.values() for model in each)
+        spreads = list[float]()
         for model in models if not task.endswith(" rank") else ():
             mine = {style: each[model] for style, each in styles.items() if model in each}
             worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
             default = f"{mine['default']:.1f}" if "default" in mine else ""
-            spread = f"{mine[best] - mine[worst]:.1f}"
-            lines.append((f"{model}, published", task, "", default, "", "", "", spread, worst, best))
+            spreads.append(mine[best] - mine[worst])
+            lines.append((f"{model}, published", task, "", default, "", "", "", f"{spreads[-1]:.1f}", worst, best))
+        if len(spreads) > 1:
+            said = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
+            lines.append((f"{len(spreads)} models, published", task, *[""] * 5, said, "", ""))
     return lines
 
 
