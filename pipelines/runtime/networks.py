@@ -272,6 +272,8 @@ def first_line(exc: BaseException) -> str:
 
 def _advice(exc: BaseException) -> str:
     text = " ".join(f"{type(each).__name__} {each}" for each in _chain(exc)).lower()
+    if "torchvision" in text:
+        return "it needs torchvision of the version that belongs to torch; type: pip install torchvision"
     if "gated" in text or "401" in text or "403" in text:
         return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
     if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):

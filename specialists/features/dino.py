@@ -23,7 +23,8 @@ Item = tuple[Pixels]
 class DINOv2(HubNetwork[Item, FeatureGrid]):
     """Features of DINOv2 (Oquab et al., TMLR 2024), or of another backbone of Hugging Face transformers.
 
-    Vision transformers (DINOv3, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt, ResNet ...) work.
+    Vision transformers (DINOv3, SigLIP 2 also as NaFlex, CLIP's vision part, ViT ...) and convolutional ones (ConvNeXt,
+    ResNet ...) work. `model` may be DINOv2's own file (`dinov2_vitb14_pretrain.pth`).
     `layer` is the hidden state that is taken, -1 the last one as the network gives it. `part` "patches" gives a
     vector for each patch, "whole" one for the image: that of the class token where there is one, else the mean.
     Images are brought to a longest side of `longest` pixels in their own proportions, sides rounded down to whole
@@ -37,6 +38,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
 
     result: ClassVar[type[Any]] = FeatureGrid
     model_class: ClassVar[str] = "AutoModel"
+    processor_class: ClassVar[str] = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
     min_side: ClassVar[int | None] = None
     unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
 
@@ -64,7 +66,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         patch = _patch(config)
         sizes = [InputSize.of(item[0], self.longest, patch, enlarge=True) for item in items]
         images = np.stack([size.resized(item[0]) for size, item in zip(sizes, items, strict=True)])
-        tokens = self._tokens(vision, _normalize(images, network.processor, place))
+        tokens = self._tokens(vision, _normalize(images, network.processor, place), patch)
         if tokens.ndim == 4:  # a convolutional network
             tokens, before = tokens.permute(0, 2, 3, 1), 0
         else:
@@ -83,16 +85,30 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
         size = InputSize.of(item[0], self.longest, 1, enlarge=True)
         return (size.columns, size.rows)
 
-    def _tokens(self, model: Any, images: Any) -> Any:
+    def _tokens(self, model: Any, images: Any, patch: int) -> Any:
         """The chosen hidden state: (n, tokens, d), or (n, d, rows, columns) of a convolutional network."""
         takes = signature(model.forward).parameters
-        settings = {"interpolate_pos_encoding": True} if "interpolate_pos_encoding" in takes else {}
+        settings: dict[str, Any] = {"pixel_values": images}
+        if "interpolate_pos_encoding" in takes:
+            settings["interpolate_pos_encoding"] = True
+        if "spatial_shapes" in takes:
+            settings = _patches(images, patch)
         if self.layer == -1:
-            return model(pixel_values=images, **settings).last_hidden_state
-        states = model(pixel_values=images, output_hidden_states=True, **settings).hidden_states
+            return model(**settings).last_hidden_state
+        states = model(output_hidden_states=True, **settings).hidden_states
         if not -len(states) <= self.layer < len(states):
             raise ValueError(f"{self.model} has {len(states)} hidden states, layer {self.layer} is none of them")
         return states[self.layer]
+
+
+def _patches(images: Any, patch: int) -> dict[str, Any]:
+    """Images (n, 3, height, width) as NaFlex takes them: patches in rows, colours last, and the shape of their grid."""
+    torch = import_torch()
+    grid = images.unflatten(3, (-1, patch)).unflatten(2, (-1, patch))  # n, 3, rows, patch, columns, patch
+    flat = grid.permute(0, 2, 4, 3, 5, 1).flatten(3).flatten(1, 2)
+    shape = torch.tensor([grid.shape[2], grid.shape[4]], device=images.device).expand(len(images), 2)
+    mask = torch.ones(flat.shape[:2], dtype=torch.int64, device=images.device)
+    return {"pixel_values": flat, "pixel_attention_mask": mask, "spatial_shapes": shape}
 
 
 def _patch(config: Any) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, ClassVar, Literal
 
 import cv2
@@ -130,6 +129,22 @@ def _run_by_processor(network: Any, place: Place, images: Sequence[Pixels]) -> S
         require_size(image, getattr(network.processor, "size_divisor", None) or 1)
     outputs = network.model(**network.inputs(place, images=list(images)))
     sizes = [image.shape[:2] for image in images]
+    if network.config.model_type == "zoedepth":
+        return _without_padding(outputs.predicted_depth, sizes)
     finish = network.processor.post_process_depth_estimation
-    more = {"source_sizes": sizes} if "source_sizes" in signature(finish).parameters else {}  # ZoeDepth's padding
-    return [each["predicted_depth"] for each in finish(outputs, target_sizes=sizes, **more)]
+    return [each["predicted_depth"] for each in finish(outputs, target_sizes=sizes)]
+
+
+def _without_padding(maps: Any, sizes: Sequence[tuple[int, int]]) -> Sequence[Any]:
+    """ZoeDepth's maps (n, h, w) at the sizes of their images, without the rim that its processor adds to each side.
+
+    The rim is three times the root of half the side (`depth_model.py` of its authors). The processor would take it
+    off itself, with torchvision alone.
+    """
+    resize = import_torch().nn.functional.interpolate
+    found = []
+    for each, (height, width) in zip(maps, sizes, strict=True):
+        rim, side = (int(math.sqrt(length / 2) * 3) for length in (height, width))
+        padded = resize(each[None, None].float(), (height + 2 * rim, width + 2 * side), mode="bicubic")
+        found.append(padded[0, 0, rim : rim + height, side : side + width])
+    return found

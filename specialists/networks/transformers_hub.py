@@ -70,7 +70,8 @@ class HubNetwork(Network[Item, Result]):
         if is_weights_file(self.model):
             opened = self.open_file(self.model)
             return HubModel(opened.model.to(place.device, place.torch_dtype).eval(), opened.processor)
-        processor = from_hub(self.processor_class, self.model, self.revision, backend="pil")
+        chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
+        processor = from_hub(self.processor_class, self.model, self.revision, **chosen)
         settings = {"dtype": place.torch_dtype, "use_safetensors": True}
         model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         return HubModel(model.to(place.device).eval(), processor)
