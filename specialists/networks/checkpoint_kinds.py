@@ -46,7 +46,11 @@ KINDS: tuple[Kind, ...] = (
     Kind("SuperPoint", ("conv1a.weight", "convDa.weight"), f"specialists.matching.KeypointMatcher with {FOLDER}"),
     Kind("DINOv2", ("pos_embed", "cls_token", "blocks.0.ls1.gamma"), "specialists.features.DINOv2"),
     Kind("DINOv3", ("rope_embed.periods", "cls_token"), f"specialists.features.DINOv2 with {FOLDER}"),
-    Kind("RoMa", ("decoder.embedding_decoder.blocks.0.norm1.weight",), "specialists.matching.RoMa"),
+    Kind(
+        "RoMa",
+        ("decoder.embedding_decoder.blocks.0.norm1.weight",),
+        "nothing here; LoFTR, EfficientLoFTR and LightGlue are read",
+    ),
     Kind("a ResNet with one output, as DIRE's", ("layer4.2.bn3.weight", "fc.weight"), "specialists.detection.DIRE"),
 )
 """The first that fits is meant."""
