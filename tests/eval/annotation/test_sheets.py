@@ -86,6 +86,8 @@ def test_three_raters_have_a_majority_and_fleiss_kappa() -> None:
     filled = {who: {str(n): {"category": text} for n, text in enumerate(texts, 1)} for who, texts in said.items()}
     ratings = Ratings(SheetKey("errors", ("a", "b"), items), filled)
     assert ratings.column("majority", "category") == {"1": "a", "2": "a", "3": "b", "4": "b"}
+    split = {who: {"1": {"category": who}} for who in said}
+    assert Ratings(ratings.key, split).column("majority", "category") == {}
     assert list(agreement_lines(ratings))[-1].startswith("all 3 raters: Fleiss' kappa 0.33 [")
 
 

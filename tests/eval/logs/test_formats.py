@@ -82,7 +82,7 @@ def only(path: Path, **columns: str) -> Log:
 
 @pytest.mark.parametrize(("summaries", "zstd"), [(True, False), (False, False), (True, True), (False, True)])
 def test_a_log_of_inspect(tmp_path: Path, summaries: bool, zstd: bool) -> None:
-    failed = {"error": {"message": "broken"}, "scores": {}}
+    failed = {"error": {"message": "broken"}}  # with a score too, as inspect_ai has it with score_on_error
     samples = [inspect_sample(0, "C"), inspect_sample(1, "I"), inspect_sample(2, "N"), inspect_sample(3, "C", **failed)]
     log = only(write_eval(tmp_path / "a.eval", samples, summaries, zstd))
     assert (log.name, log.detail) == ("m/one", "depth")
