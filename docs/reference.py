@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
-from typing_extensions import NotRequired, is_typeddict
+from typing_extensions import is_typeddict
 
 from looktwice.eval.cli import app
 from looktwice.pipelines.config import entries
