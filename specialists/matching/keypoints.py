@@ -77,8 +77,9 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     """Matches of EfficientLoFTR (Wang et al., CVPR 2024), SuperPoint with LightGlue or SuperGlue, or their like.
 
     Any id that Hugging Face transformers opens for keypoint matching works. A match is kept where its score, its
-    confidence, is above `threshold`, beyond the network's own one. Images are looked at as the processor that was
-    saved with the network brings them to one size, usually 640 x 480. SuperPoint's weights are not for commercial use.
+    confidence, is above `threshold`, beyond the network's own one. Images are looked at in the size of the processor
+    that was saved with the network, usually 640 x 480, upright where both are, in their own proportions: the rest of
+    the size is black, and matches there are dropped. SuperPoint's weights are not for commercial use.
     """
 
     model: str = "zju-community/efficientloftr"
@@ -87,6 +88,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     result: ClassVar[type[Any]] = Matches
     model_class: ClassVar[str] = "AutoModelForKeypointMatching"
     half_is_safe: ClassVar[bool] = False
+    version: ClassVar[int] = 2
     mixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -115,26 +117,38 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
 
     def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
         """The matches of each pair, the surest first."""
-        inputs = network.inputs(place, images=[list(item) for item in items])
-        told = network.model(**inputs)
-        rows, columns = inputs["pixel_values"].shape[-2:]
+        rows, columns = network.processor.size["height"], network.processor.size["width"]
+        if self.batch_key(items[0]):
+            rows, columns = max(rows, columns), min(rows, columns)
+        canvases = [[_pad(pixels, columns / rows) for pixels in item] for item in items]
+        told = network.model(**network.inputs(place, images=canvases, size={"height": rows, "width": columns}))
         found = []
         for number, item in enumerate(items):
             joined, scores = _read_matches(told, number)
             kept = np.flatnonzero((scores > self.threshold) & (joined >= 0).all(0))
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
-                InputSize(item[side].shape[1], item[side].shape[0], columns, rows).to_image(
+                InputSize(canvas.shape[1], canvas.shape[0], columns, rows).to_image(
                     told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows)
                 )
-                for side in (0, 1)
+                for side, canvas in enumerate(canvases[number])
             ]
-            found.append(Matches(xy[0], xy[1], scores[kept].clip(0, 1)))
+            sizes = [np.array(pixels.shape[1::-1]) for pixels in item]
+            inside = [(each <= size - 0.5).all(1) for each, size in zip(xy, sizes, strict=True)]
+            matches = Matches(xy[0], xy[1], scores[kept].clip(0, 1))
+            found.append(matches[inside[0] & inside[1]])
         return found
 
     def batch_key(self, item: Pair) -> Hashable:
-        """All pairs alike: the processor brings them to one size."""
-        return None
+        """Whether both images are upright: all pairs are brought to one size or to the same one turned."""
+        return all(pixels.shape[0] > pixels.shape[1] for pixels in item)
+
+
+def _pad(pixels: Pixels, ratio: float) -> Pixels:
+    """The image with black to its right or below, so that its width is `ratio` times its height."""
+    height, width = pixels.shape[:2]
+    wide, high = max(width, round(height * ratio)), max(height, round(width / ratio))
+    return np.pad(pixels, ((0, high - height), (0, wide - width), (0, 0)))
 
 
 def _read_matches(told: Any, number: int) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import cv2
 import numpy as np
@@ -24,13 +24,16 @@ class LoFTR(PairNetwork):
 
     `preset` says what it was trained on: "outdoor" is MegaDepth, "indoor" and "indoor_new" are ScanNet. `model` is
     the checkpoint's file; where it is empty, kornia fetches its own of this preset. A match is kept where its
-    confidence is above `threshold`. Images are looked at in grey and at full size, sides rounded down to multiples
-    of 8, unless their longest side is above `longest` pixels.
+    confidence is above `threshold`. Images are looked at in grey with a longest side of at most `longest` pixels, the
+    authors' 1200 for outdoor pairs, sides rounded down to multiples of 8. Memory grows with its fourth power: 4000
+    pixels would take some 140 GB.
     """
 
     preset: Literal["outdoor", "indoor", "indoor_new"] = "outdoor"
     threshold: float = 0.2
-    longest: int | None = None
+    longest: int | None = 1200
+
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -158,6 +158,39 @@ def test_a_match_of_efficient_loftr_lies_where_its_windows_are_most_alike() -> N
             assert found[pair, side, slot].tolist() == pytest.approx(expected.tolist())
 
 
+@pytest.mark.parametrize(
+    ("shapes", "seen"),
+    [
+        (((300, 400), (300, 400)), (96, 128)),  # as the processor has it
+        (((400, 300), (400, 200)), (128, 96)),  # upright, both
+        (((400, 300), (300, 400)), (96, 128)),
+    ],
+)
+def test_keypoint_matchers_keep_the_proportions_of_an_image(shapes: Any, seen: Any, built: Callable[..., str]) -> None:
+    matcher = KeypointMatcher(built("light_glue"), device="cpu")
+    pair, told = [texture(width, height, 5) for height, width in shapes], []
+    network = matcher.network()
+    own = (network.processor.size["height"], network.processor.size["width"])
+    network.processor.size = {"height": 96, "width": 128}
+    hook = network.model.register_forward_pre_hook(lambda module, args, given: told.append(given), with_kwargs=True)
+    matcher(pair[0], pair[1])
+    hook.remove()
+    network.processor.size = {"height": own[0], "width": own[1]}
+    batch = told[0]["pixel_values"]
+    assert tuple(batch.shape[-2:]) == seen
+    for image, (height, width) in zip(batch[0], shapes, strict=True):
+        scale = max(height / seen[0], width / seen[1])
+        rows, columns = round(height / scale), round(width / scale)
+        assert image[:, : rows - 1, : columns - 1].std() > 0.05
+        assert float(image[:, rows + 1 :].abs().sum() + image[:, :, columns + 1 :].abs().sum()) == 0
+
+
+def test_loftr_looks_at_no_more_than_its_memory_bears() -> None:
+    large = np.zeros((3000, 4000, 3), np.uint8)
+    assert (LoFTR().size(large).columns, LoFTR().size(large).rows) == (1200, 896)
+    assert LoFTR(longest=None).size(large).columns == 4000
+
+
 HALVES: list[Any] = ["bfloat16", "float16"]
 
 
