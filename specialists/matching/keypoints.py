@@ -136,7 +136,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             sizes = [np.array(pixels.shape[1::-1]) for pixels in item]
             inside = [(each <= size - 0.5).all(1) for each, size in zip(xy, sizes, strict=True)]
             matches = Matches(xy[0], xy[1], scores[kept].clip(0, 1))
-            found.append(matches[inside[0] & inside[1]])
+            found.append(matches[np.flatnonzero(inside[0] & inside[1])])
         return found
 
     def batch_key(self, item: Pair) -> Hashable:
