@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from looktwice.eval.adaptive.tables import saved_races
 from looktwice.eval.analysis.agent_looks import look_table, summarize_looks, turn_count_table
 from looktwice.eval.analysis.baselines import guess_table, published_table
 from looktwice.eval.analysis.complementarity import complementarity_table
@@ -202,6 +203,7 @@ def _tables(scored: Table) -> list[ReportTable]:
     rows, runs = scored.rows, scored.scores
     looks = [point for run in runs for point in summarize_looks(run)]
     turns = [arm for run in runs for arm in read_turns(run)]
+    races, race_note = saved_races(runs)
     return [
         ReportTable("Against the baseline", comparison_table(rows), wrap=True, note=COMPARISON_NOTE),
         ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
@@ -210,6 +212,7 @@ def _tables(scored: Table) -> list[ReportTable]:
         ReportTable("Who would lead under another style", flip_table(runs), wrap=True),
         ReportTable("Ranks under other styles", rank_table(runs), wrap=True),
         ReportTable("Every style and codec", style_table(runs), wrap=True),
+        ReportTable("The race", races, wrap=True, note=race_note),
         ReportTable("Thresholds", threshold_table(runs), wrap=True, note=THRESHOLD_NOTE),
         *(ReportTable(title, table) for title, table in crossed_tables(runs, scored.by)),
         ReportTable("The benchmark's own metrics", benchmark_metric_table(rows)),

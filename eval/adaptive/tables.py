@@ -12,6 +12,11 @@ import numpy as np
 from looktwice.eval.adaptive.betting import confidence_sequence
 from looktwice.eval.adaptive.runs import RaceResult
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.records.records import RunError
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.shapes import fields, list_of, mapping_of, text
 
 HEADER = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
 NOTE = (
@@ -20,6 +25,10 @@ NOTE = (
     "falls out with the chance `--level` at most. `held out`: winner and rival on samples that the race did not see, "
     "exact McNemar test; the choice of the winner does not bias that difference."
 )
+
+
+FILE = "race.json"
+SAVED = list_of(fields({"task": text, "said": text, "arms": list_of(mapping_of(text))}, more=True))
 
 
 def race_table(results: Sequence[RaceResult]) -> TextTable:
@@ -44,22 +53,45 @@ def say_race(result: RaceResult, level: float) -> str:
     )
 
 
-def save_races(folder: Path, results: Sequence[RaceResult]) -> Path:
+def save_races(folder: Path, results: Sequence[RaceResult], level: float) -> Path:
     """Write race.json into the run's folder: a list with an object per task."""
-    path = folder / "race.json"
-    path.write_text(json.dumps([_plain(result) for result in results], indent=1) + "\n", encoding="utf-8")
+    path = folder / FILE
+    write_file(path, json.dumps([_plain(result, level) for result in results], indent=1) + "\n")
     return path
 
 
-def _plain(result: RaceResult) -> dict[str, Any]:
-    found = result.confirmation
+def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
+    """The table of the races that runs have on disk, and what is said above it. Raises RunError for a damaged file."""
+    lines, said = list[tuple[str, ...]](), list[str]()
+    for run in runs:
+        if (path := run.folder.path / FILE).exists():
+            for race in _read(path):
+                lines += [(race["task"], *(arm.get(name, "") for name in HEADER[1:])) for arm in race["arms"]]
+                said.append(race["said"])
+    return TextTable(HEADER, tuple(lines), text_columns=2), "\n".join([*said, NOTE])
+
+
+def _read(path: Path) -> Any:
+    try:
+        found = read_json(read_file(path))
+    except (OSError, ValueError) as exc:
+        raise RunError(f"{path}: it cannot be read ({exc}); `looktwice race` writes it again") from exc
+    if fault := SAVED(found):
+        raise RunError(f"{path}{fault}; `looktwice race` writes it again")
+    return found
+
+
+def _plain(result: RaceResult, level: float) -> dict[str, Any]:
+    found, names = result.confirmation, ("rival", "n", "delta", "low", "high", "p")
     return {
-        "task": result.task, "samples": result.samples, "calls": result.calls, "winner": result.race.winner,
+        "task": result.task,
+        "said": say_race(result, level),
+        "samples": result.samples,
+        "calls": result.calls,
+        "winner": result.race.winner,
         "arms": [dict(zip(HEADER[1:], line[1:], strict=True)) for line in _lines(result)],
-        "held_out": None if found is None else {
-            name: getattr(found, name) for name in ("rival", "n", "delta", "low", "high", "p")
-        },
-    }  # fmt: skip
+        "held_out": None if found is None else {name: getattr(found, name) for name in names},
+    }
 
 
 def _lines(result: RaceResult) -> list[tuple[str, ...]]:

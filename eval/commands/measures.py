@@ -111,7 +111,7 @@ def race(
         print_text_table(race_table(races.results), "the race", NOTE)
         for result in races.results:
             say(say_race(result, level))
-        say(f"race: {save_races(folder, races.results)}")
+        say(f"race: {save_races(folder, races.results, level)}")
 
 
 def thresholds(

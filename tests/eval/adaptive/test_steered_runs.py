@@ -76,6 +76,13 @@ def test_the_commands(study: Path) -> None:
     assert "color: sees wins, confirmed on 27 held-out samples" in raced.output
     (saved,) = json.loads((study.parent / "runs" / "s" / "race.json").read_text())
     assert (saved["winner"], saved["held_out"]["rival"]) == ("sees", "chance")
+    page = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
+    written = (study.parent / "runs" / "s" / "report.md").read_text()
+    assert page.exit_code == 0 and "## The race" in written and "color: sees wins, confirmed on 27" in written
+    (study.parent / "runs" / "s" / "race.json").write_text('[{"task": 1}]')
+    damaged = CliRunner().invoke(app, ["report", str(study.parent / "runs" / "s")])
+    assert damaged.exit_code == 2 and "looktwice race" in damaged.output
+    (study.parent / "runs" / "s" / "race.json").unlink()
     climbed = CliRunner().invoke(app, ["staircase", str(study), *out, "--along", "size", "--questions", "10", "name=c"])
     assert climbed.exit_code == 0 and "thresholds" in climbed.output and "(20 new, 0 failed)" in climbed.output
     told = CliRunner().invoke(app, ["thresholds", str(study.parent / "runs" / "c"), "--along", "size"])
