@@ -116,13 +116,18 @@ def test_every_block_of_the_guide_runs_and_prints_what_is_shown(reader: Reader) 
 
 
 def check_frames(names: dict[str, Any]) -> None:
-    """One line for each contestant in LaTeX, which prints no NaN, and a cell for each setting."""
-    printed = [line.split("&")[0].strip() for line in names["latex"].splitlines() if "&" in line]
-    assert len(printed) == len(set(printed)) and {"contestant", "plain", "unmarked", "chance"} <= set(printed)
-    assert "NaN" not in names["latex"] and r"p\_holm" in names["latex"] and r"\toprule" in names["latex"]
+    """A column for each contestant, one line for each in LaTeX, and a cell for each setting."""
+    asked = {"plain", "unmarked", "words", "chance"}
+    printed = [line.split("&")[0].strip() for line in names["results"].to_latex().splitlines() if "&" in line]
+    assert len(printed) == len(set(printed)) and asked <= set(printed)
+    assert {*names["records"].contestant} == asked and len(names["records"]) == 80
+    assert len(names["shown"]) == 6
     assert names["by_radius"].shape == (3, 2) and names["by_radius"].notna().all(axis=None)
     assert len(names["accuracy"]) == 12
-    assert names["effects"].factor.tolist() == ["mark.radius", "mark.radius", "mark.color", "think"]
+    assert names["effects"].factor.tolist() == [
+        "mark.radius", "mark.radius", "mark.color", "think", *["mark.radius x mark.color"] * 2,
+        *["mark.radius x think"] * 2, "mark.color x think",
+    ]  # fmt: skip
 
 
 def test_the_line_with_every_field_is_a_question(tmp_path: Path) -> None:

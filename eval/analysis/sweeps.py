@@ -22,6 +22,7 @@ from looktwice.pipelines.config.expand import flat_changes
 ALL_TASKS = "all tasks"
 UNCHANGED = "unchanged"
 AS_IT_IS = "as it is"
+BESIDE = " x "  # between two factors
 MEAN = "in percentage points with its 95 % interval, over the samples that none of these arms failed or lacks"
 SWEEP_NOTE = (
     f"sweep: the effect of a level is its mean difference to the factor's first level (`against`), {MEAN}, and over "
@@ -59,6 +60,11 @@ class LevelEffect:
     p_holm: float | None = None
     p_bh: float | None = None
 
+    @property
+    def is_interaction(self) -> bool:
+        """Whether it is what two factors do together."""
+        return BESIDE in self.factor
+
 
 def sweep_effects(run: RunScores) -> list[LevelEffect]:
     """The effects of every change of `each`, and of every level of a sweep that has several factors or stands with it.
@@ -72,7 +78,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     names = list(grid.sweep) if len(grid.sweep) > 1 or each else []
     factors = [(_short(name), _level_gaps(grid, (number,))) for number, name in enumerate(names)]
     twos = combinations(enumerate(names), 2) if len(names) > 1 else ()
-    factors += [(f"{_short(a)} x {_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos]
+    factors += [(f"{_short(a)}{BESIDE}{_short(b)}", _level_gaps(grid, (i, j))) for (i, a), (j, b) in twos]
     changes = [flat_changes(change) for change in each or ()]
     factors += [(" + ".join(map(_short, change)), _change_gaps(grid, change)) for change in changes]
     arms: dict[str, dict[str, _Arms]] = defaultdict(lambda: defaultdict(_Arms))
@@ -95,18 +101,23 @@ def _correct(lines: Sequence[LevelEffect]) -> list[LevelEffect]:
 
 
 def sweep_table(table: Table, whole: bool = True) -> TextTable:
-    """A line per contestant, task, factor and level; of several tasks, without `whole`, only the one over all."""
-    header = ("contestant", "task", "factor", "level", "against", "effect", "p", "p\n(Holm)", "p\n(BH)", "n")
+    """A line per contestant, task, factor and level, and of each two factors together.
+
+    Without `whole`, as on a terminal: without interactions and corrected p, and of several tasks only what is over all.
+    """
+    corrected = ("p\n(Holm)", "p\n(BH)") if whole else ()
+    header = ("contestant", "task", "factor", "level", "against", "effect", "p", *corrected, "n")
     lines = []
     for run in table.scores:
         effects = sweep_effects(run)
         several = {(line.contestant, line.factor, line.level) for line in effects if line.task == ALL_TASKS}
         for line in effects:
-            if whole or line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several:
+            over_all = line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several
+            if whole or (over_all and not line.is_interaction):
                 found = line.effect
                 shown = with_interval(found.value, found.low, found.high, sign=True)
                 names = (line.contestant, line.task, line.factor, line.level, line.against)
-                ps = map(format_p, (found.p, line.p_holm, line.p_bh))
+                ps = map(format_p, (found.p, line.p_holm, line.p_bh) if whole else (found.p,))
                 lines.append((*names, shown, *ps, str(found.n)))
     return TextTable(header, tuple(lines), text_columns=5)
 
@@ -220,7 +231,7 @@ def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps
         for levels in product(*(others for _, *others in known)):
             against = [first for first, *_ in known]
             changes = {number: pair for number, *pair in zip(numbers, levels, against, strict=True)}
-            found[" x ".join(levels), " x ".join(against)] = contrast(
+            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(
                 cells, {n: (a, b) for n, (a, b) in changes.items()}
             )
         return found

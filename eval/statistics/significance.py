@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import Floats, cluster_codes, cluster_sums
 
 
 @dataclass(frozen=True)
@@ -73,19 +73,24 @@ def mean_difference(gaps: Sequence[float], clusters: Sequence[Hashable] | None =
     m / (m - 1) and m - 1 degrees of freedom for m clusters, and the test flips whole clusters. Without clusters it is
     Student's. Raises ValueError for no differences.
     """
-    from scipy.special import stdtrit
-
     if not gaps:
         raise ValueError("a mean difference needs at least one sample")
     data = np.asarray(gaps, float)
     sums, sizes = cluster_sums(data, cluster_codes(clusters, len(gaps)))
-    mean, m = float(data.mean()), len(sizes)
+    low, high = t_interval(sums, sizes)
+    return MeanDifference(float(data.mean()), low, high, sign_flip_p(sums.tolist()), len(gaps))
+
+
+def t_interval(sums: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:
+    """The 95 % interval of a mean from the sums and sizes of its clusters; None where all values are alike."""
+    from scipy.special import stdtrit
+
+    mean, m = float(sums.sum() / sizes.sum()), len(sizes)
     off = float(np.square(sums - sizes * mean).sum())
-    low, high = None, None
-    if off > 1e-12:
-        half = float(stdtrit(m - 1, 0.975)) * sqrt(off * m / (m - 1)) / len(gaps)
-        low, high = mean - half, mean + half
-    return MeanDifference(mean, low, high, sign_flip_p(sums.tolist()), len(gaps))
+    if off <= 1e-12:
+        return None, None
+    half = float(stdtrit(m - 1, 0.975)) * sqrt(off * m / (m - 1)) / float(sizes.sum())
+    return mean - half, mean + half
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:

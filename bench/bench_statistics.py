@@ -1,0 +1,153 @@
+"""How often the intervals hold the truth, and how often there is a false win where nothing differs.
+
+`make bench` runs it; `python -m bench.bench_statistics --times 300` is quicker. All is drawn from fixed seeds.
+"""
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.analysis.contestants import contestants
+from looktwice.eval.records import RunFolder
+from looktwice.eval.replies import load_key, load_replies
+from looktwice.eval.replies.scored import score_replies
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics import (
+    benjamini_hochberg,
+    bootstrap_mean,
+    cohens_kappa,
+    compare_paired,
+    holm,
+)
+from looktwice.eval.statistics.bootstrap import cluster_sums
+from looktwice.eval.statistics.significance import t_interval
+from tests.paths import DATA
+
+Floats = NDArray[np.float64]
+CASES = (  # units, in clusters of so many, share gained, share lost
+    (60, 1, 0.15, 0.15), (60, 1, 0.30, 0.10), (124, 1, 0.06, 0.02), (124, 1, 0.15, 0.15), (150, 1, 0.25, 0.10),
+    (400, 1, 0.05, 0.03), (400, 1, 0.20, 0.20), (1900, 1, 0.20, 0.14), (200, 2, 0.15, 0.10), (400, 4, 0.15, 0.05),
+    (400, 10, 0.20, 0.20),
+)  # fmt: skip
+SWEEP, UNITS, LEVEL = 12, 120, 0.05
+
+
+def draw_gaps(random: np.random.Generator, n: int, size: int, up: float, down: float) -> Floats:
+    """Paired differences of n units; half of the units of a cluster do as its first does."""
+    own = random.choice([1.0, -1.0, 0.0], p=[up, down, 1 - up - down], size=(n // size, size))
+    return np.where(random.random(own.shape) < 0.5, own[:, :1], own).ravel()
+
+
+def coverage(times: int) -> Iterator[str]:
+    """A line for each case: the share of bootstrap and of t intervals that hold the true difference."""
+    for n, size, up, down in CASES:
+        names, hits = np.repeat(np.arange(n // size), size).tolist(), np.zeros(2)
+        for seed in range(times):
+            gaps = draw_gaps(np.random.default_rng(seed), n, size, up, down)
+            found = bootstrap_mean(gaps, names, floor=-1.0, resamples=2000)
+            low, high = t_interval(*cluster_sums(gaps, np.array(names)))
+            hits += found.low <= up - down <= found.high, (low or 0.0) <= up - down <= (high or 0.0)
+        boot, student = 100 * hits / times
+        yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: bootstrap {boot:.1f} %, t {student:.1f} %"
+
+
+def kappa_coverage(times: int) -> str:
+    """Two raters that agree by kappa 0.5 on two answers, on 150 items."""
+    hits = 0
+    for seed in range(times):
+        random = np.random.default_rng(seed)
+        first = random.integers(0, 2, 150)
+        second = np.where(random.random(150) < 0.5, first, random.integers(0, 2, 150))
+        found = cohens_kappa(first.tolist(), second.tolist())
+        hits += found.low <= 0.5 <= found.high
+    return f"kappa 0.5 of two raters, 150 items: {100 * hits / times:.1f} %"
+
+
+def false_wins(times: int) -> Iterator[str]:
+    """Sweeps of variants that differ from the baseline by chance alone: in how many of them any p is below 0.05."""
+    for size, share in ((1, 0.3), (4, 0.3)):
+        names, counts = np.repeat(np.arange(UNITS // size), size).tolist(), np.zeros(3)
+        for seed in range(times):
+            random = np.random.default_rng(seed)
+            gaps = [draw_gaps(random, UNITS, size, share / 2, share / 2) for _ in range(SWEEP)]
+            found = [compare_paired((one > 0).astype(float), (one < 0).astype(float), names) for one in gaps]
+            ps = [one.p for one in found]
+            counts += [min(family) < LEVEL for family in (ps, holm(ps), benjamini_hochberg(ps))]
+        plain, strict, rate = 100 * counts / times
+        kind = f"{SWEEP} variants without any effect, {UNITS} units in clusters of {size}"
+        yield f"{kind}: any false win {plain:.1f} % uncorrected, {strict:.1f} % Holm, {rate:.1f} % BH"
+
+
+def false_finds(times: int) -> str:
+    """Sweeps in which half of the variants gain 20 points: the share of false ones among the finds of each kind."""
+    rates, power = np.zeros(2), np.zeros(2)
+    for seed in range(times):
+        random = np.random.default_rng(seed)
+        true = [number < SWEEP // 2 for number in range(SWEEP)]
+        gaps = [draw_gaps(random, UNITS, 1, 0.3 if gain else 0.15, 0.1 if gain else 0.15) for gain in true]
+        ps = [compare_paired((one > 0).astype(float), (one < 0).astype(float)).p for one in gaps]
+        for place, family in enumerate((holm(ps), benjamini_hochberg(ps))):
+            finds = [gain for gain, p in zip(true, family, strict=True) if p < LEVEL]
+            rates[place] += finds.count(False) / max(1, len(finds))
+            power[place] += finds.count(True) / true.count(True)
+    return (
+        f"half of {SWEEP} variants gain 20 points: false among the finds {100 * rates[0] / times:.1f} % Holm, "
+        f"{100 * rates[1] / times:.1f} % BH; found of the true ones {100 * power[0] / times:.0f} % and "
+        f"{100 * power[1] / times:.0f} %"
+    )
+
+
+def shared_errors() -> Iterator[str]:
+    """BLINK's App. C.2 from the recorded replies on val; the paper's figures are presumably on test."""
+    folder = DATA / "blink_replies"
+    if not folder.is_dir():
+        yield "App. C.2: no recorded replies here"
+        return
+    keys, points = load_key(folder / "val_answers.json"), []
+    for file in ("llava_v1.5_7b", "llava_v1.5_13b", "QwenVLMax", "GPT4V"):
+        one = score_replies(file, list(load_replies(folder / f"{file}.jsonl.gz")), keys).scores
+        points.append(replace(one, contestant=file, task="BLINK", point=replace(one.point, task_id="BLINK")))
+    first, *others = contestants(RunScores(RunFolder(Path()), tuple(points)))
+    for other in others:
+        shared, mine, theirs = first.common_errors(other)
+        yield f"App. C.2 on val: {first.name} {mine} mistakes, {other.name} {theirs}, {shared} in common"
+    yield "the paper: 1,187 mistakes of LLaVA-1.5-7B, 1,147 of 13B, 899 in common, presumably on test"
+
+
+def cost() -> Iterator[str]:
+    """Seconds of one comparison."""
+    for n in (150, 1_900, 100_000):
+        mine, theirs = np.random.default_rng(0).integers(0, 2, (2, n)).astype(float)
+        start = perf_counter()
+        compare_paired(mine, theirs)
+        yield f"one comparison of {n:,} units: {1000 * (perf_counter() - start):.0f} ms"
+
+
+def test_statistics() -> None:
+    """What `make bench` prints."""
+    report(1000)
+
+
+def report(times: int) -> None:
+    """Print all lines."""
+    for lines in (
+        coverage(times),
+        [kappa_coverage(times)],
+        false_wins(times),
+        [false_finds(times)],
+        shared_errors(),
+        cost(),
+    ):
+        for line in lines:
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=1000, help="simulated data sets of each case")
+    report(parser.parse_args().times)
