@@ -8,5 +8,6 @@ from .depth_cues import (
     TextureSize as TextureSize,
     VerticalPosition as VerticalPosition,
 )
+from .marigold import MarigoldAlbedo as MarigoldAlbedo
 from .retinex import ColorRetinex as ColorRetinex, ConstantShading as ConstantShading
 from .sgbm import SGBM as SGBM

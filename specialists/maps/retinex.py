@@ -70,7 +70,11 @@ class ConstantShading:
 
 def to_linear(pixels: Pixels) -> Floats:
     """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
-    levels = require_pixels(pixels).astype(np.float64) / 255
+    return levels_to_linear(require_pixels(pixels).astype(np.float64) / 255)
+
+
+def levels_to_linear(levels: Floats) -> Floats:
+    """sRGB levels, 0..1, as linear light (the same)."""
     return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
 
 

@@ -1,0 +1,61 @@
+"""Marigold's albedo: the map of that name, at the size of the image, in linear light."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.runtime import WeightsError, close_networks
+from looktwice.specialists.maps import MarigoldAlbedo
+from looktwice.specialists.maps.retinex import levels_to_linear
+from tests import tiny_matchers
+from tests.original_files import cat
+
+torch = pytest.importorskip("torch")
+diffusers = pytest.importorskip("diffusers")
+PHOTO = cat()[:48, :64]
+
+
+def intrinsics(folder: Path, names: list[str], space: str) -> Path:
+    """A pipeline whose U-Net takes an image beside two maps."""
+    from diffusers import UNet2DConditionModel
+
+    tiny_matchers.stable_diffusion(folder)
+    torch.manual_seed(0)
+    UNet2DConditionModel(
+        block_out_channels=(8, 8, 16, 16), layers_per_block=1, sample_size=16, cross_attention_dim=16, in_channels=12,
+        out_channels=8, attention_head_dim=4, norm_num_groups=4,
+    ).save_pretrained(folder / "unet")  # fmt: skip
+    told = {
+        "_class_name": "MarigoldIntrinsicsPipeline", "prediction_type": "intrinsics", "default_denoising_steps": 2,
+        "default_processing_resolution": 64,
+        "target_properties": {"target_names": names, names[0]: {"prediction_space": space}},
+    }  # fmt: skip
+    (folder / "model_index.json").write_text(json.dumps(told))
+    return folder
+
+
+@pytest.mark.parametrize("space", ["srgb", "linear"])
+def test_the_albedo_is_that_of_the_pipeline_in_linear_light(tmp_path: Path, space: str) -> None:
+    ours = MarigoldAlbedo(str(intrinsics(tmp_path, ["albedo", "material"], space)), device="cpu")
+    found = ours(PHOTO)
+    theirs = ours.network()(PHOTO.astype(np.float32) / 255, generator=torch.Generator().manual_seed(0)).prediction[0]
+    expected = theirs.astype(np.float64) if space == "linear" else levels_to_linear(theirs.astype(np.float64))
+    assert found.shape == (48, 64, 3)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    close_networks()
+
+
+def test_a_pipeline_without_an_albedo_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match="no pipeline for intrinsic images"):
+        MarigoldAlbedo(str(intrinsics(tmp_path, ["depth", "shade"], "srgb")), device="cpu")(PHOTO)
+    close_networks()
+
+
+@pytest.mark.parametrize(("setting", "value"), [("steps", 0), ("longest", 0), ("ensemble", 0), ("ensemble", 2)])
+def test_settings_have_bounds(setting: str, value: int) -> None:
+    with pytest.raises(ValueError, match=setting):
+        MarigoldAlbedo(**{setting: value})  # type: ignore[arg-type]
