@@ -35,6 +35,14 @@ ROWS = {  # specialist, and what it is compared with
     "efficient_loftr": ("`KeypointMatcher`", "zju3dv/EfficientLoFTR"),
 }
 
+NOT_RUN = {
+    "`LoFTR`, `LightGlue`, `XFeat`": "zju3dv/LoFTR, cvg/LightGlue, verlab/accelerated_features",
+    "`EfficientNet`, `DIRE`, `DIFT`": "their authors' repositories",
+    "`GroundingDINO` with OWLv2, `DepthAnything` with ZoeDepth, Depth Pro or DPT": "their authors' repositories",
+    "`MarigoldAlbedo`": "prs-eth/Marigold (equal to diffusers' own pipeline)",
+    "any network above with its released weights": "no hub could be reached",
+}
+
 
 def read(out: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """The facts of a network and its outputs."""
@@ -64,6 +72,7 @@ def main(out: Path) -> None:
     table = "| specialist | the authors' code | largest difference |\n|---|---|---|\n"
     for kind, (specialist, theirs) in ROWS.items():
         table += f"| {specialist} | {theirs} | {difference(kind, held[kind][1]):.0e} |\n"
+    table += "".join(f"| {specialist} | {theirs} | not run |\n" for specialist, theirs in NOT_RUN.items())
     text = DOC.read_text(encoding="utf-8")
     before, rest = text.split(START)
     DOC.write_text(before + START + table + END + rest.split(END)[1], encoding="utf-8")
