@@ -47,6 +47,11 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     model_class: ClassVar[str] = "AutoModelForImageTextToText"
     unused: ClassVar[tuple[str, ...]] = ("pooler",)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.compile:
+            raise ValueError("attention is read beside the network's result, which a compiled one hides; drop compile")
+
     def __call__(self, pixels: Pixels, /) -> Floats:
         """Floats (height, width) that add up to 1: a patch's attention spread evenly over its pixels."""
         return self.finish((pixels,), self.predict((pixels,)))

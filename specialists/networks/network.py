@@ -142,7 +142,7 @@ class Network(ABC, Generic[Item, Result]):
         return replace(place, dtype="float32") if self.mixed else place
 
     def _batcher(self) -> Batcher[Item, Result]:
-        key = ("batcher", type(self), self._settings(), self.device, self.batch)
+        key = ("batcher", type(self), self._settings(), self.network_key(), self.device, self.batch)
         return open_shared(key, lambda: Batcher(self.predict_batch, self.batch, self.batch_key, type(self).__name__))
 
     def _settings(self) -> str:

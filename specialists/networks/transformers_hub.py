@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
+from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub
 from looktwice.specialists.networks.checkpoint_kinds import FOLDER, is_weights_file, say_kind, unwrap
@@ -46,7 +47,11 @@ class HubNetwork(Network[Item, Result]):
     `model_class` and `processor_class` are the transformers classes that open it and its processor. `min_side` is
     the shortest side of an image in pixels that the processor takes; None where no processor is used. Tensors with
     one of the names `unused` between their dots may be missing, because no result of this class depends on them.
+    `compile` gives the network to `torch.compile`, which takes a minute at the first call and at each new size of
+    image, and needs a C++ compiler on the CPU.
     """
+
+    compile: bool = field(default=False, metadata=NOT_IDENTITY)
 
     model_class: ClassVar[str]
     processor_class: ClassVar[str] = "AutoImageProcessor"
@@ -74,11 +79,14 @@ class HubNetwork(Network[Item, Result]):
         processor = from_hub(self.processor_class, self.model, self.revision, **chosen)
         settings = {"dtype": place.torch_dtype, "use_safetensors": True}
         model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
-        return HubModel(model.to(place.device).eval(), processor)
+        model = model.to(place.device).eval()
+        if self.compile:
+            model.compile()
+        return HubModel(model, processor)
 
     def network_key(self) -> Hashable:
-        """The transformers class, the id and the revision."""
-        return (self.model_class, self.model, self.revision)
+        """The transformers class, the id, the revision, and whether it is compiled."""
+        return (self.model_class, self.model, self.revision, self.compile)
 
 
 def first_images(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:

@@ -17,6 +17,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import _inner
+from looktwice.specialists.features import VisionAttention
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.maps.depth_anything import authors_size
 from looktwice.specialists.networks import Network
@@ -350,6 +351,19 @@ def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable
     told = [text for kind, names in kinds.items() for name in names for text in (kind, built(name))]
     done = subprocess.run([sys.executable, "-c", TOGETHER, *told], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
+    plain, compiled = (DepthAnything(built("glpn"), device="cpu", compile=each) for each in (False, True))
+    np.testing.assert_allclose(plain(IMAGES[0]).values, compiled(IMAGES[0]).values, rtol=1e-4)
+
+
+def test_a_compiled_network_is_another_one_in_memory() -> None:
+    plain, compiled = DepthAnything("x"), DepthAnything("x", compile=True)
+    assert plain.network_key() != compiled.network_key() and plain._settings() == compiled._settings()
+    with pytest.raises(ValueError, match="drop compile"):
+        VisionAttention("x", compile=True)
 
 
 def test_closing_frees_and_asking_opens_again(built: Callable[[str], str]) -> None:
