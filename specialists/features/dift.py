@@ -16,6 +16,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, diffusers_part, from_hub, import_torch, open_shared
 from looktwice.pipelines.runtime.stores import result_key
 from looktwice.pipelines.state import remark
+from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
 
@@ -59,7 +60,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """The image and its word; without one that its prompt asks for, a remark says so."""
-        item = super().prepare((*given, "")[:2])
+        item = require_pixels(given[0]), str((*given, "")[1])
         if "{}" in self.prompt and not item[1]:
             remark(f"{type(self).__name__} was given no word for its prompt {self.prompt!r}, so it saw an empty text")
         return item

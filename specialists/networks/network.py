@@ -69,7 +69,7 @@ class Network(ABC, Generic[Item, Result]):
 
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """What a call was given as an item for the network, its images checked. Raises ValueError, NoEvidence."""
-        item: Any = tuple(each if isinstance(each, str) else require_pixels(each) for each in given)
+        item: Any = tuple(map(require_pixels, given))
         checked: Item = item
         return checked
 

@@ -87,7 +87,7 @@ def test_what_are_no_pixels_is_refused_with_a_sentence(kind: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_every_specialist_has_the_gate(name: str) -> None:
-    for kind in ("floats", "grey", "PIL grey"):
+    for kind in ("floats", "grey", "a path", "PIL grey"):
         image, said = WRONG[kind]
         with pytest.raises(ValueError, match=said):
             EVERY[name](image)
