@@ -58,6 +58,7 @@ from .maps import (
     DepthAnything as DepthAnything,
     Haze as Haze,
     LocalContrast as LocalContrast,
+    MarigoldAlbedo as MarigoldAlbedo,
     Saturation as Saturation,
     Sharpness as Sharpness,
     TextureSize as TextureSize,

@@ -138,7 +138,7 @@ class RunPage:
             key = scores.task, row.id, row.sha
             if key not in self._numbers:
                 self._numbers[key] = len(self.samples)
-                self.samples.append(_sample(task, row))
+                self.samples.append(_sample(task, row, scores.clusters[row.id]))
                 self.rows.append((run, row))
             if asked := scores.asked(row.id):
                 self.answers[who, self._numbers[key]] = [_answer(scored) for scored in asked]
@@ -213,9 +213,9 @@ def _split(values: Sequence[float]) -> float:
     return min(right, len(values) - right)
 
 
-def _sample(task: int, row: SampleRow) -> PageSample:
+def _sample(task: int, row: SampleRow, group: str) -> PageSample:
     choices = tuple(text if isinstance(text, str) else "(a picture)" for text in row.sample["choices"])
-    return PageSample(task, row.id, row.sample["question"], choices, row.answer, group=str(row.meta.get("group", "")))
+    return PageSample(task, row.id, row.sample["question"], choices, row.answer, group=group)
 
 
 def _answer(scored: ScoredRecord) -> PageAnswer:

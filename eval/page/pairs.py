@@ -10,13 +10,14 @@ from itertools import combinations
 from statistics import fmean
 
 from looktwice.eval.page.data import PageAnswer, PageData
-from looktwice.eval.statistics.paired import MCNEMAR, SIGN, compare_paired
-from looktwice.eval.statistics.shares import paired_difference, stratified_interval, wilson
-from looktwice.eval.statistics.significance import holm, paired_test
+from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.shares import stratified_interval, wilson
+from looktwice.eval.statistics.significance import holm
 from looktwice.pipelines.counted import counted
 
-MOST_COMPARED = 400_000
-"""Any two contestants are compared while pairs times samples stay below this; else each with the baseline alone."""
+MOST_COMPARED, MOST_INTERVALS = 400_000, 400
+"""Any two contestants are compared while pairs times samples, and pairs times tasks, stay below these; else each with
+the baseline alone. A bootstrap interval takes some milliseconds."""
 
 ALL = -1
 """The number of the task that stands for all of them."""
@@ -88,8 +89,10 @@ class PageNumbers:
         count = len(self.data.contestants)
         some = [(other, self.baseline) for other in range(count) if other != self.baseline]
         every = [(b, a) for a, b in combinations(range(count), 2) if self.baseline not in (a, b)]
-        cheap = len(every) * len(self.data.samples) <= MOST_COMPARED and not self._clustered
-        chosen = some + (every if cheap else [])
+        few = (
+            len(every) * len(self.data.samples) <= MOST_COMPARED and len(every) * len(self.data.tasks) <= MOST_INTERVALS
+        )
+        chosen = some + (every if few else [])
         return _corrected([pair for mine, other in chosen for pair in self._compare(mine, other)], self.baseline)
 
     @cached_property
@@ -131,12 +134,6 @@ class PageNumbers:
         return [f"{' and '.join(words)}."] if words else []
 
     @cached_property
-    def _clustered(self) -> bool:
-        """Whether some samples share a group."""
-        groups = Counter((sample.task, sample.group) for sample in self.data.samples if sample.group)
-        return max(groups.values(), default=0) > 1
-
-    @cached_property
     def _answers(self) -> Mapping[tuple[int, int], Mapping[int, Sequence[PageAnswer]]]:
         """By contestant and task: the answers of each sample."""
         found: dict[tuple[int, int], dict[int, Sequence[PageAnswer]]] = {}
@@ -168,15 +165,12 @@ class PageNumbers:
     def _pair(
         self, names: tuple[int, int, int], left: _Values, right: _Values, shared: Sequence[int], out: int
     ) -> ContestantPair:
-        """Newcombe's interval and the exact test; where samples share a group, those of the clusters."""
-        mine, others = [left[s] for s in shared], [right[s] for s in shared]
-        test, (low, high) = paired_test(mine, others), paired_difference(mine, others)
-        name, p = MCNEMAR if {*mine, *others} <= {0.0, 1.0} else SIGN, test.p
-        if self._clustered:
-            groups = [(self.data.samples[s].task, self.data.samples[s].group or s) for s in shared]
-            found = compare_paired(mine, others, groups)
-            low, high, p, name = found.low, found.high, found.p, found.test
-        return ContestantPair(*names, test.delta, low, high, p, test.n, test.better, test.worse, out, name)
+        """The comparison that the tables make, too: its interval is a bootstrap over groups."""
+        groups = [(self.data.samples[s].task, self.data.samples[s].group or s) for s in shared]
+        found = compare_paired([left[s] for s in shared], [right[s] for s in shared], groups)
+        return ContestantPair(
+            *names, found.value, found.low, found.high, found.p, found.n, found.better, found.worse, out, found.test
+        )
 
 
 _Values = Mapping[int, float]

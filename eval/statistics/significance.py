@@ -48,9 +48,10 @@ def _coin_p(better: int, worse: int) -> float:
     """
     n, tail, ways = better + worse, 0, 1
     if n > 10_000:
-        from scipy.special import bdtr
+        from scipy.special import betainc
 
-        return min(1.0, float(2 * bdtr(min(better, worse), n, 0.5)))
+        fewer = min(better, worse)
+        return min(1.0, float(2 * betainc(n - fewer, fewer + 1, 0.5)))
     for k in range(min(better, worse) + 1):
         tail, ways = tail + ways, ways * (n - k) // (k + 1)
     return min(1.0, float(2 * tail / 2**n))

@@ -100,13 +100,12 @@ def dysm(root: Path) -> list[str]:
 
 def all_of_blink(root: Path) -> list[str]:
     blink(root)
-    names = next(iter(load(CONFIGS / "blink_bench.yaml")["tasks"]), "")
-    others = [name for name in load(CONFIGS / "blink_bench.yaml")["tasks"] if name not in (names, "Relative_Depth")]
-    (root / names).mkdir()
+    others = [name for name in load(CONFIGS / "blink_bench.yaml")["tasks"] if name not in ("Jigsaw", "Relative_Depth")]
+    (root / "Jigsaw").mkdir()
     table = pq.read_table(root / "Relative_Depth" / "val-00000-of-00001.parquet")
-    ids = pa.array([f"val_{names}_{n}" for n in (1, 2)])
-    pq.write_table(table.set_column(0, "idx", ids), root / names / "val-00000-of-00001.parquet")
-    return [f"tasks.{names}.path={root}", *(f"tasks.{name}=null" for name in others)]
+    ids = pa.array(["val_Jigsaw_1", "val_Jigsaw_2"])
+    pq.write_table(table.set_column(0, "idx", ids), root / "Jigsaw" / "val-00000-of-00001.parquet")
+    return [f"tasks.Relative_Depth.path={root}", *(f"tasks.{name}=null" for name in others)]
 
 
 def all_of_dysm(root: Path) -> list[str]:
