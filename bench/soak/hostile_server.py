@@ -76,10 +76,12 @@ class HostileServer:
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection: requests and answers until either side goes away."""
-        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            while await self.answer(reader, writer):
-                pass
-        writer.transport.abort()
+        try:  # a proxy is asked without a body, which is no JSON
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+                while await self.answer(reader, writer):
+                    pass
+        finally:
+            writer.transport.abort()
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         """Read one request and answer it; False where the line was cut."""
