@@ -176,7 +176,7 @@ def spread_table(standings: Standings) -> TextTable:
 def rank_table(standings: Standings) -> TextTable:
     """How the order of the contestants changes from the baseline variant to each other one."""
     header = (
-        "task", "variant", "contestants", "pairs flipped", "pairs tied", "moved", "furthest", "tau-b", "mean change",
+        "task", "variant", "n", "pairs\nflipped", "pairs\ntied", "moved", "furthest", "tau-b", "mean\nchange",
     )  # fmt: skip
     lines = tuple(
         (

@@ -16,9 +16,10 @@ Found = TypeVar("Found")
 
 @dataclass(frozen=True, eq=False)
 class _Request(Generic[Item, Found]):
-    """A queued item and the future of its result and the remarks on it."""
+    """A queued item, what it is like, and the future of its result and the remarks on it."""
 
     item: Item
+    kind: Hashable
     result: Future[tuple[Found, list[str]]] = field(default_factory=Future)
 
 
@@ -51,8 +52,8 @@ class Batcher(Generic[Item, Found]):
         return self.many([item])[0]
 
     def many(self, items: Sequence[Item]) -> list[Found]:
-        """The results for several items, in their order."""
-        requests = [_Request[Item, Found](item) for item in items]
+        """The results for several items, in their order. Raises what `forward` or `like` raised for one."""
+        requests = [_Request[Item, Found](item, self.like(item)) for item in items]
         with self.changed:
             self.queue += requests
             if self.worker is None:
@@ -90,8 +91,8 @@ class Batcher(Generic[Item, Found]):
         """The oldest item and those behind it that are like it, taken out of the queue."""
         if not self.queue:
             return []
-        kind = self.like(self.queue[0].item)
-        chosen = [each for each in self.queue if self.like(each.item) == kind][: self.max_batch]
+        kind = self.queue[0].kind
+        chosen = [each for each in self.queue if each.kind == kind][: self.max_batch]
         taken = {id(each) for each in chosen}
         self.queue = [each for each in self.queue if id(each) not in taken]
         return chosen

@@ -587,3 +587,16 @@ def test_hashes_of_weights_go_by_content(tmp_path: Path) -> None:
         (tmp_path / name / "model.safetensors").write_bytes(data)
     a, b, c = (weights_hash(tmp_path / name) for name in "abc")
     assert a == b != c
+
+
+def test_an_item_that_is_like_nothing_fails_its_caller_and_nobody_else() -> None:
+    def like(item: int) -> int:
+        if item < 0:
+            raise ValueError("no size")
+        return item % 2
+
+    batcher = Batcher(lambda items: [10 * item for item in items], 2, like)
+    with pytest.raises(ValueError, match="no size"):
+        batcher(-1)
+    assert batcher.many([1, 2, 3]) == [10, 20, 30]
+    batcher.close()

@@ -7,12 +7,13 @@ from math import sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import bootstrap, norm
+from scipy.stats import binomtest, bootstrap, norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compare_paired, holm, minimum_detectable
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR, SIGN
+from looktwice.eval.statistics.significance import paired_test
 
 RANDOM = np.random.default_rng(7)
 
@@ -106,3 +107,12 @@ def covered(n: int, up: float, down: float, size: int = 1, times: int = 300) -> 
 @pytest.mark.parametrize(("n", "up", "down", "size"), [(150, 0.1, 0.1, 1), (150, 0.3, 0.1, 1), (400, 0.15, 0.05, 4)])
 def test_intervals_hold_the_truth_as_often_as_they_say(n: int, up: float, down: float, size: int) -> None:
     assert 0.93 <= covered(n, up, down, size) <= 0.97
+
+
+def test_values_of_numpy_are_tested_as_numbers_are() -> None:
+    """A hundred of them that differ have more ways to fall than a machine's integer holds."""
+    mine = [1.0] * 70 + [0.0] * 30
+    theirs = [1.0 - value for value in mine]
+    wanted = paired_test(mine, theirs)
+    assert paired_test(list(np.array(mine)), list(np.array(theirs))) == wanted
+    assert wanted.p == pytest.approx(binomtest(30, 100, 0.5).pvalue)
