@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 VERDICTS = ("right", "wrong", "unreadable", "failed", "hidden")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PagePicture:
     """A picture in a strip: `name` is its sha256, or any other key of `PageData.thumbnails`.
 
@@ -21,7 +21,7 @@ class PagePicture:
     marks: tuple[tuple[str, float, float, float, float, str], ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PageTurn:
     """A turn of a conversation: its role, and its words and pictures in their order."""
 
@@ -29,7 +29,7 @@ class PageTurn:
     parts: tuple[str | PagePicture, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PageAnswer:
     """What one contestant answered to one sample in one draw.
 
@@ -52,7 +52,7 @@ class PageAnswer:
     served_by: str = ""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PageSample:
     """A question of the task with this number: its words, choices, key (None: hidden) and own pictures.
 

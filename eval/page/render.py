@@ -14,7 +14,7 @@ from typing import Any
 from looktwice.eval.display.templates import template
 from looktwice.eval.page.data import PageAnswer, PageData, PagePicture, PageSample, PageTurn
 from looktwice.eval.page.pairs import PageNumbers
-from looktwice.pipelines.models.keys import mask_keys
+from looktwice.pipelines.models.keys import known_keys, mask_keys
 
 __all__ = ["render_page"]
 
@@ -105,7 +105,8 @@ class Texts:
     @property
     def known(self) -> list[str]:
         """The texts in the order of their numbers."""
-        return [mask_keys(text) for text in self.numbers]
+        keys = known_keys()
+        return [mask_keys(text, keys) for text in self.numbers]
 
 
 def escape_json(value: Any) -> str:

@@ -25,7 +25,7 @@ from looktwice.pipelines.sample import Item, Sample
 KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, slots=True)
 class FolderRow:
     """A question as its line has it; `answer` is a letter where there are choices, None where it is hidden."""
 
