@@ -47,7 +47,7 @@ demo: $(VENV)/.core
 	$(VENV)/bin/looktwice run configs/quickstart.yaml $(ARGS)
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40 $(ARGS)
+	PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(PY) -m pytest -q -n auto --dist worksteal --durations=40 $(ARGS)
 
 # Types take longest and use one core, so the others run beside them.
 check: $(VENV)/.dev

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
 
 from looktwice.eval.adaptive.race import Race, confirm
 
-ARMS, SAMPLES, HELD_OUT, LEVEL, ALIKE = 8, 1000, 0.3, 0.05, 0.6
+HELD_OUT, LEVEL, ALIKE = 0.3, 0.05, 0.6
 """Arms share most of what makes a question hard: `ALIKE` is the correlation of their latent scores on one question."""
+MAIN, SIZES = (8, 1000), [(arms, samples) for arms in (3, 8, 16) for samples in (200, 1000, 5000)]
 
 
 def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarray:
@@ -24,10 +26,19 @@ def draw(accuracies: list[float], n: int, rng: np.random.Generator) -> np.ndarra
     return np.asarray(latent < norm.ppf(accuracies), float)
 
 
-def simulate(accuracies: list[float], rng: np.random.Generator) -> tuple[str | None, bool, int, bool]:
-    """One study: who won, whether held-out samples confirm it, the calls, and whether the best arm fell out."""
-    values = draw(accuracies, SAMPLES, rng)
-    raced, names = round(SAMPLES * (1 - HELD_OUT)), [str(number) for number in range(len(accuracies))]
+class Study(NamedTuple):
+    """Whether the first arm won, or another one; whether that was confirmed; the calls; whether the first fell out."""
+
+    won: bool
+    other_won: bool
+    confirmed: bool
+    calls: int
+    lost: bool
+
+
+def simulate(accuracies: list[float], samples: int, rng: np.random.Generator) -> Study:
+    values = draw(accuracies, samples, rng)
+    raced, names = round(samples * (1 - HELD_OUT)), [str(number) for number in range(len(accuracies))]
     race = Race(names, LEVEL)
     for row in values[:raced]:
         race.add({name: row[int(name)] for name in race.left})
@@ -35,28 +46,38 @@ def simulate(accuracies: list[float], rng: np.random.Generator) -> tuple[str | N
             break
     lost = "0" in race.dropped
     if race.winner is None:
-        return None, False, race.calls, lost
+        return Study(False, False, False, race.calls, lost)
     mine, theirs = values[raced:, int(race.winner)], values[raced:, int(race.rival)]
-    found = confirm(race.rival, list(mine), list(theirs))
-    return race.winner, found.holds(LEVEL), race.calls + 2 * len(mine), lost
+    found = confirm(race.rival, mine.tolist(), theirs.tolist())
+    return Study(race.winner == "0", race.winner != "0", found.holds(LEVEL), race.calls + 2 * len(mine), lost)
+
+
+def line(arms: int, samples: int, studies: int) -> str:
+    """What happens where all arms are alike, and where the first is ten points better."""
+    rng = np.random.default_rng(0)
+    null = [simulate([0.6] * arms, samples, rng) for _ in range(studies)]
+    found = [simulate([0.7, *[0.6] * (arms - 1)], samples, rng) for _ in range(studies)]
+    calls = np.array([each.calls for each in found]) / (arms * samples)
+    false = sum(each.won or each.other_won for each in null), sum(each.confirmed for each in null)
+    shares = (
+        np.mean([each.lost for each in null]), np.mean([each.calls for each in null]) / (arms * samples),
+        np.mean([each.lost for each in found]), np.mean([each.won for each in found]),
+        np.mean([each.won and each.confirmed for each in found]), calls.mean(), np.percentile(calls, 90),
+    )  # fmt: skip
+    told = " | ".join(f"{100 * share:.1f}" for share in shares)
+    return f"| {arms} | {samples:,} | {studies:,} | {false[0]}, {false[1]} | {told} |\n"
 
 
 def main() -> None:
-    studies = int(sys.argv[1]) if len(sys.argv) > 1 else 1000
-    say, grid = sys.stdout.write, ARMS * SAMPLES
-    say(f"{studies} studies each of {ARMS} arms on {SAMPLES} samples, {HELD_OUT:.0%} held out, level {LEVEL}\n")
-    for name, first in (("all arms 60 %", 0.6), ("one arm 70 %, the others 60 %", 0.7)):
-        rng, began = np.random.default_rng(0), time.monotonic()
-        found = [simulate([first, *[0.6] * (ARMS - 1)], rng) for _ in range(studies)]
-        won, confirmed = [sum(bool(each[0]) for each in found), sum(each[1] for each in found)]
-        right = sum(each[0] == "0" and each[1] for each in found)
-        calls = np.array([each[2] for each in found]) / grid
-        say(f"{name}: a winner in {won / studies:.1%}, confirmed in {confirmed / studies:.1%}")
-        say(
-            f", the first arm confirmed in {right / studies:.1%}, dropped in {sum(e[3] for e in found) / studies:.1%}\n"
-        )
-        say(f"  calls of the full grid: mean {calls.mean():.1%}, median {np.median(calls):.1%}, ")
-        say(f"90 % of studies below {np.percentile(calls, 90):.1%}; {time.monotonic() - began:.0f} s\n")
+    studies, began = int(sys.argv[1]) if len(sys.argv) > 1 else 1000, time.monotonic()
+    say = sys.stdout.write
+    say(f"{HELD_OUT:.0%} held out, level {LEVEL}; then the same with one arm ten points better\n")
+    say("| arms | samples | studies | alike: winners, confirmed | first falls out % | calls % | better: falls out % ")
+    say("| left alone % | confirmed % | calls % | calls, 90 % of studies below |\n|" + "---|" * 11 + "\n")
+    for arms, samples in SIZES:
+        say(line(arms, samples, studies if (arms, samples) == MAIN else max(1, studies // 5)))
+        sys.stdout.flush()
+    say(f"{time.monotonic() - began:.0f} s\n")
 
 
 if __name__ == "__main__":

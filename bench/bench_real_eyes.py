@@ -18,12 +18,12 @@ from tests.specialists.scenes import photograph
 
 HEIGHTS = (8, 12, 16, 24, 40)  # pixels of the font
 PICTURES, WORDS = 4, 8  # pictures of each height and ground, and words on each
-GUIDE = Path(__file__).parents[1] / "docs" / "guide.md"
+LICENSE = Path(__file__).parents[1] / "LICENSE"
 
 
 def vocabulary() -> list[str]:
-    """The words of the guide that have four letters or more, in their own case."""
-    words = (word.strip("*_().,:;`'\"") for word in GUIDE.read_text(encoding="utf-8").split())
+    """The words of the licence that have four letters or more, in their own case; its text does not change."""
+    words = (word.strip("*_().,:;`'\"") for word in LICENSE.read_text(encoding="utf-8").split())
     return sorted({word for word in words if len(word) >= 4 and word.isascii() and word.isalpha()})
 
 

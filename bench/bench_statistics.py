@@ -23,13 +23,13 @@ from looktwice.eval.statistics import (
     cohens_kappa,
     compare_paired,
     holm,
+    mean_difference,
 )
-from looktwice.eval.statistics.bootstrap import cluster_sums
-from looktwice.eval.statistics.significance import t_interval
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]
 CASES = (  # units, in clusters of so many, share gained, share lost
+    (12, 1, 0.10, 0.00), (12, 1, 0.30, 0.10), (30, 1, 0.05, 0.05), (30, 1, 0.20, 0.10), (60, 1, 0.02, 0.00),
     (60, 1, 0.15, 0.15), (60, 1, 0.30, 0.10), (124, 1, 0.06, 0.02), (124, 1, 0.15, 0.15), (150, 1, 0.25, 0.10),
     (400, 1, 0.05, 0.03), (400, 1, 0.20, 0.20), (1900, 1, 0.20, 0.14), (200, 2, 0.15, 0.10), (400, 4, 0.15, 0.05),
     (400, 10, 0.20, 0.20),
@@ -44,16 +44,35 @@ def draw_gaps(random: np.random.Generator, n: int, size: int, up: float, down: f
 
 
 def coverage(times: int) -> Iterator[str]:
-    """A line for each case: the share of bootstrap and of t intervals that hold the true difference."""
+    """A line for each case: the share of intervals that hold the true difference, and their mean width."""
     for n, size, up, down in CASES:
-        names, hits = np.repeat(np.arange(n // size), size).tolist(), np.zeros(2)
+        names, hits, width = np.repeat(np.arange(n // size), size).tolist(), 0, 0.0
         for seed in range(times):
             gaps = draw_gaps(np.random.default_rng(seed), n, size, up, down)
             found = bootstrap_mean(gaps, names, floor=-1.0, resamples=2000)
-            low, high = t_interval(*cluster_sums(gaps, np.array(names)))
-            hits += found.low <= up - down <= found.high, (low or 0.0) <= up - down <= (high or 0.0)
-        boot, student = 100 * hits / times
-        yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: bootstrap {boot:.1f} %, t {student:.1f} %"
+            hits += found.low <= up - down <= found.high
+            width += (found.high - found.low) / times
+        said = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
+        yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {said}"
+
+
+def interaction_coverage(times: int) -> Iterator[str]:
+    """Interactions of two changes, of samples that are hard for every arm or for none by `shared`."""
+    for n, shared in ((20, 0.5), (60, 2.0), (200, 2.0), (200, 6.0)):
+        truth, hits = float(draw_interaction(np.random.default_rng(times), 2_000_000, shared).mean()), 0
+        for seed in range(times):
+            found = mean_difference(draw_interaction(np.random.default_rng(seed), n, shared).tolist())
+            hits += found.low <= truth <= found.high
+        said = f"{100 * hits / times:.1f} % hold the truth"
+        yield f"interaction {100 * truth:+.1f} points, n {n:4}, shared {shared:g}: {said}"
+
+
+def draw_interaction(random: np.random.Generator, n: int, shared: float) -> Floats:
+    """Right or wrong under both changes, less under each alone, plus under none."""
+    ease = shared * random.standard_normal(n)
+    arms = [ease + random.standard_normal(n) > bar for bar in (0.0, 0.2, -0.3, 0.1)]
+    both, first, second, none = (arm.astype(float) for arm in arms)
+    return np.asarray(both - first - second + none)
 
 
 def kappa_coverage(times: int) -> str:
@@ -137,6 +156,7 @@ def report(times: int) -> None:
     """Print all lines."""
     for lines in (
         coverage(times),
+        interaction_coverage(times),
         [kappa_coverage(times)],
         false_wins(times),
         [false_finds(times)],

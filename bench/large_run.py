@@ -6,16 +6,14 @@ import json
 import os
 import random
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
-from looktwice.eval.records import Record, RunWriter
+from looktwice.eval.records import RunWriter
 from looktwice.eval.records.from_state import make_record
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.runs.predict import Run
 from looktwice.pipelines.config import Arm, load_plan
 from looktwice.pipelines.model import CallOptions, Message, Reply, Usage
-from looktwice.pipelines.runtime import Blobs
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State, Step
 
@@ -60,20 +58,15 @@ def make_run(root: Path, samples: int = 10_000) -> tuple[Path, Path]:
     )
     plan, folder = load_plan(config), root / "runs" / "large"
     with RunWriter(folder) as writer:
-        for item in plan.points[0].task:
+        for item in plan.points[0].task:  # all arms of a sample after one another, as a run asks them
             writer.sample(SampleRow(plan.points[0].task_id, item.sample.sha, item.answer, item.sample.to_dict()))
-        for arm in plan.points:
-            for record in _records(arm, writer.blobs, draw):
-                writer.record(record)
+            for arm in plan.points:
+                state = _answered(arm, item, draw)
+                writer.record(make_record(arm, item.sample, item.sample.sha, state, writer.blobs))
     for blob in (folder / "blobs").glob("*/*"):  # an hour old: what is younger is read again at every resume
         os.utime(blob, (blob.stat().st_mtime - 3600,) * 2)
     Run(plan, folder)()
     return config, folder
-
-
-def _records(arm: Arm, blobs: Blobs, draw: random.Random) -> Iterator[Record]:
-    for item in arm.task:
-        yield make_record(arm, item.sample, item.sample.sha, _answered(arm, item, draw), blobs)
 
 
 def _answered(arm: Arm, item: Item, draw: random.Random) -> State:

@@ -1,8 +1,8 @@
 """The authors' own networks at a small size: built from a clone of their repository, and run on tensors.
 
-Run in a process of its own, `python -m bench.upstream_networks KIND REPOSITORY OUT`, since each repository wants
-packages of its own (timm, torchvision; transformers below 5 for GroundingDINO) on the path. Writes what
-`tests/original_files.py` makes the tiny file from, and the outputs.
+`bench/upstream/side.py` runs one in a process of its own, since each repository wants packages of its own (timm,
+torchvision; transformers below 5 for GroundingDINO). Writes what `tests/original_files.py` makes the tiny file from,
+and the outputs.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from bench.upstream.row import alias
 from tests.original_files import BERT, photograph, weight
 
 
@@ -194,6 +195,7 @@ def sam_hq(repo: Path) -> Upstream:
 def efficient_loftr(repo: Path) -> Upstream:
     from copy import deepcopy
 
+    alias("kornia.utils.grid", "kornia.geometry.grid")
     from src.loftr import LoFTR, full_default_cfg
 
     settings = deepcopy(full_default_cfg)
@@ -221,7 +223,6 @@ KINDS: dict[str, Callable[[Path], Upstream]] = {
 
 def record(kind: str, repo: Path, out: Path) -> None:
     """Write the shapes and the outputs of one network."""
-    sys.path.insert(0, str(repo))
     made = KINDS[kind](repo)
     with torch.inference_mode():
         told = {name: each.float().numpy() for name, each in made.run().items()}
@@ -233,7 +234,3 @@ def record(kind: str, repo: Path, out: Path) -> None:
     facts["ties"] = find_ties(made.network)
     (out / f"{kind}.json").write_text(json.dumps(facts))
     np.savez(out / f"{kind}.npz", **told)
-
-
-if __name__ == "__main__":
-    record(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3]))

@@ -1,82 +1,96 @@
-"""Compares the specialists, opened from original files made tiny, with what the authors' code gave, and records it.
+"""Compares the specialists with their authors' code and writes the table of docs/specialists.md.
 
-First `python -m bench.upstream_networks KIND REPOSITORY OUT` for each kind, in an environment that has what that
-repository wants; then `python -m bench.upstream_table OUT`, which writes the record that the tests read and the table
-of docs/specialists.md.
+`python -m bench.upstream_table OUT REPOSITORIES` runs each row of `bench/upstream/rows.py`, the authors' code in a
+process of its own, which finds the clones and packages in REPOSITORIES as `bench/upstream/side.py` says. What that gave
+lies in OUT and is not computed again. A row that fails is printed and "not run". It also records what the tests read of
+small networks.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from bench.upstream.row import apart
+from bench.upstream.rows import NETWORKS, NOT_RUN, ROWS
 from tests.original_files import RECORDS, write_file
 from tests.original_networks import OPENED
 
 KEPT = 60  # values of each output that the record holds
 DOC = Path(__file__).parents[1] / "docs" / "specialists.md"
 START, END = "<!-- upstream: written by bench/upstream_table.py -->\n", "<!-- /upstream -->"
-ROWS = {  # specialist, and what it is compared with
-    "depth_anything_v1": ("`DepthAnything`", "LiheYoung/Depth-Anything"),
-    "depth_anything_v2": ("`DepthAnything`", "DepthAnything/Depth-Anything-V2"),
-    "dinov2": ("`DINOv2`", "facebookresearch/dinov2"),
-    "dinov2_registers": ("`DINOv2`, registers", "facebookresearch/dinov2"),
-    "grounding_dino": ("`GroundingDINO`", "IDEA-Research/GroundingDINO"),
-    "sam": ("`SAM`", "the package segment-anything"),
-    "sam_hq": ("`SAM`, SAM-HQ", "SysCV/sam-hq"),
-    "sam2": ("`SAM`, SAM 2.1", "facebookresearch/sam2"),
-    "efficient_loftr": ("`KeypointMatcher`", "zju3dv/EfficientLoFTR"),
-}
-
-NOT_RUN = {
-    "`LoFTR`, `LightGlue`, `XFeat`": "zju3dv/LoFTR, cvg/LightGlue, verlab/accelerated_features",
-    "`EfficientNet`, `DIRE`, `DIFT`": "their authors' repositories",
-    "`GroundingDINO` with OWLv2, `DepthAnything` with ZoeDepth, Depth Pro or DPT": "their authors' repositories",
-    "`MarigoldAlbedo`": "prs-eth/Marigold (equal to diffusers' own pipeline)",
-    "any network above with its released weights": "no hub could be reached",
-}
+HEAD = "| specialist | the authors' code | on what | largest difference |\n|---|---|---|---|\n"
 
 
-def read(out: Path, kind: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The facts of a network and its outputs."""
+def run_theirs(name: str, repositories: Path, out: Path) -> Mapping[str, Any]:
+    """What the authors' code gives, run once. Raises RuntimeError."""
+    if not (out / f"{name}.npz").exists():
+        command = [sys.executable, "-m", "bench.upstream.side", name, str(repositories), str(out)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise RuntimeError(done.stderr.strip().splitlines()[-1])
+    return dict(np.load(out / f"{name}.npz"))
+
+
+def shorten(out: Path, kind: str, told: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a small network and some values of its outputs."""
     facts: dict[str, Any] = json.loads((out / f"{kind}.json").read_text())
-    told = dict(np.load(out / f"{kind}.npz"))
     facts["outputs"] = {}
     for name, values in told.items():
         places = np.unique(np.linspace(0, values.size - 1, KEPT).astype(int))
         kept = [float(f"{value:.6g}") for value in values.ravel()[places]]
         facts["outputs"][name] = {"shape": list(values.shape), "at": places.tolist(), "values": kept}
-    return facts, told
+    return facts
 
 
-def difference(kind: str, theirs: dict[str, Any]) -> float:
-    """The largest difference of an output, as a part of that output's largest value."""
+def run_ours(kind: str) -> Mapping[str, Any]:
+    """What our network gives, opened from the same file."""
     with tempfile.TemporaryDirectory() as folder, torch.inference_mode():
-        ours = OPENED[kind](write_file(kind, Path(folder)))
-        apart = [np.abs(ours[name].numpy() - each).max() / np.abs(each).max() for name, each in theirs.items()]
-    return float(max(apart))
+        return {name: each.numpy() for name, each in OPENED[kind](write_file(kind, Path(folder))).items()}
 
 
-def main(out: Path) -> None:
+def compare(name: str, theirs: Callable[[], Mapping[str, Any]], ours: Callable[[], Mapping[str, Any]]) -> str:
+    """The largest difference as the table has it, "not run" where something failed."""
+    try:
+        with torch.inference_mode():
+            found = apart(theirs(), ours())
+    except (RuntimeError, ValueError, KeyError) as exc:
+        print(f"{name}: {exc}")
+        return "not run"
+    print(f"{name}: {found:.0e}")
+    return "equal" if found == 0 else f"{found:.0e}"
+
+
+def main(out: Path, repositories: Path) -> None:
     """Write the record and the table."""
-    held = {kind: read(out, kind) for kind in OPENED}
-    packed = json.dumps({kind: facts for kind, (facts, _) in held.items()}).encode()
+    out, repositories = out.absolute(), repositories.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    small = {kind: run_theirs(kind, repositories, out) for kind in OPENED}
+    packed = json.dumps({kind: shorten(out, kind, told) for kind, told in small.items()}).encode()
     RECORDS.write_bytes(gzip.compress(packed, mtime=0))
-    table = "| specialist | the authors' code | largest difference |\n|---|---|---|\n"
-    for kind, (specialist, theirs) in ROWS.items():
-        table += f"| {specialist} | {theirs} | {difference(kind, held[kind][1]):.0e} |\n"
-    table += "".join(f"| {specialist} | {theirs} | not run |\n" for specialist, theirs in NOT_RUN.items())
+    lines = []
+    for row in ROWS:
+        found = compare(row.name, partial(run_theirs, row.name, repositories, out), partial(row.ours, out / row.name))
+        lines.append((row.specialist, row.upstream, row.how, found))
+    for kind, (specialist, theirs) in NETWORKS.items():
+        found = compare(kind, partial(dict, small[kind]), partial(run_ours, kind))
+        lines.append((specialist, theirs, "the network alone, small, with random weights", found))
+    lines += [(specialist, theirs, why, "not run") for specialist, theirs, why in NOT_RUN]
+    table = HEAD + "".join(f"| {' | '.join(line)} |\n" for line in lines)
     text = DOC.read_text(encoding="utf-8")
     before, rest = text.split(START)
     DOC.write_text(before + START + table + END + rest.split(END)[1], encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

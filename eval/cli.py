@@ -35,6 +35,7 @@ COMMANDS: dict[str, Callable[..., None]] = {
     "cache": runs.reply_cache,
     "certify": audits.certify,
     "audit": audits.audit,
+    "probe": audits.probe,
     "replay": runs.replay,
     "trajectories": runs.trajectories,
     "list": studies.list_names,

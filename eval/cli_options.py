@@ -30,7 +30,7 @@ AllowedOfRun = Annotated[
     ),
 ]
 On = Annotated[str, typer.Option(help="ray, or ray://HOST:PORT: by tasks of Ray, here or on a cluster.")]
-Gpus = Annotated[float, typer.Option(min=0, help="The share of a GPU that each task of Ray gets.")]
+Gpus = Annotated[float, typer.Option(min=0, help="The share of a GPU of each actor that holds networks on Ray.")]
 Budget = Annotated[
     float | None, typer.Option(min=0, help="Stop once the run has cost so much, by the `prices` of its models.")
 ]
@@ -73,8 +73,8 @@ def print_results(run: Path, plan: Any, same: bool) -> None:
 
 def _compute_results(kept: Any) -> None:
     from looktwice.eval.display.table import score_table
+    from looktwice.eval.page.own_images import sample_images
     from looktwice.eval.report import write_report
-    from looktwice.eval.runs.show import sample_images
 
     _ = kept.inputs  # before anything is read
     scored = score_table([kept.run], plan=kept.plan)
@@ -126,9 +126,14 @@ def parse_column(text: str) -> tuple[str, str]:
     return name, value
 
 
-def say_left_out(contestants: Any) -> None:
-    for name, why in contestants.items():
+def say_left_out(plan: Any) -> None:
+    """Name the contestants that a plan leaves out. Raises RunError where none is left."""
+    for name, why in plan.left_out.items():
         say(f"left out: {name} ({why})")
+    if not plan.points:
+        from looktwice.eval.records.records import RunError
+
+        raise RunError("no contestant is left to run: get what the lines above name, or set their paths")
 
 
 def say(text: object) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -55,12 +55,13 @@ from looktwice.eval.display.text_tables import (
 )
 from looktwice.eval.judging.summary import agreement, judge_table
 from looktwice.eval.page.of_runs import Images, RunPage
-from looktwice.eval.page.render import render_page
+from looktwice.eval.page.render import page_pieces
 from looktwice.eval.psychometrics.crossed import crossed_grids, crossed_tables
 from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_lines, threshold_table
+from looktwice.eval.scoring.score import without_collection
 from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
-from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.disk import whole_file, write_file
 from looktwice.pipelines.state import Stage
 
 __all__ = ["write_report"]
@@ -81,18 +82,18 @@ METHOD = (
     "delta and p compare with the baseline, which the line `delta: against ...` names, on the same samples. Samples "
     "that failed or are missing on either side are excluded. The interval is a bootstrap over clusters, the "
     "percentiles of 10000 resamples widened for few clusters (Hesterberg 2015), with half a unit added to each cell "
-    "(Agresti and Min 2005); units that share a group, else their pictures, are one cluster. p is exact and two- "
-    "sided: McNemar's test where each unit is its own cluster (the sign test where values are graded or means over "
-    "draws), else the randomisation test that flips whole clusters. Corrections and what these units could show: see "
-    "the table Against the baseline.",
+    "(Agresti and Min 2005), and where no unit differs at least Wilson's limit for none of so many; units that share a "
+    "group, else their pictures, are one cluster. p is exact and two-sided: McNemar's test where each unit is its own "
+    "cluster (the sign test where values are graded or means over draws), else the randomisation test that flips whole "
+    "clusters. Every paired difference on this page has this interval. Corrections and what these units could show: "
+    "see the table Against the baseline.",
     "Effect of each factor: of a sweep's levels and of the changes of `each`, on the samples that none of the arms in "
     "question failed or lacks; effects.csv holds the same. The "
-    "interval is the t interval of the samples' mean differences, p a two-sided sign-flip test over the same (exact up "
-    "to 13 units that differ, then 10000 drawn flips). Samples of one group or picture are one unit of both (Liang and "
-    "Zeger 1986). Where every sample differs alike there is no spread and so no interval.",
+    "interval is that of delta, over the samples' mean differences; p a two-sided sign-flip test over the same (exact "
+    "up to 13 units that differ, then 10000 drawn flips). Samples of one group or picture are one unit of both.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
-    "arm has. An effect is what that factor alone changes, its interval Newcombe's for paired proportions, its p "
-    "exact and not corrected; `interaction` is what all factors change beyond the sum of their effects.",
+    "arm has. An effect is what that factor alone changes, with the interval and p of delta, not corrected; "
+    "`interaction` is what all factors change beyond the sum of their effects.",
     "Specialists and MLLMs: a contestant that answered without a single call is a specialist. Compared on the samples "
     "that neither failed. `either` is an oracle that always picks the right one "
     "of the two; `by chance` is its expected accuracy if the two were right independently of each other.",
@@ -101,9 +102,9 @@ METHOD = (
     "point are the additional tokens per sample for each percentage point of accuracy gained over the baseline, or "
     "over the first answer if there is no baseline.",
     "Turns: the answer after a turn is what the reader finds in the reply that ended it, of a vote the majority so "
-    "far, of a chain of thought what it finds in the lines until then. Changes are over samples (Newcombe's interval, "
-    "exact McNemar test), gained and lost count records with Wilson's interval. A rule that stops early is compared "
-    "with fixed numbers of turns that are mixed at random so that they cost as much.",
+    "far, of a chain of thought what it finds in the lines until then. Changes are over samples, with the "
+    "interval and p of delta; gained and lost count records with Wilson's interval. A rule that stops early is "
+    "compared with fixed numbers of turns that are mixed at random so that they cost as much.",
     "Routing: of the samples, the share with the least confidence is sent on; at random and oracle send on as many. "
     "Area is the mean risk over all coverages (Geifman et al. 2019).",
     "Measured are the numbers and categories that stages leave (`State.measured`): rows `measured.NAME` of report.csv, "
@@ -113,6 +114,8 @@ METHOD = (
     "server counted. A reply from the cache is counted at its original cost.",
     "A judge extracts the answers that the reader cannot read and grades descriptions; it is then named as the reader. "
     "A reply without a verdict of the judge stays unreadable. The judge's tokens are not counted for the contestants.",
+    "less people: points above or below what people reach on the task, as the rows of `published:` with `people: true` "
+    "say; where several name a task, the first counts, and its name says of which split it is.",
     "majority (key) always answers the most frequent key of these samples; chance (level) is the mean over samples of "
     "one over the number of choices.",
     "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
@@ -141,6 +144,7 @@ class ReportTable:
     facts: tuple[tuple[str, str], ...] = ()
 
 
+@without_collection()
 def write_report(
     runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None, *, reader: Stage | None = None
 ) -> Path:
@@ -160,12 +164,13 @@ def write_report(
         (folder / "effects.csv").unlink(missing_ok=True)
     write_file(folder / "report.md", _markdown(facts))
     page = folder / "report.html"
-    write_file(page, html_page(scored, RunPage(scored.scores, images), facts=facts))
+    with whole_file(page) as file:
+        file.writelines(piece.encode() for piece in html_page(scored, RunPage(scored.scores, images), facts=facts))
     return page
 
 
-def html_page(scored: Table, page: RunPage, *, served: bool = False, facts: Any = None) -> str:
-    """The page of a table's runs: with what fits into a file, or `served`, without any word or picture of a sample."""
+def html_page(scored: Table, page: RunPage, *, served: bool = False, facts: Any = None) -> Iterator[str]:
+    """The page of a table's runs, piece by piece: with what fits into a file, or `served` without words."""
     facts = facts or _context(scored)
     data = page.data(scored.rows, whole=not served)
     above = [ReportTable("Accuracy", facts["overview"]), ReportTable("Over all tasks", facts["means"])]
@@ -176,7 +181,7 @@ def html_page(scored: Table, page: RunPage, *, served: bool = False, facts: Any 
     grids = [*data.grids, *crossed_grids(scored.scores, scored.by)]
     said = [*scored.notes, f"Read with: {facts['readers']}", *facts["agreement"]]
     context = {"tables": tables, "method": METHOD, "left_out": facts["left_out"]}
-    return render_page(replace(data, notes=said, lines=lines, grids=grids), served=served, **context)
+    return page_pieces(replace(data, notes=said, lines=lines, grids=grids), served=served, **context)
 
 
 def _context(scored: Table) -> dict[str, Any]:

@@ -132,11 +132,29 @@ def price_fault(prices: Any) -> str:
     """What is wrong with the list prices of a model, in words; empty where nothing is."""
     if not isinstance(prices, Mapping):
         return f"prices is a mapping with `in` and `out`, found {prices!r:.100}"
-    if not {"in", "out"} <= prices.keys() <= {"in", "out", "cached"}:
-        return f"prices need `in` and `out` and may name `cached`, found {sorted(map(str, prices))}"
-    if any(type(price) not in (int, float) or not 0 <= price < math.inf for price in prices.values()):
+    if not {"in", "out"} <= prices.keys() <= {"in", "out", *PRICE_FACTS, "cached"}:
+        may = "cached, currency, date and source"
+        return f"prices need `in` and `out` and may name {may}, found {sorted(map(str, prices))}"
+    if any(type(prices[name]) not in (int, float) or not 0 <= prices[name] < math.inf for name in amounts(prices)):
         return f"prices are money per million tokens, 0 or more; found {dict(prices)}"
+    if any(type(prices.get(name, "")) is not str for name in PRICE_FACTS):
+        return f"currency, date and source of prices are texts, in quotes where they look like a number; found {prices}"
     return ""
+
+
+PRICE_FACTS = ("currency", "date", "source")
+
+
+def amounts(prices: Mapping[str, Any]) -> Mapping[str, float]:
+    """The money of list prices, without where and when they were read."""
+    return {name: price for name, price in prices.items() if name not in PRICE_FACTS}
+
+
+def say_prices(prices: Mapping[str, Any]) -> str:
+    """List prices in words: "2.5 in, 10 out a million tokens (USD, 2026-08-01, its price page)"."""
+    facts = ", ".join(str(prices[name]) for name in PRICE_FACTS if prices.get(name))
+    said = ", ".join(f"{price:g} {name}" for name, price in amounts(prices).items())
+    return f"{said} a million tokens{f' ({facts})' if facts else ''}"
 
 
 @dataclass(frozen=True)

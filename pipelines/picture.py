@@ -9,6 +9,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,14 +26,14 @@ __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "
 
 PASSED_THROUGH = {"JPEG": "image/jpeg", "PNG": "image/png", "WEBP": "image/webp"}
 BROKEN = (OSError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, EOFError)  # what Pillow may raise
-TURNED = {5, 6, 7, 8}  # EXIF orientations that swap width and height
-ORIENTATION = 0x0112
+TURNED, ORIENTATION = {5, 6, 7, 8}, 0x0112  # the EXIF tag, and its values that swap width and height
 SIXTEEN_BIT = {"I;16", "I;16L", "I;16B", "I;16N", "I"}
 FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000")
 """What is read, whatever a file is called: Pillow would start another program for an EPS named photo.png."""
 
-MAX_PIXELS = 89_478_485  # Pillow's own number of pixels from which on it speaks of a decompression bomb
-MOST_HEADER = 1 << 16
+MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16  # Pillow's own number, from which on it speaks of a decompression bomb
+DQT, DHT, DRI, SOF0, SOS, EOI = 0xDB, 0xC4, 0xDD, 0xC0, 0xDA, b"\xff\xd9"
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # within a scan: neither a byte of it nor a restart
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
 
@@ -60,9 +61,8 @@ def inspect(data: bytes, name: str) -> Header:
 
 
 def _header_of(image: Image.Image, data: bytes, name: str) -> Header:
-    width, height = image.size
     try:
-        size = (height, width) if _orientation(image, data) in TURNED else (width, height)
+        size = image.size[::-1] if _orientation(image, data) in TURNED else image.size
         return Header(size, PASSED_THROUGH.get(image.format or "", ""), _changes(image, data))
     except BROKEN as exc:
         raise PictureError(f"{name}: the image is truncated or corrupt ({exc}); fetch it again") from exc
@@ -87,16 +87,45 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
 def _check(image: Image.Image, data: bytes, name: str) -> None:
     """Raises PictureError as `decode` does, in a fraction of its time.
 
-    A PNG is whole where the checksums of its parts are right, a JPEG where it can be read at an eighth of its size.
+    A PNG is whole where the checksums of its parts are right, a JPEG where it can be read at an eighth of its size, or
+    is one whole scan by tables by which another was read.
     """
+    tables = _jpeg_tables(data) if image.format == "JPEG" else b""
+    if tables and tables in _readable_tables:
+        return
     try:
         if image.format == "PNG":
             image.verify()
         else:
             image.draft("L", (1, 1))
             image.load()
+            if tables and len(_readable_tables) < 1024:
+                _readable_tables.add(tables)
     except (*BROKEN, RuntimeError):  # Pillow does not verify a PNG whose EXIF block it was made to look for
         decode(data, name)
+
+
+_readable_tables: set[bytes] = set()
+
+
+def _jpeg_tables(data: bytes) -> bytes:
+    """All by which a JPEG of one whole baseline scan is read, but its size; nothing for one that is built otherwise.
+
+    libjpeg reads on over wrong bits within a scan and raises only for what stands before it, or for its missing end.
+    """
+    at, found = 2, b""
+    while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
+        kind, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        part = data[at + 1 : end]
+        if kind in (DQT, DHT, DRI, SOF0, SOS):
+            found += part[:4] + part[8:] if kind == SOF0 else part
+        elif not (0xE0 <= kind <= 0xEF or kind == 0xFE):  # what programs and people noted
+            return b""
+        if kind == SOS:
+            last = MARKER.search(data, end)
+            return found if last and last.start() == len(data) - 2 and last[0] == EOI else b""
+        at = end
+    return b""
 
 
 def _open(data: bytes, name: str) -> Image.Image:
@@ -105,8 +134,7 @@ def _open(data: bytes, name: str) -> Image.Image:
     try:
         image = Image.open(io.BytesIO(data), formats=_formats())
     except UnidentifiedImageError as exc:
-        known = ", ".join(_formats())
-        found = f"{len(data)} bytes, {data[:8]!r} ..."
+        found, known = f"{len(data)} bytes, {data[:8]!r} ...", ", ".join(_formats())
         raise PictureError(f"{name}: not an image that can be read ({found}); save it as one of {known}") from exc
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as exc:
         raise PictureError(f"{name}: refused, too many pixels ({exc}); make it smaller first") from exc
@@ -122,8 +150,10 @@ def _open(data: bytes, name: str) -> Image.Image:
 
 @cache
 def _formats() -> tuple[str, ...]:
-    """Those of FORMATS that the installed Pillow knows."""
-    Image.init()
+    """Those of FORMATS that the installed Pillow knows; of all that it has, to open the others takes a while."""
+    with suppress(ImportError):  # of AVIF, which an older Pillow lacks
+        for name in ("Jpeg", "Png", "WebP", "Gif", "Bmp", "Tiff", "Ppm", "Jpeg2K", "Avif"):
+            __import__(f"PIL.{name}ImagePlugin")
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
@@ -193,11 +223,9 @@ def _to_srgb(image: Image.Image) -> Image.Image:
         converted = ImageCms.profileToProfile(opaque, profile, ImageCms.createProfile("sRGB"), outputMode="RGB")
     except ImageCms.PyCMSError:  # a profile that does not fit the image's mode is ignored
         return image
-    if converted is None:
-        return image
-    if alpha:
+    if converted is not None and alpha:
         converted.putalpha(alpha)
-    return converted
+    return converted or image
 
 
 def _on_white(image: Image.Image) -> Image.Image:
@@ -240,31 +268,28 @@ class Picture:
     raises, so copy first and make a new Picture. Reading may raise PictureError.
     """
 
+    _pixels: Pixels | None = None
+    _fetch: Callable[[], bytes] | None = None
+    _data: bytes | None = None
+    _header: Header | None = None
+    _opened: Image.Image | None = None
+    _payload: Payload | None = None
+    _sha: str | None = None
+    _known_to_decode = False
+
     def __init__(self, pixels: NDArray[np.uint8], name: str = "") -> None:
         if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or 0 in pixels.shape:
             raise PictureError(f"pixels must be HxWx3 uint8 RGB, found shape {pixels.shape} of {pixels.dtype}")
         if pixels.base is not None or pixels.flags.writeable or not pixels.flags.c_contiguous:
             pixels = np.array(pixels, order="C")
             pixels.flags.writeable = False
-        self.name = name
-        self._pixels: Pixels | None = pixels
-        self._fetch: Callable[[], bytes] | None = None
-        self._data: bytes | None = None
-        self._header: Header | None = None
-        self._opened: Image.Image | None = None
-        self._payload: Payload | None = None
-        self._sha: str | None = None
-        self._known_to_decode = True
-        self._lock = threading.RLock()
+        self.name, self._pixels, self._lock = name, pixels, threading.RLock()
 
     @classmethod
     def lazy(cls, fetch: Callable[[], bytes], name: str) -> Picture:
         """A picture whose encoded bytes are fetched when first needed; `name` stands in error messages."""
         self = cls.__new__(cls)
-        self.name, self._fetch, self._data, self._pixels = name, fetch, None, None
-        self._header, self._opened, self._payload, self._sha = None, None, None, None
-        self._lock = threading.RLock()
-        self._known_to_decode = False
+        self.name, self._fetch, self._lock = name, fetch, threading.RLock()
         return self
 
     @classmethod
@@ -293,6 +318,15 @@ class Picture:
                 self._pixels = pixels
             return self._pixels
 
+    def reduced(self, longest: int) -> Pixels:
+        """HxWx3 RGB uint8 with a longer side of at least `longest`, if the picture's is; for a JPEG in a fraction."""
+        if self._pixels is None and self._head().media_type == "image/jpeg" and not self._head().changed:
+            image, scale = _open(self._source(), self.name), longest / max(self.size)
+            image.draft("RGB", (round(self.size[0] * scale), round(self.size[1] * scale)))
+            with suppress(*BROKEN):
+                return np.array(image.convert("RGB"))
+        return self.pixels
+
     @property
     def size(self) -> tuple[int, int]:
         """(width, height) in pixels, as a person sees it; read from the header alone where it can be."""
@@ -305,10 +339,9 @@ class Picture:
         """The sha256 of what this picture was made from: its encoded bytes, or its shape and pixels."""
         with self._lock:
             if self._sha is None:
-                if self._fetch is None and self._pixels is not None:
-                    self._sha = hashlib.sha256(repr(self._pixels.shape).encode() + self._pixels.tobytes()).hexdigest()
-                else:
-                    self._sha = hashlib.sha256(self._source()).hexdigest()
+                made = self._pixels if self._fetch is None else None
+                data = self._source() if made is None else repr(made.shape).encode() + made.tobytes()
+                self._sha = hashlib.sha256(data).hexdigest()
             return self._sha
 
     @property

@@ -1,18 +1,24 @@
 """A real OpenAI-compatible HTTP server as a process of its own: counts, logs, answers alike, fails when told to.
 
-`python chat_server.py --log FILE` prints `port N`. Every answer follows from a hash of the request. Words in the last
-user's text ask for a behaviour (see BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail, `--first
-429,500` the first requests. GET /stats gives the counts and the Authorization headers seen.
+`python chat_server.py --log FILE` prints `port N` and its process; `--many` starts one for each line of flags that it
+reads. Every answer follows from a hash of the request. Words in the last user's text ask for a behaviour (see
+BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail, `--first 429,500` the first requests. GET /stats
+gives the counts and the Authorization headers seen.
 """
 
 import argparse
 import asyncio
+import atexit
 import contextlib
+import functools
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -227,7 +233,7 @@ class Server:
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.args.port)
         await site.start()
-        sys.stdout.write(f"port {runner.addresses[0][1]}\n")
+        sys.stdout.write(f"port {runner.addresses[0][1]} {os.getpid()}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()
 
@@ -258,18 +264,59 @@ class ChatServer:
 def chat_server(log: Path | None = None, *flags: str) -> Iterator[ChatServer]:
     """Start the server process; it is killed at the end."""
     named = ["--log", str(log)] if log else []
-    command = [sys.executable, str(Path(__file__).resolve()), *named, *flags]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            word, _, port = process.stdout.readline().partition(" ")
-            assert word == "port", "the server did not start"
-            yield ChatServer(int(port), log, process.kill)
-        finally:
-            process.kill()
+    with STARTING:
+        starter = _starter()
+        assert starter.stdin is not None and starter.stdout is not None
+        starter.stdin.write(json.dumps([*named, *flags]) + "\n")
+        starter.stdin.flush()
+        word, port, process = starter.stdout.readline().split()
+    assert word == "port", "the server did not start"
+    kill = functools.partial(_kill, int(process))
+    try:
+        yield ChatServer(int(port), log, kill)
+    finally:
+        kill()
+
+
+STARTING = threading.Lock()
+
+
+@functools.cache
+def _starter() -> subprocess.Popen[str]:
+    """The process that all servers are forked from: what they import is read once. It ends with this one."""
+    command = [sys.executable, str(Path(__file__).resolve()), "--many"]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(process.__exit__, None, None, None)
+    return process
+
+
+def _kill(process: int) -> None:
+    """And wait until it is gone, and its port with it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(process, signal.SIGKILL)
+        while True:
+            os.kill(process, 0)
+            time.sleep(0.001)
+
+
+def serve_many() -> None:
+    """A server for each line of the input, which is its flags."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    for line in sys.stdin:
+        if not os.fork():
+            serve(json.loads(line))
+            os._exit(0)
 
 
 def main() -> None:
+    """One server, or many."""
+    if sys.argv[1:] == ["--many"]:
+        serve_many()
+    else:
+        serve(sys.argv[1:])
+
+
+def serve(flags: list[str]) -> None:
     """Read the flags and serve."""
     parser = argparse.ArgumentParser(description=__doc__)
     env = os.environ.get
@@ -286,7 +333,7 @@ def main() -> None:
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(Server(parser.parse_args()).serve())
+        asyncio.run(Server(parser.parse_args(flags)).serve())
 
 
 if __name__ == "__main__":

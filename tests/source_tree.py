@@ -23,7 +23,7 @@ def copy_source(target: Path, link: Callable[[Path], object]) -> Path:
     """A copy without builds, caches and results; `link` makes what stands in place of each link."""
     for name in source_files() - LINKS:
         (target / name).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(ROOT / name, target / name)
+        shutil.copy2(ROOT / name, target / name)  # with its time: compiled files of it stay good
     for name in LINKS:
         link(target / name)
     return target

@@ -46,9 +46,23 @@ def tree(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
+SPOKEN_OF = (ast.stmt, ast.ExceptHandler, ast.Call)
+
+
 @cache
 def nodes(path: Path) -> list[ast.AST]:
-    return list(ast.walk(tree(path)))
+    """What the rules speak of; `ast.walk` takes twice as long and gives every name and constant as well."""
+    found, left = list[ast.AST](), list[ast.AST]([tree(path)])
+    while left:
+        node = left.pop()
+        if isinstance(node, SPOKEN_OF):
+            found.append(node)
+        for name in node._fields:
+            inner = getattr(node, name, None)
+            left += [each for each in inner if isinstance(each, ast.AST)] if isinstance(inner, list) else ()
+            if isinstance(inner, ast.AST):
+                left.append(inner)
+    return found
 
 
 def module_name(path: Path) -> str:

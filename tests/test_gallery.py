@@ -24,6 +24,7 @@ WORDS = {  # stages that leave the views as they are: they say, ask or read some
     "prompting.markers.ChosenMark",
     "prompting.turns.FewShot",
     "prompting.grids.GridWords",
+    "prompting.markers.VPBenchPrompt",
     "prompting.wording.AnswerLine",
     "prompting.wording.JsonAnswer",
     "prompting.controls.PermuteChoices",

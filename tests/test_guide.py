@@ -11,16 +11,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 from PIL import Image
 from typer.testing import CliRunner
 
 from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
+from looktwice.eval.page.conversations import thumbnail
+from looktwice.eval.statistics.bootstrap import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.folder import KEYS
+from looktwice.pipelines.config.load import load
+from looktwice.pipelines.picture import Picture
 from tests.chat_server import ChatServer, chat_server
-from tests.paths import DOCS
+from tests.paths import CONFIGS, DOCS
 
 URL = "http://127.0.0.1:8000/v1"
 BLOCK = re.compile(r"^```(\w+)(?: (\S+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -89,6 +95,22 @@ def missing(shown: str, said: str) -> list[str]:
     return [line for line in shown.splitlines() if line.strip() not in ("", "...") and shape(line) not in printed]
 
 
+def make_no_twice(patch: pytest.MonkeyPatch) -> None:
+    """Eleven reports show the same pictures, and no end of an interval is compared: made once, and roughly."""
+    made: dict[str, str] = {}
+
+    def once(picture: Picture) -> str:
+        if picture.sha not in made:
+            made[picture.sha] = thumbnail(picture)
+        return made[picture.sha]
+
+    def few(*arguments: Any, **more: Any) -> NDArray[np.float64]:
+        return resampled_means(*arguments, **more | {"resamples": 100})
+
+    patch.setattr("looktwice.eval.page.of_runs.thumbnail", once)
+    patch.setattr("looktwice.eval.statistics.bootstrap.resampled_means", few)
+
+
 @pytest.fixture
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.chdir(tmp_path)
@@ -96,6 +118,7 @@ def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Reader]:
     monkeypatch.setenv("COLUMNS", "100")
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "LOOKTWICE_ALLOW"):
         monkeypatch.delenv(name, raising=False)
+    make_no_twice(monkeypatch)
     with chat_server() as server:
         yield Reader(server, monkeypatch)
     sys.modules.pop("mine", None)
@@ -149,3 +172,11 @@ def test_a_line_that_is_not_printed_is_noticed() -> None:
     said = "  plain  25.0 [11.2–46.9]  20  5/15/0/0  +15.0  0.453\n"
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0/0 +5.0 1.000\n...\n", said) == []
     assert missing("plain 10.0 [2.8–30.1] 20 2/18/0 +5.0\n", said) == ["plain 10.0 [2.8–30.1] 20 2/18/0 +5.0"]
+
+
+def test_the_table_of_papers_names_every_configuration_that_has_published_rows() -> None:
+    section = (DOCS / "guide.md").read_text(encoding="utf-8").split("## The papers' tables")[1].split("\n## ")[0]
+    first = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    named = {name for cell in first for name in re.findall(r"`(\w+)`", cell)}
+    shipped = {path.stem: load(path) for path in CONFIGS.glob("*.yaml")}
+    assert {name for name, config in shipped.items() if config.get("published")} <= named <= shipped.keys()

@@ -81,6 +81,8 @@ def test_the_page_of_specialists_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     exec("\n".join(setup), names)
     rows = [row for row in eval(table, names).rows if row.metric == "accuracy" and row.contestant == "sift"]
     assert rows[0].n == 8 and rows[0].value > 0.5
+    for folder in ("dlib", "PP-OCRv5_mobile_det", "PP-OCRv6_small_rec"):  # which are looked for when they are bound
+        (tmp_path / "models" / folder).mkdir(parents=True)
     stages = "stages: {ask: {use: prompting.turns.Ask}}\ntask: {use: eval.tasks.Photos, kind: depth, n: 2}\n"
     for text in blocks("yaml", SPECIALISTS):
         nodes = list(yaml.safe_load(text).items())  # specialists by name, or a part of a study

@@ -66,16 +66,10 @@ def dpt(folder: Path) -> Path:
     return folder
 
 
-def grounding_dino(folder: Path) -> Path:
+def grounding_dino(folder: Path, kind: str = "GroundingDino") -> Path:
     """Grounding DINO over a small Swin and a two-layer BERT."""
-    from transformers import (
-        BertConfig,
-        GroundingDinoConfig,
-        GroundingDinoForObjectDetection,
-        GroundingDinoImageProcessorPil,
-        GroundingDinoProcessor,
-        SwinConfig,
-    )
+    import transformers
+    from transformers import BertConfig, GroundingDinoImageProcessorPil, GroundingDinoProcessor, SwinConfig
 
     seeded()
     tokenizer = words(folder)
@@ -87,15 +81,20 @@ def grounding_dino(folder: Path) -> Path:
         vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
         max_position_embeddings=64,
     )  # fmt: skip
-    config = GroundingDinoConfig(
+    config = getattr(transformers, f"{kind}Config")(
         backbone_config=backbone, text_config=text, d_model=64, encoder_layers=1, decoder_layers=2,
         encoder_attention_heads=2, decoder_attention_heads=2, encoder_ffn_dim=32, decoder_ffn_dim=32, num_queries=12,
         max_text_len=32,
     )  # fmt: skip
-    GroundingDinoForObjectDetection(config).eval().save_pretrained(folder)
+    getattr(transformers, f"{kind}ForObjectDetection")(config).eval().save_pretrained(folder)
     images = GroundingDinoImageProcessorPil(size={"shortest_edge": 64, "longest_edge": 96})
     GroundingDinoProcessor(images, tokenizer).save_pretrained(folder)
     return folder
+
+
+def mm_grounding_dino(folder: Path) -> Path:
+    """MM-Grounding DINO, the same network with heads of its own."""
+    return grounding_dino(folder, "MMGroundingDino")
 
 
 TEMPLATE = (
@@ -228,22 +227,47 @@ def idefics3(folder: Path) -> Path:
 
 def qwen2_5_vl(folder: Path) -> Path:
     """Qwen2.5-VL over a two-layer vision transformer; saved as its own releases are, without a processor class."""
-    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLImageProcessorPil
+    from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+
+    vision = {
+        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
+        "fullatt_block_indexes": [1], "window_size": 56,
+    }  # fmt: skip
+    return _qwen(folder, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, vision)
+
+
+def qwen2_vl(folder: Path) -> Path:
+    """Qwen2-VL over a two-layer vision transformer."""
+    from transformers import Qwen2VLConfig, Qwen2VLForConditionalGeneration
+
+    vision = {"depth": 2, "embed_dim": 32, "hidden_size": 32, "num_heads": 2, "mlp_ratio": 2, "patch_size": 14}
+    return _qwen(folder, Qwen2VLConfig, Qwen2VLForConditionalGeneration, vision)
+
+
+def qwen3_vl(folder: Path) -> Path:
+    """Qwen3-VL over a two-layer vision transformer."""
+    from transformers import Qwen3VLConfig, Qwen3VLForConditionalGeneration
+
+    vision = {
+        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
+        "deepstack_visual_indexes": [0], "num_position_embeddings": 16,
+    }  # fmt: skip
+    return _qwen(folder, Qwen3VLConfig, Qwen3VLForConditionalGeneration, vision)
+
+
+def _qwen(folder: Path, config_class: Any, model_class: Any, vision: dict[str, Any]) -> Path:
+    from transformers import Qwen2VLImageProcessorPil
 
     seeded()
     tokenizer = chat_words("<|vision_start|><|image_pad|><|vision_end|>")
     text = _text(len(tokenizer)) | {
         "rope_parameters": {"rope_type": "default", "mrope_section": [2, 3, 3], "rope_theta": 1e4}
     }
-    vision = {
-        "depth": 2, "hidden_size": 32, "intermediate_size": 64, "num_heads": 2, "out_hidden_size": 32, "patch_size": 14,
-        "fullatt_block_indexes": [1], "window_size": 56,
-    }  # fmt: skip
-    config = Qwen2_5_VLConfig(
+    config = config_class(
         text_config=text, vision_config=vision, image_token_id=6, video_token_id=7, vision_start_token_id=4,
         vision_end_token_id=5,
     )  # fmt: skip
-    Qwen2_5_VLForConditionalGeneration(config).save_pretrained(folder)
+    model_class(config).save_pretrained(folder)
     Qwen2VLImageProcessorPil(size={"shortest_edge": 56 * 56, "longest_edge": 28 * 28 * 64}).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder

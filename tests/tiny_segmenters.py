@@ -9,6 +9,10 @@ from tests.tiny_networks import seeded
 
 DECODER = {"hidden_size": 32, "mlp_dim": 48, "num_attention_heads": 8, "iou_head_hidden_dim": 24}
 PROMPTS = {"hidden_size": 32, "image_size": 64, "patch_size": 8, "mask_input_channels": 8}
+VISION = {
+    "hidden_size": 32, "output_channels": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 64,
+    "patch_size": 8, "num_pos_feats": 16, "window_size": 5, "global_attn_indexes": [1], "mlp_dim": 40,
+}  # fmt: skip
 TO_ORIGINAL = (  # pieces of transformers' names -> of segment_anything's
     ("shared_embedding.positional_embedding", "pe_layer.positional_encoding_gaussian_matrix"),
     ("patch_embed.projection", "patch_embed.proj"),
@@ -32,6 +36,16 @@ TO_ORIGINAL = (  # pieces of transformers' names -> of segment_anything's
 def sam(folder: Path) -> Path:
     """SAM over a three-layer vision transformer, the second of whose layers looks at the whole image."""
     _sam().save_pretrained(folder)
+    return folder
+
+
+def sam_hq(folder: Path) -> Path:
+    """SAM-HQ over the same transformer, of which its decoder also looks at an early layer."""
+    from transformers import SamHQConfig, SamHQModel
+
+    seeded()
+    settings = {"prompt_encoder_config": PROMPTS, "mask_decoder_config": DECODER | {"vit_dim": 32}}
+    _lively(SamHQModel(SamHQConfig(vision_config=VISION, **settings))).save_pretrained(folder)
     return folder
 
 
@@ -81,13 +95,9 @@ def _sam() -> Any:
     from transformers import SamConfig, SamModel
 
     seeded()
-    vision = {
-        "hidden_size": 32, "output_channels": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "image_size": 64,
-        "patch_size": 8, "num_pos_feats": 16, "window_size": 5, "global_attn_indexes": [1], "mlp_dim": 40,
-    }  # fmt: skip
     prompts = PROMPTS | {"image_embedding_size": 8}
     decoder = DECODER | {"layer_norm_eps": 1e-5}  # as the authors have it
-    network = SamModel(SamConfig(vision_config=vision, prompt_encoder_config=prompts, mask_decoder_config=decoder))
+    network = SamModel(SamConfig(vision_config=VISION, prompt_encoder_config=prompts, mask_decoder_config=decoder))
     return _lively(network)
 
 

@@ -1,7 +1,9 @@
 """The least that could be done, to measure against: bodies that lie ready, or that threads draw, posted by aiohttp.
 
 `python -m bench.wire.bare STUDY IN_FLIGHT` posts to its server what `looktwice run STUDY` does; with `--draw` four
-circles with their letters are drawn by cv2 in a pool of threads and written as PNG on the way.
+circles with their letters are drawn by cv2 in a pool of threads and written as PNG on the way. With `--keep FOLDER` the
+loop makes each request itself, of a photograph that it reads, and keeps what a run has to: photograph and message by
+their sha256, the reply in a SQLite file, and a line for each question.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import hashlib
 import json
 import os
+import sqlite3
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -25,6 +29,7 @@ from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import CallOptions, Messages, Reply
 from looktwice.pipelines.picture import FAST_PNG
 from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 
 Work = Callable[[], bytes]
@@ -75,6 +80,69 @@ def _draw(file: Path, marks: Any, question: str) -> bytes:
     return json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()
 
 
+@dataclass
+class Keeper:
+    """Keeps what a run has to keep of each question, and no more; replies and lines are written by the hundred."""
+
+    folder: Path
+    waiting: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        self.file = sqlite3.connect(self.folder / "replies.sqlite", isolation_level=None)
+        self.file.execute("PRAGMA journal_mode = WAL")
+        self.file.execute("CREATE TABLE replies (key TEXT PRIMARY KEY, reply TEXT) WITHOUT ROWID")
+
+    def body(self, sample: Sample) -> tuple[str, bytes]:
+        """The key of a request, and the request."""
+        data = Path(sample.images[0].name).read_bytes()
+        picture = self._blob(data)
+        text = f"{sample.question}\n" + "\n".join(map(str, sample.choices))
+        message = json.dumps({"role": "user", "parts": [{"picture": picture}, text]}).encode()
+        shown = {"type": "image_url", "image_url": {"url": f"data:image/jpeg;base64,{base64.b64encode(data).decode()}"}}
+        parts = [shown, {"type": "text", "text": text}]
+        body = json.dumps({"model": "wire", "messages": [{"role": "user", "content": parts}]}).encode()
+        return self._blob(message), body
+
+    def reply(self, key: str, reply: bytes) -> None:
+        """Keep a reply, and the line of its question."""
+        self.waiting.append((key, json.dumps({"sample": key, "reply": json.loads(reply)})))
+        if len(self.waiting) >= 100:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self.file.execute("BEGIN")
+        self.file.executemany("INSERT OR IGNORE INTO replies VALUES (?, ?)", self.waiting)
+        self.file.execute("COMMIT")
+        with (self.folder / "records.jsonl").open("a") as file:
+            file.writelines(f"{line}\n" for _, line in self.waiting)
+        self.waiting.clear()
+
+    def _blob(self, data: bytes) -> str:
+        sha = hashlib.sha256(data).hexdigest()
+        path = self.folder / sha[:2] / sha
+        path.parent.mkdir(exist_ok=True)
+        path.with_suffix(".part").write_bytes(data)
+        path.with_suffix(".part").rename(path)
+        return sha
+
+
+async def keep_all(url: str, study: Path, in_flight: int, folder: Path) -> None:
+    """Ask every question, so many at a time, and keep what comes of it."""
+    keeper, samples = Keeper(folder), (item.sample for item in load_plan(study).points[0].task)
+
+    async def post(session: aiohttp.ClientSession) -> None:
+        for sample in samples:
+            key, body = keeper.body(sample)
+            async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+                keeper.reply(key, await response.read())
+
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        await asyncio.gather(*(post(session) for _ in range(in_flight)))
+    keeper.flush()
+
+
 async def post_all(url: str, works: Iterator[Work], in_flight: int, threads: int) -> None:
     """Post every body, so many at a time, and read the answers; what there is to do before, threads do."""
     loop = asyncio.get_running_loop()
@@ -95,9 +163,12 @@ if __name__ == "__main__":
     parser.add_argument("study", type=Path)
     parser.add_argument("in_flight", type=int)
     parser.add_argument("--draw", action="store_true")
+    parser.add_argument("--keep", type=Path)
     args = parser.parse_args()
     url = f"{load_plan(args.study).points[0].model.url}/chat/completions"
-    if args.draw:
+    if args.keep:
+        asyncio.run(keep_all(url, args.study, args.in_flight, args.keep))
+    elif args.draw:
         cv2.setNumThreads(1)
         asyncio.run(post_all(url, drawn_bodies(args.study), args.in_flight, os.cpu_count() or 1))
     else:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.adaptive.betting import PairwiseBets
-from looktwice.eval.statistics.shares import paired_difference
-from looktwice.eval.statistics.significance import paired_test
+from looktwice.eval.statistics.paired import compare_paired
 
 Floats = NDArray[np.float64]
 
@@ -35,9 +34,9 @@ class Confirmation:
 class Race:
     """The arms of one task on samples in a random order; `level` is the chance of dropping the best arm.
 
-    An arm falls out once the capital of bets that some other arm is better reaches (arms - 1) / level: whichever arm is
-    best, all bets against it together win with probability `level` at most, however often one looks. Of arms that are
-    equally good, one alone is left with the same probability at most.
+    An arm falls out once the mean capital of the bets that each of the others is better reaches 1 / level: whichever
+    arm is best, that mean is a supermartingale and does so with probability `level` at most, however often one looks.
+    Of arms that are equally good, one alone is left with probability level * arms / (arms - 1) at most.
     """
 
     names: Sequence[str]
@@ -65,9 +64,10 @@ class Race:
         row = np.array([answers.get(name, np.nan) for name in self.names], float)
         self.values.append(row)
         self._bets.add(row)
-        capital, bar = self._bets.capital, (len(self.names) - 1) / self.level
+        capital = self._bets.capital
+        against = (capital.sum(axis=0) - 1) / (len(self.names) - 1)  # without the 1 of an arm against itself
         for number, name in enumerate(self.names):
-            if name not in self.dropped and capital[:, number].max() >= bar:
+            if name not in self.dropped and against[number] >= 1 / self.level:
                 self.dropped[name] = len(self.values), self.names[int(capital[:, number].argmax())]
 
     @property
@@ -94,8 +94,9 @@ class Race:
         return [float(row[mine] - row[theirs]) for row in self.values if np.isfinite(row[mine] - row[theirs])]
 
 
-def confirm(rival: str, mine: Sequence[float], theirs: Sequence[float]) -> Confirmation:
-    """The exact paired test of a winner's values against the rival's, on samples that did not choose it."""
-    mine, theirs = [float(each) for each in mine], [float(each) for each in theirs]  # numpy's own would overflow
-    test, (low, high) = paired_test(mine, theirs), paired_difference(mine, theirs)
-    return Confirmation(rival, test.n, test.delta, low, high, test.p)
+def confirm(
+    rival: str, mine: Sequence[float], theirs: Sequence[float], clusters: Sequence[Hashable] | None = None
+) -> Confirmation:
+    """The paired comparison of a winner's values with the rival's, on samples that did not choose it."""
+    found = compare_paired(mine, theirs, clusters)
+    return Confirmation(rival, found.n, found.value, found.low, found.high, found.p)

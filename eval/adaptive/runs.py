@@ -6,6 +6,9 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate, groupby
+
+import numpy as np
 
 from looktwice.eval.adaptive.race import Confirmation, Race, confirm
 from looktwice.eval.adaptive.staircase import Staircase
@@ -15,6 +18,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.labels import label_with_changes
+from looktwice.eval.scoring.verdict import cluster_of
 from looktwice.pipelines.config.arm import Arm
 
 
@@ -85,8 +89,8 @@ class Staircases(Steering):
     def _is_done(self, stairs: Staircase) -> bool:
         if not self.width or stairs.asked.sum() < 10:
             return False
-        found = stairs.threshold()
-        return (found.high / found.low if self.along.log else found.high - found.low) <= self.width
+        low, _, high = stairs.limits()
+        return (high / low if self.along.log else high - low) <= self.width
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,8 @@ class RaceResult:
 class Races(Steering):
     """A race between the arms of every task; `held_out` is the share of samples that only winner and rival are asked.
 
-    Samples come in a random order, `step` of them at a time; `level` as for `Race`.
+    Samples come in a random order, about `step` of them at a time; `level` as for `Race`. Samples that share a
+    group or a picture come together and are one bet, on their mean; none of them is held out from the others.
     """
 
     level: float = 0.05
@@ -122,34 +127,36 @@ class Races(Steering):
         by_name = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
         if len(by_name) < 2:
             raise RunError(f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(by_name)}")
-        names = [name for name, row in pool.rows.items() if row.answer is not None]
-        names.sort(key=lambda name: rank(name, self.seed))
-        raced = names[: len(names) - round(self.held_out * len(names))]
-        race = Race(list(by_name), self.level)
-        for start in range(0, len(raced), self.step):
-            samples, running = raced[start : start + self.step], [by_name[name] for name in race.left]
-            yield [(sample, running) for sample in samples]
-            for sample in samples:
-                self._add(race, by_name, sample)
+        clusters = {name: cluster_of(name, row) for name, row in pool.rows.items() if row.answer is not None}
+        names = sorted(clusters, key=lambda name: (rank(clusters[name], self.seed), rank(name, self.seed)))
+        units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
+        ends, most = [*accumulate(map(len, units))], len(names) - round(self.held_out * len(names))
+        raced, race = [unit for unit, end in zip(units, ends, strict=True) if end <= most], Race([*by_name], self.level)
+        kept = [sample for unit in units[len(raced) :] for sample in unit]
+        for _, block in groupby(zip(raced, ends, strict=False), key=lambda unit: (unit[1] - 1) // self.step):
+            samples, running = [unit for unit, _ in block], [by_name[name] for name in race.left]
+            yield [(sample, running) for unit in samples for sample in unit]
+            for unit in samples:
+                self._add(race, by_name, unit)
             if race.winner:
                 break
-        kept, confirmation = names[len(raced) :], None
+        confirmation = None
         if race.winner and kept:
             pair = by_name[race.winner], by_name[race.rival]
             yield [(sample, pair) for sample in kept]
-            both = [[self.answers.get((arm.id, sample)) for arm in pair] for sample in kept]
-            whole = [(mine, theirs) for mine, theirs in both if mine is not None and theirs is not None]
-            if whole:
-                confirmation = confirm(race.rival, [mine for mine, _ in whole], [theirs for _, theirs in whole])
+            both = [[clusters[sample], *(self.answers.get((arm.id, sample)) for arm in pair)] for sample in kept]
+            if whole := [row for row in both if None not in row]:
+                shared, mine, theirs = zip(*whole, strict=True)
+                confirmation = confirm(race.rival, mine, theirs, shared)
         calls = sum(key[0] in {arm.id for arm in arms} for key in self.answers)
         self.results.append(RaceResult(arms[0].task_name, race, len(names), calls, confirmation))
 
-    def _add(self, race: Race, by_name: Mapping[str, Arm], sample: str) -> None:
-        """A sample counts where no arm that is still in the race failed it."""
-        values = {name: self.answers.get((by_name[name].id, sample)) for name in race.left}
-        known = {name: value for name, value in values.items() if value is not None}
-        if len(known) == len(values):
-            race.add(known)
+    def _add(self, race: Race, by_name: Mapping[str, Arm], samples: Sequence[str]) -> None:
+        """Samples that share something, as one; one of them counts where no arm that is still in the race failed it."""
+        values = [[self.answers.get((by_name[name].id, sample)) for name in race.left] for sample in samples]
+        known = [row for row in values if None not in row]
+        if known:
+            race.add(dict(zip(race.left, np.mean(np.array(known, float), axis=0).tolist(), strict=True)))
 
 
 def rank(name: str, seed: int) -> bytes:

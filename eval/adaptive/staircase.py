@@ -47,8 +47,7 @@ class Staircase:
         for end in (len(self.model.levels) - 1, 0):
             if end in usable and not self.asked[end]:
                 return self.model.levels[end]
-        weighted = self._coarse.accuracy[usable] * self._weights
-        hits = weighted.sum(axis=(2, 3))  # (levels, thresholds)
+        hits = np.einsum("ltsr,tsr->lt", self._coarse.accuracy[usable], self._weights)  # (levels, thresholds)
         misses = self._weights.sum(axis=(1, 2)) - hits
         expected = _entropy(hits) + _entropy(misses)
         return self.model.levels[usable[int(expected.argmin())]]
@@ -61,6 +60,10 @@ class Staircase:
         accuracy = self._coarse.accuracy[number]
         weights = self._weights * accuracy**value * (1 - accuracy) ** (1 - value)
         self._weights = weights / weights.sum()
+
+    def limits(self) -> tuple[float, float, float]:
+        """Where the threshold lies after the answers so far: the interval's low end, its median, the high end."""
+        return self.model.limits(self.asked, self.right)
 
     def threshold(self) -> Threshold:
         """The threshold after the answers so far."""

@@ -21,10 +21,6 @@ from looktwice.pipelines.geometry import Rect, iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
 from looktwice.prompting.agent.record import EpisodeEnd, Look, read_end, read_looks
-from looktwice.prompting.controls import OracleCrop
-
-HINT = OracleCrop.hint
-"""The meta field of a sample that names the relevant region."""
 
 
 @dataclass(frozen=True)
@@ -228,14 +224,16 @@ def _spent_and_gained(scores: PointScores, baseline: PointScores) -> tuple[float
 
 def _targets(record: Record, row: SampleRow) -> list[Mark]:
     """The relevant region: the one that the sample's meta field names, otherwise all its boxes and masks."""
+    from looktwice.prompting.controls import OracleCrop  # opens all that draws
+
     plain = record.marks if record.marks is not None else row.sample["marks"]
     marks = [mark_from_dict(mark) for mark in plain]
-    hint = row.meta.get(HINT)
+    hint = row.meta.get(OracleCrop.hint)
     if isinstance(hint, str) and hint:
         return [mark for mark in marks if mark.label == hint and isinstance(mark, Box | Mask)]
     if isinstance(hint, list | tuple) and len(hint) == 4:
         x0, y0, x1, y1 = (float(edge) for edge in hint)
-        return [Box(HINT, x0, y0, x1, y1)]
+        return [Box(OracleCrop.hint, x0, y0, x1, y1)]
     if isinstance(hint, Mapping):
         return [mark_from_dict(hint)]
     return [mark for mark in marks if isinstance(mark, Box | Mask)]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
-from looktwice.eval.display.text_tables import TextTable, percent
-from looktwice.eval.scoring.row import Row
+from looktwice.eval.display.text_tables import TextTable, percent, to_people
+from looktwice.eval.scoring.row import Row, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.specialists.answers import Guess
 
@@ -43,16 +43,13 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
     A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the
     runs that some row has, then any further entry: a total such as `macro` or `blink_macro`, or `task.metric`. A task
     with errata is flagged in its header. Below stand the contestants of the runs, from `rows`, and how many points
-    each differs from the row that is of `people`.
+    each differs from people, whose row says `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
-    people: tuple[str, Mapping[str, Any]] = ("", {})
     for run in runs:
         config = run.folder.facts.get("config") or {}
         for name, row in (config.get("published") or {}).items():
             published[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
-            if row.get("people"):
-                people = str(name), row.get("accuracy") or {}
     given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
     asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]
@@ -61,29 +58,23 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
         (name, source, *(_percent(accuracies.get(task)) for task in tasks))
         for (name, source), accuracies in published.items()
     ]
-    for name, found in _values_here(runs, rows).items():
-        if not (known := found.keys() & given.keys()):
-            continue
-        lines.append((name, "this run", *(_percent(found.get(task)) for task in tasks)))
-        gaps = {task: found[task] - people[1][task] for task in known & people[1].keys()}
-        if gaps:
-            shown = (f"{gaps[task]:+.2f}" if task in gaps else "" for task in tasks)
-            lines.append((f"{name}, less {people[0]}", "points", *shown))
+    for name, found in _values_here(runs, rows, given.keys()).items():
+        here = [found.get(task) for task in tasks]
+        lines.append((name, "this run", *("" if row is None else percent(row.value, 2) for row in here)))
+        if any(gaps := ["" if row is None else to_people(row, 2) for row in here]):
+            lines.append((f"{name}, less people", "points", *gaps))
     return TextTable(("who", "source", *titles), tuple(lines), text_columns=2)
 
 
-def _values_here(runs: Sequence[RunScores], rows: Sequence[Row]) -> Mapping[str, Mapping[str, float]]:
-    """Contestant -> its accuracy in percent by task, its other metrics by `task.metric` or, of totals, `metric`."""
+def _values_here(runs: Sequence[RunScores], rows: Sequence[Row], given: Set[str]) -> Mapping[str, dict[str, Row]]:
+    """Contestant -> its rows by those names under which something is published."""
     names = {scores.contestant for run in runs for scores in run.points}
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, Row]] = {}
     for row in rows:
         if row.slice or row.value is None or row.contestant not in names:
             continue
-        held = found.setdefault(row.contestant, {})
-        if row.metric == "accuracy":
-            held[row.task_name or row.task] = 100 * row.value
-        else:
-            held[f"{row.task_name}.{row.metric}" if row.task_name else row.metric] = 100 * row.value
+        for name in given & set(published_names(row)):
+            found.setdefault(row.contestant, {})[name] = row
     return found
 
 

@@ -12,7 +12,7 @@ from looktwice.eval.display.text_tables import TextTable, contestant_of, format_
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
-from looktwice.eval.statistics.bootstrap import bootstrap_mean
+from looktwice.eval.statistics.bootstrap import bootstrap_mean, cluster_codes
 from looktwice.eval.statistics.draws import majority_value
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.ranks import swap_over_halves
@@ -90,14 +90,14 @@ def _contestant(name: str, arms: Sequence[PointScores]) -> Contestant:
     places = [(arm, (arm.point.task_id, sample), sample) for arm in arms for sample in arm.samples]
     asked = [place for place in places if place[1] in hits]
     values = {question: arm.comparable[sample] for arm, question, sample in asked}
-    answers = {question: first.answer if (first := arm.draws(sample)[0]) else None for arm, question, sample in asked}
+    answers = {question: first.answer if (first := arm.first(sample)) else None for arm, question, sample in asked}
     clusters = {question: (arm.point.task, arm.clusters[sample]) for arm, question, sample in asked}
     return Contestant(name, values, hits, answers, clusters)
 
 
 def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
     """Whether the first draw of each sample with a key is right; without samples that FAILED or are missing."""
-    firsts = {name: scores.draws(name)[0] for name, row in scores.samples.items() if row.answer is not None}
+    firsts = {name: scores.first(name) for name, row in scores.samples.items() if row.answer is not None}
     return {
         name: first.verdict is Verdict.RIGHT
         for name, first in firsts.items()
@@ -146,7 +146,7 @@ def pair_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def _pair_line(first: Contestant, other: Contestant, both: Sequence[Question]) -> tuple[float, tuple[str, ...]]:
-    clusters = [first.clusters[question] for question in both]
+    clusters = cluster_codes([first.clusters[question] for question in both], len(both))
     values, others = ([one.values[question] for question in both] for one in (first, other))
     hits = [(first.hits[question], other.hits[question]) for question in both]
     compared = compare_paired(values, others, clusters)
@@ -183,7 +183,7 @@ def oracle_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def _oracle_cells(found: Sequence[Contestant], questions: Sequence[Question]) -> tuple[str, ...]:
-    clusters = [found[0].clusters[question] for question in questions]
+    clusters = cluster_codes([found[0].clusters[question] for question in questions], len(questions))
     hits = [[one.hits[question] for one in found] for question in questions]
     answers = [[one.answers[question] for one in found] for question in questions]
     votes = [majority_value(said, list(map(float, hit))) for said, hit in zip(answers, hits, strict=True)]

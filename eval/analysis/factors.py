@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
-from statistics import NormalDist, fmean, stdev
+from statistics import fmean
 
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.benchmark import Metric, Scorer
+from looktwice.eval.scoring.comparison import accuracy_to_compare
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import paired_difference
-from looktwice.eval.statistics.significance import paired_test
+from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.significance import mean_difference
 
-Values = Mapping[str, float]
 INTERACTION, WHOLE = "interaction", "the whole gap"
 
 
@@ -123,47 +123,41 @@ def _setting(scores: PointScores, place: str) -> object:
     return found
 
 
-def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Values]]:
-    """For each metric the values of every arm, by unit; only metrics that every arm has."""
-    tables: dict[str, dict[str, Values]] = {}
+def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Metric]]:
+    """For each metric that of every arm; only metrics that every arm has."""
+    tables: dict[str, dict[str, Metric]] = {}
     for name, scores in arms.all.items():
-        for metric, values in _metrics(scores).items():
-            tables.setdefault(metric, {})[name] = values
+        for metric in _metrics(scores):
+            tables.setdefault(metric.name, {})[name] = metric
     return {metric: table for metric, table in tables.items() if len(table) == len(arms.all)}
 
 
-def _metrics(scores: PointScores) -> dict[str, Values]:
+def _metrics(scores: PointScores) -> list[Metric]:
     """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
-    found: dict[str, Values] = {"accuracy": scores.comparable}
     scorer: Scorer | None = scores.scorer
-    for metric in scorer.metrics(scores) if scorer is not None else ():
-        if metric.value is None and metric.p is None and not metric.slice:
-            found[metric.name] = {n: v for n, v in metric.units.items() if n not in metric.failed}
-    return found
+    own = scorer.metrics(scores) if scorer is not None else ()
+    means = (metric for metric in own if metric.value is None and metric.p is None and not metric.slice)
+    return [accuracy_to_compare(scores), *means]
 
 
-def _effects(task: str, metric: str, table: Mapping[str, Values]) -> list[FactorEffect]:
+def _effects(task: str, metric: str, table: Mapping[str, Metric]) -> list[FactorEffect]:
     """An effect per factor, the interaction, and the gap; none where no unit has every arm."""
-    units = sorted(set.intersection(*(set(values) for values in table.values())))
+    units = sorted(set.intersection(*(one.units.keys() - one.failed for one in table.values())))
     if not units:
         return []
-    rows = {name: [values[unit] for unit in units] for name, values in table.items()}
+    clusters = [table["from"].clusters.get(unit, unit) for unit in units]
+    rows = {name: [one.units[unit] for unit in units] for name, one in table.items()}
     start, end = rows.pop("from"), rows.pop("to")
-    whole = _effect(task, metric, WHOLE, start, end)
-    found = [_effect(task, metric, factor, start, values) for factor, values in rows.items()]
+
+    def effect(factor: str, values: Sequence[float]) -> FactorEffect:
+        found, ends = compare_paired(values, start, clusters), (fmean(start), fmean(values))
+        return FactorEffect(task, metric, factor, found.value, *ends, found.low, found.high, found.p, found.n)
+
     moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
-    left = [end[i] - start[i] - moved[i] for i in range(len(units))]
-    rest = FactorEffect(task, metric, INTERACTION, fmean(left), n=len(units))
-    if len(left) > 1:
-        half = NormalDist().inv_cdf(0.975) * stdev(left) / sqrt(len(left))
-        rest = replace(rest, low=rest.value - half, high=rest.value + half)
-    return _with_share_of_gap([*found, *([rest] if rows else []), whole])
-
-
-def _effect(task: str, metric: str, factor: str, start: Sequence[float], values: Sequence[float]) -> FactorEffect:
-    low, high = paired_difference(values, start)
-    test = paired_test(values, start)
-    return FactorEffect(task, metric, factor, test.delta, fmean(start), fmean(values), low, high, test.p, len(start))
+    left = mean_difference([end[i] - start[i] - moved[i] for i in range(len(units))], clusters)
+    rest = FactorEffect(task, metric, INTERACTION, left.value, low=left.low, high=left.high, n=left.n)
+    found = [effect(factor, values) for factor, values in rows.items()]
+    return _with_share_of_gap([*found, *([rest] if rows else []), effect(WHOLE, end)])
 
 
 def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
@@ -173,18 +167,25 @@ def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     return [replace(line, of_gap=line.value / whole.value) if known else line for line in lines]
 
 
-def _over_tasks(tables: Sequence[Mapping[str, Values]]) -> list[FactorEffect]:
+def _over_tasks(tables: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
     """The mean of the tasks' effects, and the effects over all samples together; of factors that every task has."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     shared = [{name: table[name] for name in names} for table in tables]
     single = [_effects("", "accuracy", table) for table in shared]
     held = [lines for lines in single if lines]
     macro = _with_share_of_gap([_mean([lines[i] for lines in held]) for i in range(len(held[0]))]) if held else []
-    pooled = {
-        name: {f"{number} {unit}": value for number, table in enumerate(shared) for unit, value in table[name].items()}
-        for name in names
-    }
+    pooled = {name: _pool([table[name] for table in shared]) for name in names}
     return macro + _effects("micro", "accuracy", pooled)
+
+
+def _pool(metrics: Sequence[Metric]) -> Metric:
+    """Accuracy on the samples of all tasks, each with the task's number before its name."""
+    units, clusters, failed = dict[str, float](), dict[str, str](), set[str]()
+    for number, one in enumerate(metrics):
+        units |= {f"{number} {unit}": value for unit, value in one.units.items()}
+        clusters |= {f"{number} {unit}": f"{number} {cluster}" for unit, cluster in one.clusters.items()}
+        failed |= {f"{number} {unit}" for unit in one.failed}
+    return Metric("accuracy", units, failed=frozenset(failed), clusters=clusters)
 
 
 def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:

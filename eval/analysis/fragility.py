@@ -12,14 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums, percentile_interval, resampled_means
+from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 
-RESAMPLES, SEED = 2000, 0
-MOST_DRAWN = 20_000_000  # numbers of all resamples together, 160 MB; of larger sets fewer are drawn
+RESAMPLES = 2000
 Floats = NDArray[np.float64]
 
 
-class Estimate(NamedTuple):
-    """A number with the 2.5 and 97.5 % points of its resamples."""
+class Bounded(NamedTuple):
+    """A number with its 95 % interval."""
 
     value: float
     low: float
@@ -32,9 +33,7 @@ class StyleShift:
 
     name: str
     accuracy: float
-    delta: Estimate
-    gained: int
-    lost: int
+    delta: PairedComparison
 
     @property
     def significant(self) -> bool:
@@ -55,16 +54,19 @@ class Fragility:
     n: int
     accuracy: float
     shifts: tuple[StyleShift, ...]
-    ratio: Estimate | None
+    ratio: Bounded | None
     floor: float | None
-    spread: Estimate
+    spread: Bounded
     best: str
     worst: str
 
 
 @dataclass(frozen=True)
 class Variants:
-    """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants."""
+    """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants.
+
+    `clusters` names what each sample shares with others, its group or pictures; without it each is its own.
+    """
 
     contestant: str
     task: str
@@ -72,6 +74,7 @@ class Variants:
     samples: tuple[str, ...]
     values: Floats
     floor: float | None = None
+    clusters: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -117,34 +120,28 @@ def variance_ratio(values: Floats) -> float | None:
 
 
 def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
-    """Differences, R and spread with intervals; one draw of the samples serves all variants, so that all is paired."""
-    values, weights = found.values, draw_weights(found.values.shape[1], resamples)
-    drawn, gaps = weights @ values.T, values[1:] - values[0]
-    means, ratio = values.mean(axis=1), variance_ratio(values)
-    deltas = (drawn[:, 1:] - drawn[:, :1]).T
+    """Differences, R and spread with intervals; one draw of the clusters serves all variants, so that all is paired."""
+    values, base = found.values, found.values[0]
+    means, ratio, parts = (
+        values.mean(axis=1),
+        variance_ratio(values),
+        (values, (values[1:] - base) ** 2, base[None] ** 2),
+    )
+    drawn, count = _draw(np.concatenate(parts), found.clusters, resamples)
+    accuracies, squares, square = np.split(drawn, [len(values), 2 * len(values) - 1], axis=1)
+    first = accuracies[:, :1]
+    gaps, spread = squares - (accuracies[:, 1:] - first) ** 2, (square - first**2)[:, 0]
+    kept = spread > 1e-12  # the resamples in which the default varies
     shifts = tuple(
-        StyleShift(
-            name,
-            float(mean),
-            _estimate(float(gap.mean()), delta),
-            int((gap > 1e-9).sum()),
-            int((gap < -1e-9).sum()),
-        )
-        for name, mean, gap, delta in zip(found.names[1:], means[1:], gaps, deltas, strict=True)
+        StyleShift(name, float(mean), compare_paired(row, base, found.clusters))
+        for name, mean, row in zip(found.names[1:], means[1:], values[1:], strict=True)
     )
     return Fragility(
         found.contestant, found.task, values.shape[1], float(means[0]), shifts,
-        None if ratio is None else _estimate(ratio, _drawn_ratios(values, weights)), found.floor,
-        _estimate(float(np.ptp(means)), np.ptp(drawn, axis=1)),
+        None if ratio is None else _bounded(ratio, gaps[kept].mean(axis=1) / spread[kept], count), found.floor,
+        _bounded(float(np.ptp(means)), np.ptp(accuracies, axis=1), count),
         found.names[int(means.argmax())], found.names[int(means.argmin())],
     )  # fmt: skip
-
-
-def draw_weights(n: int, resamples: int = RESAMPLES) -> Floats:
-    """Bootstrap resamples as shares: (resamples, n), each row a draw of n samples with replacement; always the same."""
-    resamples = max(200, min(resamples, MOST_DRAWN // n))
-    drawn: Floats = np.random.default_rng(SEED).multinomial(n, np.full(n, 1 / n), resamples) / n
-    return drawn
 
 
 def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
@@ -158,7 +155,8 @@ def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterato
         lead = float(gaps[0].mean())
         if abs(lead) < 1e-9:
             continue
-        turned = draw_weights(len(samples), resamples) @ gaps.T * np.sign(lead) < -1e-9
+        clusters = one.clusters and [one.clusters[one.samples.index(name)] for name in samples]
+        turned = _draw(gaps, clusters, resamples)[0] * np.sign(lead) < -1e-9
         pair = (one, other) if lead > 0 else (other, one)
         styles = int((gaps.mean(axis=1) * np.sign(lead) < -1e-9).sum())
         yield Flip(
@@ -214,8 +212,12 @@ def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants |
     samples = tuple(name for name in first if all(name in each for each in values.values()))
     if len(values) < 2 or not samples:
         return None
-    table = np.array([[each[name] for name in samples] for each in values.values()], float)
-    return Variants(who, task, tuple(values), samples, table, _floor(next(iter(arms.values())), samples))
+    table, default = (
+        np.array([[each[name] for name in samples] for each in values.values()], float),
+        next(iter(arms.values())),
+    )
+    clusters = tuple(default.clusters[name] for name in samples)
+    return Variants(who, task, tuple(values), samples, table, _floor(default, samples), clusters)
 
 
 def _floor(scores: PointScores, samples: Sequence[str]) -> float | None:
@@ -225,21 +227,17 @@ def _floor(scores: PointScores, samples: Sequence[str]) -> float | None:
     return variance_ratio(pairs.T) if len(pairs) else None
 
 
-def _drawn_ratios(values: Floats, weights: Floats) -> Floats:
-    """R of every resample in which the default varies."""
-    gaps = values[1:] - values[0]
-    moved = weights @ (gaps**2).T - (weights @ gaps.T) ** 2
-    base = weights @ values[0] ** 2 - (weights @ values[0]) ** 2
-    kept = base > 1e-12
-    ratios: Floats = moved[kept].mean(axis=1) / base[kept]
-    return ratios
-
-
 def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:
     rows, columns = [found.names.index(name) for name in names], [found.samples.index(name) for name in samples]
     return found.values[np.ix_(rows, columns)]
 
 
-def _estimate(value: float, drawn: Floats) -> Estimate:
-    low, high = np.percentile(drawn, [2.5, 97.5])
-    return Estimate(value, float(low), float(high))
+def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple[Floats, int]:
+    """The means of rows of numbers by sample over resampled clusters, (resamples, rows), and how many clusters."""
+    sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
+    return resampled_means(sums, sizes, resamples=resamples), len(sizes)
+
+
+def _bounded(value: float, drawn: Floats, clusters: int) -> Bounded:
+    low, high = percentile_interval(drawn, clusters) if clusters > 1 else (value, value)
+    return Bounded(value, min(low, value), max(high, value))

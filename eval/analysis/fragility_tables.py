@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import fmean
 
 from looktwice.eval.analysis.fragility import (
-    Estimate,
+    Bounded,
     Flip,
     Fragility,
     Variants,
@@ -16,13 +16,14 @@ from looktwice.eval.analysis.fragility import (
     rank_change,
     rank_flips,
 )
-from looktwice.eval.display.text_tables import TextTable, percent
+from looktwice.eval.display.text_tables import TextTable, percent, with_interval
 from looktwice.eval.scoring.verdict import RunScores
 
 NOTE = (
-    "Every style and codec is compared with the first one on the same samples. Intervals are 95 % of a paired "
-    "bootstrap that draws the same samples for all of them. R is the mean variance of these differences over that of "
-    "the default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as much as other "
+    "Every style and codec is compared with the first one on the same samples. Differences have the interval of every "
+    "paired comparison; those of R and of the best minus the worst are of a bootstrap that draws the same clusters, "
+    "samples that share a group or a picture, for all of them. R is the mean variance of these differences over that "
+    "of the default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as much as other "
     "samples do; `floor` is R of the default against its own second draw, so `draws: 2` tells what an unsteady model "
     "alone makes. The best minus the worst of many styles is above 0 by chance alone, and so is its interval. A pair "
     "flips where the other one leads; `by samples alone` is the share of resamples that do that under the default, "
@@ -56,8 +57,9 @@ def style_table(runs: Sequence[RunScores]) -> TextTable:
     """A line per contestant, task, style and codec: accuracy, difference, and how many samples change."""
     lines = [
         (
-            one.contestant, one.task, shift.name, percent(shift.accuracy), _shown(shift.delta, 100),
-            str(shift.gained), str(shift.lost), "yes" if shift.significant else "",
+            one.contestant, one.task, shift.name, percent(shift.accuracy),
+            with_interval(shift.delta.value, shift.delta.low, shift.delta.high), str(shift.delta.better),
+            str(shift.delta.worse), "yes" if shift.significant else "",
         )
         for run in runs
         for one in _measured(run)
@@ -172,7 +174,7 @@ def _flips(run: RunScores) -> list[Flip]:
     return [flip for each in tasks.values() for flip in rank_flips(each)]
 
 
-def _shown(found: Estimate | None, scale: float) -> str:
+def _shown(found: Bounded | None, scale: float) -> str:
     """A number above its interval; points without, R with two decimals."""
     if found is None:
         return ""

@@ -106,7 +106,7 @@ def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str
     found = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
     for scores in run.points:
         for name, row in scores.samples.items():
-            count, first = len(row.sample["choices"]), scores.draws(name)[0]
+            count, first = len(row.sample["choices"]), scores.first(name)
             letters = [chr(ord("A") + number) for number in range(count)]
             if count > 1 and first is not None and row.answer in letters and first.answer in letters:
                 seen = shown.get((scores.point.recorded_as, name), {})
@@ -149,6 +149,9 @@ def _arms(run: RunScores) -> dict[str, Arms]:
 def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
     """The cells of two contestants; none where they share neither two settings nor two draws."""
     shared = [setting for setting in mine if setting in theirs]
+    drawn = shared and all(_may_have_draws(side[shared[0]]) for side in (mine, theirs))
+    if len(shared) < 2 and not drawn:
+        return ()  # before anything is collected: mostly there is nothing to compare
     clusters = {place: name for arms in mine.values() for arm in arms for place, name in _clusters(arm)}
     settings = [[_values(side[setting]) for setting in shared] for side in (mine, theirs)]
     draws = [_drawn(side[shared[0]]) for side in (mine, theirs)] if shared else [[], []]
@@ -162,6 +165,10 @@ def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
         str(len(shared)) if by_setting else "", f"{leads} of {len(shared)}" if by_setting else "", _shown(by_setting),
         str(count) if by_draw else "", _shown(by_draw), str(n or ""),
     ) if by_setting or by_draw else ()  # fmt: skip
+
+
+def _may_have_draws(arms: Sequence[PointScores]) -> bool:
+    return all(arm.point.draws > 1 or any(len(draws) > 1 for draws in arm.scored.values()) for arm in arms)
 
 
 def _swap(sides: Sequence[Sequence[Values]], clusters: Mapping[tuple[str, str], Any]) -> tuple[Estimate | None, int]:

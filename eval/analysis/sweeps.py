@@ -133,7 +133,7 @@ def effect_note(table: Table) -> str:
 
 
 def effects_csv(table: Table) -> str:
-    """The effects as shares in -1..1, a header and a line each; an interval is empty where all samples agree."""
+    """The effects as shares in -1..1, a header and a line each."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(EFFECT_COLUMNS)

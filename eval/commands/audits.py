@@ -96,6 +96,44 @@ def audit(
         say(f"audit: {folder / 'audit.md'}, needs_no_image.csv and clean.yaml beside it")
 
 
+def probe(
+    run: Run,
+    held_out: Annotated[
+        float, typer.Option(min=0.1, max=0.9, help="The share of pictures that the probes are tried on.")
+    ] = 0.4,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only this many questions of each arm.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The page (default: RUN/probes.md).")] = None,
+    reader: Reader = None,
+    plugin: Plugins = None,
+    allow: AllowedOfRun = None,
+) -> None:
+    """Say where in a model the answer is lost: tower, projector, decoder or words.
+
+    Of a run with LocalVLM or Pocket: linear probes on every layer, against the model's own answers.
+    """
+    with input_errors(allow):
+        from looktwice.eval.commands.measures import print_text_table
+        from looktwice.eval.probes.arms import probe_run
+        from looktwice.eval.probes.page import NOTE, probe_page, probe_sentences, probe_table
+        from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
+        from looktwice.eval.scoring.score import score_run
+        from looktwice.pipelines.disk import write_file
+
+        page, plugins = out or run / "probes.md", load_plugins(plugin)
+        refuse_run_file(page)
+        scored = score_run(RunFolder(run), build_reader(reader, plugins), plugins=plugins)
+        found = probe_run(scored, plugins, held_out, limit, lambda said: typer.echo(said, err=True))
+        for why in dict.fromkeys(found.left_out.values()):
+            say(f"not probed: {'; '.join(name for name, its in found.left_out.items() if its == why)} ({why})")
+        if not found.arms:
+            raise RunError(f"{run} has no arm to probe; `looktwice run probes` makes a run that has")
+        print_text_table(probe_table(found, whole=False), "read in the layers", NOTE)
+        for arm in found.arms:
+            say(" ".join(probe_sentences(arm)))
+        write_file(page, probe_page(scored, found))
+        say(f"probes: {page}")
+
+
 def _parse_role(text: str, arms: Mapping[str, str]) -> tuple[str, str]:
     name, equals, contestant = text.partition("=")
     if not (equals and contestant and name in arms):

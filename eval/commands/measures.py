@@ -67,7 +67,7 @@ def staircase(
 
     The next level is the one whose answer tells most. Works for models, specialists and people alike.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.adaptive.runs import Staircases
         from looktwice.eval.psychometrics.thresholds import Along
         from looktwice.eval.records.records import RunError
@@ -99,7 +99,7 @@ def race(
 
     Arms that can no longer win are asked no more; the winner is confirmed on held-out samples.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.adaptive.runs import Races
         from looktwice.eval.adaptive.tables import NOTE, race_table, save_races, say_race
         from looktwice.eval.runs.predict import RunOptions
@@ -149,7 +149,7 @@ def load_steered(config: Path, overrides: Sequence[str], plugin: list[str] | Non
     from looktwice.pipelines.config.plan import load_plan
 
     plan = load_plan(config, overrides, load_plugins(plugin), allow or ())
-    say_left_out(plan.left_out)
+    say_left_out(plan)
     return plan
 
 

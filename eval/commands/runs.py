@@ -100,8 +100,8 @@ def report(
     """Write report.html, report.md and report.csv."""
     with input_errors(allow):
         from looktwice.eval.display.table import score_table
+        from looktwice.eval.page.own_images import recorded_tasks, sample_images
         from looktwice.eval.report import write_report
-        from looktwice.eval.runs.show import recorded_tasks, sample_images
 
         plugins = load_plugins(plugin)
         read = build_reader(reader, plugins)
@@ -131,9 +131,10 @@ def view(
     with input_errors(allow):
         from looktwice.eval.display.table import score_table
         from looktwice.eval.page.of_runs import RunPage
+        from looktwice.eval.page.own_images import recorded_tasks, sample_images
         from looktwice.eval.page.serving import serve_page
         from looktwice.eval.report import html_page
-        from looktwice.eval.runs.show import recorded_tasks, sample_images, sample_page
+        from looktwice.eval.runs.show import sample_page
 
         plugins = load_plugins(plugin)
         scored = score_table(runs, build_reader(reader, plugins), by or (), judge, plugins=plugins, all_arms=all_arms)
@@ -141,7 +142,8 @@ def view(
         for fault in faults:
             say(f"shown with the stored pictures, for {fault}")
         page = RunPage(scored.scores, sample_images(tasks))
-        serve_page(page, html_page(scored, page, served=True), partial(sample_page, plugins=plugins), port, say)
+        html = "".join(html_page(scored, page, served=True))
+        serve_page(page, html, partial(sample_page, plugins=plugins), port, say)
 
 
 def show(

@@ -47,12 +47,12 @@ def check(
 
     The stages run with a scripted model: no model is called. It says what a run would ask and cost.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.runs.check import check
         from looktwice.pipelines.config.plan import load_plan
 
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
-        say_left_out(found.left_out)
+        say_left_out(found)
         for line in check(found, out, limit, every_image):
             say(line)
 
@@ -81,13 +81,13 @@ def run(
 
     A run that was stopped is continued.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import load_plan
 
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
-        say_left_out(found.left_out)
+        say_left_out(found)
         options = RunOptions(workers, limit, parse_shard(shard), keep_failed, budget, max_requests)
         prune = _make_pruning(cache_size, cache or out / ".cache", out)
         outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus, json_lines=log == "json")()
@@ -126,7 +126,7 @@ def make(
 
     Each task is saved as a folder and as a parquet file like BLINK's.
     """
-    with input_errors():
+    with input_errors(allow):
         from looktwice.eval.make.command import make_questions
 
         for line in make_questions(config, overrides or (), load_plugins(plugin), out, split, allow or ()):

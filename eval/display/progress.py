@@ -119,7 +119,7 @@ class Display:
             done = {"done": self.done, "total": self.total, "seconds": seconds}
             print_json(self.console, {"event": "progress", **done, **counts, **self.spent()._asdict()})
             return
-        self.console.print(self.words(), highlight=False, soft_wrap=True)
+        self.console.print(Text(self.words()), soft_wrap=True)
 
 
 def print_json(console: Console, value: Mapping[str, object]) -> None:

@@ -94,15 +94,6 @@ def looks_by_call(state: State) -> dict[int, list[Look]]:
     return found
 
 
-def describe_look(look: Look) -> str:
-    """A look in one line."""
-    asked = look.arguments if isinstance(look.arguments, str) else canonical(look.arguments)
-    brought = ", ".join(f"image {number}" for number in look.images)
-    return f"look {look.number}: {look.tool or 'no tool'} {asked} -> " + ": ".join(
-        part for part in (look.outcome, brought, look.reason) if part
-    )
-
-
 def caption(number: int, view: View) -> str:
     """The size, bytes and hash of a view as it is sent."""
     try:
@@ -157,7 +148,7 @@ class StepFigures:
         return [part if isinstance(part, str) else self._figure("image", part) for part in message.parts]
 
     def _look(self, look: Look, drawn: View | None) -> LookFigure:
-        return LookFigure(describe_look(look), self._figure("asked for", drawn) if drawn is not None else None)
+        return LookFigure(look.words, self._figure("asked for", drawn) if drawn is not None else None)
 
     def _figure(self, name: str, view: View) -> ViewFigure:
         try:

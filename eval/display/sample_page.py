@@ -12,7 +12,6 @@ from looktwice.eval.display.sample_figures import (
     StepFigures,
     caption,
     changed_views,
-    describe_look,
     looks_by_call,
 )
 from looktwice.eval.display.templates import template
@@ -42,7 +41,7 @@ def words(shown: Shown) -> list[str]:
         for call in step.calls:
             lines += [f"    told: {text[:300]!r}" for text in (_told(call) if calls - 1 in looks else ())]
             lines += [f"    reply: {call.reply.text[:300]!r}"] if call.reply else [f"    no reply: {call.error[:300]}"]
-            lines += [f"    {describe_look(look)}" for look in looks.get(calls, ())]
+            lines += [f"    {look.words}" for look in looks.get(calls, ())]
             calls += 1
     lines += [f"  note: {note}" for note in _remarks(shown.state)]
     lines.append(f"  prompt: {shown.state.prompt!r}")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from looktwice.eval.display.printable import cell, csv_cell
 from looktwice.eval.display.subsets import keep_only
 from looktwice.eval.display.text_tables import (
+    LESS_PEOPLE,
     contestant_of,
     drop_means_of_one,
     drop_repeats,
@@ -24,6 +25,7 @@ from looktwice.eval.display.text_tables import (
     notebook_table,
     percent,
     sort_rows,
+    to_people,
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.labels import setting_of
@@ -144,8 +146,9 @@ def score_table(
 
 def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for one no sample has."""
-    known = {name for run in runs for scores in run.points for row in scores.samples.values() for name in row.meta}
-    known |= {name for run in runs for scores in run.points for name in measured_names(scores)}
+    arms = [scores for run in runs for scores in run.points] if by else []  # to look at every sample takes a while
+    known = {name for scores in arms for row in scores.samples.values() for name in row.meta}
+    known |= {name for scores in arms for name in measured_names(scores)}
     for name in (part for names in by for part in names.split(",")):
         if name not in known:
             raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")
@@ -167,7 +170,7 @@ def console_table(shown: Table) -> RichTable:
     caption = (
         f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
         f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
-        + ("\nof one task: macro and micro are its accuracy" if single else "")
+        + ("\nmacro and micro of a contestant with one task are not shown: they are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
@@ -179,7 +182,8 @@ def console_table(shown: Table) -> RichTable:
         padding=(0, 0, 0, 1),
     )
     out.add_column("task and contestant", overflow="fold")
-    for name in ("accuracy", "n", counts, "delta", "p"):
+    people = (LESS_PEOPLE,) if any(map(to_people, rows)) else ()
+    for name in ("accuracy", "n", counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
     blocks: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
@@ -187,7 +191,8 @@ def console_table(shown: Table) -> RichTable:
     for title, block in blocks.items():
         out.add_row(cell(title, "bold"))
         for row in block:
-            out.add_row(*(cell(value) for value in _console_cells(row, missing)))
+            cells = [*_console_cells(row, missing), *([to_people(row)] if people else ())]
+            out.add_row(*map(cell, cells))
         out.add_section()
     return out
 

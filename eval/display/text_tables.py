@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?=[.)]\s))")
 """What means something in Markdown: anywhere, or at the beginning of a line."""
 
+LESS_PEOPLE = "less\npeople"
+"""The header of a column with `to_people`."""
+
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 
 
@@ -122,7 +125,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     others = [name for name in METRICS if name != "accuracy"]
     header = (
         "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
-        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p",
+        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", LESS_PEOPLE,
     )  # fmt: skip
     by_name = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
@@ -158,7 +161,7 @@ def contestant_of(row: Row) -> str:
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each metric."""
-    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p")
+    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", LESS_PEOPLE)
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in (row for row in rows if is_benchmark_metric(row)):
@@ -166,9 +169,8 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = _count(row.n_groups) if row.unit == "sample" else ""
         delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-        lines.append(
-            (row.task, row.metric, row.slice, name, value, str(row.n), row.unit, levels, delta, format_p(row.p))
-        )
+        counts = (str(row.n), row.unit, levels, delta, format_p(row.p), to_people(row, 2))
+        lines.append((row.task, row.metric, row.slice, name, value, *counts))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
     whole = TextTable(header, tuple(lines), text_columns=4).without_empty()
@@ -234,6 +236,11 @@ def percent(value: float | None, digits: int = 1, sign: bool = False) -> str:
     return "" if value is None else f"{100 * value:{'+' if sign else ''}.{digits}f}"
 
 
+def to_people(row: Row, digits: int = 1) -> str:
+    """How many points the value lies above or below what people reach, as published; empty where nothing is."""
+    return "" if row.people is None or row.value is None else percent(row.value - row.people, digits, sign=True)
+
+
 def with_interval(value: float, low: float | None, high: float | None, sign: bool = False) -> str:
     """A share in percent with its interval below it, where it has one."""
     wide = "" if low is None or high is None else f"\n{percent(low, sign=sign)} to {percent(high, sign=sign)}"
@@ -283,7 +290,7 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
     value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p)
+    return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
 
 
 def _overview_cell(row: Row | None) -> str:
@@ -291,7 +298,8 @@ def _overview_cell(row: Row | None) -> str:
         return ""
     if row.value is None:
         return "key hidden" if row.hidden else "not asked" if row.missing else "no samples"
-    below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else ""]
+    gap = to_people(row)
+    below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else "", gap and f"less people {gap}"]
     return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
 
 

@@ -31,7 +31,8 @@ class Contrast:
     """A contestant against another on the samples of a task that both have, or on those of ALL.
 
     `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones that failed on either
-    side or have no value; `p_holm` is corrected over the contrasts of single tasks, or over those of ALL.
+    side or have no value; `p_holm` is corrected over the contrasts of single tasks, or over those of ALL. `people` is
+    what people reach on these tasks, weighted by their samples, where it is published of each.
     """
 
     task: str
@@ -42,6 +43,7 @@ class Contrast:
     paired: PairedComparison
     fell_out: int
     p_holm: float = 1.0
+    people: float | None = None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,15 @@ class LogComparison:
                 paired = compare_paired(mine, theirs, clusters)
                 lost = int(part.sum() - both.sum())
                 who = self.logs[number].name, self.logs[base].name
-                yield Contrast(task, *who, float(mine.mean()), float(theirs.mean()), paired, lost)
+                level = float(self._people[both].mean())
+                known = None if np.isnan(level) else level
+                yield Contrast(task, *who, float(mine.mean()), float(theirs.mean()), paired, lost, people=known)
+
+    @cached_property
+    def _people(self) -> NDArray[np.float64]:
+        """What people reach on the task of each sample, (n,); NaN where nothing is published."""
+        levels = {task: level for log in reversed(self.logs) for task, level in log.people.items()}
+        return np.array([levels.get(task, np.nan) for task in self.logs[0].units["task"]])
 
     def _matched(self, number: int) -> NDArray[np.bool_]:
         found = np.ones(len(self.logs[0].units), bool)
@@ -190,4 +200,5 @@ def contrast_row(contrast: Contrast) -> Mapping[str, object]:
         "fell_out": contrast.fell_out,
         "detectable": paired.detectable,
         "test": paired.test,
+        "people": contrast.people,
     }

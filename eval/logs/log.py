@@ -51,7 +51,8 @@ class Log:
 
     `detail` and `source` tell it from others of its name: its task or variant, and its file. `read_whole` gives the
     rows with questions, pictures and replies, where `rows` were read without them to save time. `transcript` gives the
-    messages of a task, sample and draw, where a log keeps them.
+    messages of a task, sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
+    `published:` of a run says.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Log:
     detail: str = ""
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
     transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
+    people: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"

@@ -13,6 +13,7 @@ from looktwice.eval.logs.log import NOTHING, Log, letter_or_text, rows_of
 from looktwice.eval.records.records import Record, RunFolder, SampleRow
 from looktwice.eval.replies.files import load_replies, model_name
 from looktwice.eval.replies.scored import score_replies
+from looktwice.eval.scoring.chance import published_people
 from looktwice.eval.scoring.score import RecordScorer, score_run
 from looktwice.eval.scoring.verdict import PointScores, ScoredRecord, Verdict
 from looktwice.eval.tasks.base import TaskError
@@ -27,13 +28,15 @@ def read_run(path: Path, reader: Stage | None = None, plugins: Sequence[str] = (
     folder = RunFolder(path)
     run = score_run(folder, reader, plugins=plugins)
     texts = {record.key: str((record.last_reply or {}).get("text") or "") for record in folder.last_records()}
+    people, kept = published_people(run), _KeptRecords(folder)
+    levels = {s.task: people[s.point.task] / 100 for s in run.points if s.point.task in people}
     found: list[Log] = []
-    kept = _KeptRecords(folder)
     for contestant in dict.fromkeys(scores.contestant for scores in run.points):
         points = [scores for scores in run.points if scores.contestant == contestant]
         if rows := [row for scores in points for row in _run_rows(scores, texts)]:
             ids = {scores.task: scores.point.recorded_as for scores in points}
-            found.append(Log(contestant, rows_of(rows), run.name, transcript=partial(_transcript, kept, ids)))
+            said = partial(_transcript, kept, ids)
+            found.append(Log(contestant, rows_of(rows), run.name, transcript=said, people=levels))
     if not found:
         raise TaskError(f"{path} holds no record yet; `looktwice run` its configuration first")
     return found

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from looktwice.eval.display.printable import csv_cell
-from looktwice.eval.display.text_tables import TextTable
+from looktwice.eval.display.text_tables import LESS_PEOPLE, TextTable
 from looktwice.eval.logs.compare import ALL, Contrast, LogComparison, contrast_row
 from looktwice.eval.logs.compare_page import MOST_SAMPLES, compare_page
 from looktwice.eval.logs.standings import Standings
@@ -33,21 +33,24 @@ def contrast_table(contrasts: Sequence[Contrast]) -> TextTable:
     """A line per contrast; values in percent, differences in points."""
     header = (
         "contestant", "against", "task", "right %", "against %", "difference", "95 % interval", "p", "p\n(Holm)", "n",
-        "clusters", "better", "worse", "fell out", "could show", "test",
+        "clusters", "better", "worse", "fell out", "could show", "test", LESS_PEOPLE,
     )  # fmt: skip
-    return TextTable(header, tuple(_line(contrast) for contrast in contrasts), 3)
+    return TextTable(header, tuple(_line(contrast) for contrast in contrasts), 3).without_empty()
 
 
 def console_table(contrasts: Sequence[Contrast]) -> TextTable:
     """The same for a terminal of 80 columns: the pair of contestants, and of its tasks what says most."""
-    header = ("pair", "task", "right %", "difference", "95 % interval", "p (Holm)", "n", "flips\n+/-")
+    header = ("pair", "task", "right %", "difference", "95 % interval", "p (Holm)", "n", "flips\n+/-", LESS_PEOPLE)
     lines = []
     for one in contrasts:
         task, right, _, gap, interval, _, p, n, _, better, worse = _line(one)[2:13]
-        lines.append(
-            (f"{one.contestant} against {one.baseline}", task, right, gap, interval, p, n, f"{better}/{worse}")
-        )
-    return TextTable(header, tuple(lines), 2)
+        who, flips = f"{one.contestant} against {one.baseline}", f"{better}/{worse}"
+        lines.append((who, task, right, gap, interval, p, n, flips, _less_people(one)))
+    return TextTable(header, tuple(lines), 2).without_empty()
+
+
+def _less_people(contrast: Contrast) -> str:
+    return "" if contrast.people is None else f"{100 * (contrast.value - contrast.people):+.1f}"
 
 
 def _line(contrast: Contrast) -> tuple[str, ...]:
@@ -69,6 +72,7 @@ def _line(contrast: Contrast) -> tuple[str, ...]:
         str(contrast.fell_out or ""),
         f"{100 * paired.detectable:.1f}",
         paired.test,
+        _less_people(contrast),
     )
 
 

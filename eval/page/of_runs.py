@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -41,11 +42,12 @@ class RunPage:
     tasks: dict[str, PageTask] = field(default_factory=dict)
     samples: list[PageSample] = field(default_factory=list)
     answers: dict[tuple[int, int], list[PageAnswer]] = field(default_factory=dict)
-    rows: list[tuple[int, SampleRow]] = field(default_factory=list)
+    rows: list[SampleRow] = field(default_factory=list)
+    run_of: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._arms: dict[tuple[int, str], list[tuple[int, PointScores]]] = defaultdict(list)
-        self._numbers: dict[tuple[str, str, str], int] = {}
+        self._numbers: dict[bytes, int] = {}
         for run, scored in enumerate(self.runs):
             for scores in scored.points:
                 self._add(run, scores)
@@ -76,7 +78,7 @@ class RunPage:
     def words_of(self, samples: Collection[int]) -> Iterator[tuple[int, int, int, PageAnswer]]:
         """(contestant, sample, place among its draws, answer with its words) of every record of these samples."""
         wanted = set(samples)
-        names = {self.rows[number][1].id for number in wanted}
+        names = {self.rows[number].id for number in wanted}
         for run, scored in enumerate(self.runs):
             read = Conversations(scored.folder)
             for record in scored.folder.last_records(names):
@@ -93,8 +95,8 @@ class RunPage:
 
     def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
         """The sample's own pictures with the marks on them, from its task or as far as the run kept them."""
-        _, row = self.rows[number]
-        own = self.images(row.task, row.id) if self.images else ()
+        row = self.rows[number]
+        own = self.images(row.task, row.id) if self.images and row.sample["images"] else ()
         own = own or tuple(self.stored(sha) for sha in row.sample["images"])
         found = []
         for place, (sha, picture) in enumerate(zip(row.sample["images"], own, strict=False)):
@@ -135,11 +137,12 @@ class RunPage:
         task = list(self.tasks).index(scores.task)
         self._arms[run, scores.point.recorded_as].append((who, scores))
         for row in scores.samples.values():
-            key = scores.task, row.id, row.sha
+            key = _key(scores.task, row)
             if key not in self._numbers:
                 self._numbers[key] = len(self.samples)
                 self.samples.append(_sample(task, row, scores.clusters[row.id]))
-                self.rows.append((run, row))
+                self.rows.append(row)
+                self.run_of.append(run)
             if asked := scores.asked(row.id):
                 self.answers[who, self._numbers[key]] = [_answer(scored) for scored in asked]
 
@@ -148,7 +151,7 @@ class RunPage:
         for who, scores in self._arms.get((run, record.point), ()):
             draws, row = scores.scored.get(record.sample, {}), scores.samples.get(record.sample)
             if row is not None and record.draw in draws:
-                number = self._numbers[scores.task, row.id, row.sha]
+                number = self._numbers[_key(scores.task, row)]
                 yield who, number, sorted(draws).index(record.draw)
 
     def _by_interest(self) -> list[int]:
@@ -205,6 +208,11 @@ class RunPage:
                 except PictureError:  # it is gone or damaged; the page says that it has none
                     continue
         return made
+
+
+def _key(task: str, row: SampleRow) -> bytes:
+    """What tells a sample from all others, a fifth as large as its task, id and hash: there may be very many."""
+    return hashlib.blake2b("\0".join((task, row.id, row.sha)).encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 def _split(values: Sequence[float]) -> float:

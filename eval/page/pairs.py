@@ -10,6 +10,7 @@ from itertools import combinations
 from statistics import fmean
 
 from looktwice.eval.page.data import PageAnswer, PageData
+from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.shares import stratified_interval, wilson
 from looktwice.eval.statistics.significance import holm
@@ -146,6 +147,13 @@ class PageNumbers:
         """By contestant and task: the value of each sample that has a key and a draw that did not fail."""
         return {key: _comparable(answers) for key, answers in self._answers.items()}
 
+    @cached_property
+    def _groups(self) -> list[int]:
+        """The number of each sample's group; one without a group is its own."""
+        samples = self.data.samples
+        names = [(sample.task, sample.group or number) for number, sample in enumerate(samples)]
+        return [*map(int, cluster_codes(names, len(names)))]
+
     def _compare(self, who: int, rival: int) -> Iterator[ContestantPair]:
         every: list[int] = []
         mine: dict[int, float] = {}
@@ -166,7 +174,7 @@ class PageNumbers:
         self, names: tuple[int, int, int], left: _Values, right: _Values, shared: Sequence[int], out: int
     ) -> ContestantPair:
         """The comparison that the tables make, too: its interval is a bootstrap over groups."""
-        groups = [(self.data.samples[s].task, self.data.samples[s].group or s) for s in shared]
+        groups = [self._groups[s] for s in shared]
         found = compare_paired([left[s] for s in shared], [right[s] for s in shared], groups)
         return ContestantPair(
             *names, found.value, found.low, found.high, found.p, found.n, found.better, found.worse, out, found.test

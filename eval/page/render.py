@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from typing import Any
 
 from looktwice.eval.display.templates import template
@@ -24,7 +25,14 @@ LICENSES = ("vendored/d3.LICENSE", "vendored/plot.LICENSE")
 
 
 def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
-    """The page as HTML. `context` are further names of the template; `served` says that a server has the pictures.
+    """The page as HTML; the arguments are those of `page_pieces`."""
+    return "".join(page_pieces(data, served=served, **context))
+
+
+def page_pieces(data: PageData, *, served: bool = False, **context: Any) -> Iterator[str]:
+    """The page as HTML, piece by piece: it may be large. `context` are further names of the template.
+
+    `served` says that a server has the pictures.
 
     Words of models and questions stay words: they are JSON, in which "<" is escaped, and are shown as text. The page's
     Content-Security-Policy names its scripts by sha256 and allows no connection but, where it is served, to its server.
@@ -43,28 +51,29 @@ def render_page(data: PageData, *, served: bool = False, **context: Any) -> str:
         "method": (),
         "left_out": (),
     }
-    return str(
-        template("report.html.j2").render(
-            **(shown | context),
-            scripts=scripts,
-            style=_read("page.css"),
-            licenses=[_read(name) for name in LICENSES],
-            policy=_policy(hashes, served),
-            data=escape_json(encode(data, numbers, served)),
-        )
+    yield from template("report.html.j2").generate(
+        **(shown | context),
+        scripts=scripts,
+        style=_read("page.css"),
+        licenses=[_read(name) for name in LICENSES],
+        policy=_policy(hashes, served),
+        data=_in_pieces(encode(data, numbers, served)),
     )
 
 
 def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[str, Any]:
-    """The data as the page's scripts read it: numbers for names, and every text once."""
+    """The data as the page's scripts read it: numbers for names, and every text once.
+
+    What there may be very much of is made when it is asked for, in the order in which it stands here.
+    """
     texts = Texts()
     return {
         "served": served,
         "baseline": numbers.baseline,
         "contestants": [who.label for who in data.contestants],
         "tasks": [task.label for task in data.tasks],
-        "samples": [_sample(sample, texts) for sample in data.samples],
-        "answers": [_brief(key, draws, texts) for key, draws in data.answers.items()],
+        "samples": (_sample(sample, texts) for sample in data.samples),
+        "answers": (_brief(key, draws, texts) for key, draws in data.answers.items()),
         "words": _words(data, texts),
         "detailed": None if data.detailed is None else sorted(data.detailed),
         "arms": [
@@ -82,7 +91,7 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "lines": [[x.factor, x.task, x.chance, list(x.lines.items())] for x in data.lines],
         "grids": [[x.x, x.y, x.task, x.contestant, x.cells] for x in data.grids],
         "thumbnails": data.thumbnails,
-        "texts": texts.known,
+        "texts": (text for each in (texts,) for text in each.known),
     }
 
 
@@ -90,7 +99,7 @@ def encode_words(draws: Mapping[int, Sequence[PageAnswer]], pictures: Sequence[P
     """The words of all answers to one sample by contestant, and its own pictures, as a served page fetches them."""
     texts = Texts()
     words = [[who, [_detail(answer, texts) for answer in answers]] for who, answers in draws.items()]
-    return {"words": words, "pictures": [_picture(each) for each in pictures], "texts": texts.known}
+    return {"words": words, "pictures": [_picture(each) for each in pictures], "texts": [*texts.known]}
 
 
 @dataclass
@@ -103,16 +112,31 @@ class Texts:
         return self.numbers.setdefault(text, len(self.numbers))
 
     @property
-    def known(self) -> list[str]:
+    def known(self) -> Iterator[str]:
         """The texts in the order of their numbers."""
         keys = known_keys()
-        return [mask_keys(text, keys) for text in self.numbers]
+        return (mask_keys(text, keys) for text in self.numbers)
 
 
 def escape_json(value: Any) -> str:
     """JSON that may stand in a script element: ASCII, without a character that means something in HTML."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _in_pieces(value: Mapping[str, Any]) -> Iterator[str]:
+    """The JSON of a mapping as `escape_json` writes it, by and by: of a generator a thousand entries at a time."""
+    for number, (name, inner) in enumerate(value.items()):
+        yield f"{',' if number else '{'}{escape_json(name)}:"
+        if not isinstance(inner, Iterator):
+            yield escape_json(inner)
+            continue
+        before = "["
+        while some := [*islice(inner, 1000)]:
+            yield before + escape_json(some)[1:-1]
+            before = ","
+        yield "]" if before == "," else "[]"
+    yield "}"
 
 
 def _policy(hashes: str, served: bool) -> str:
@@ -143,13 +167,13 @@ def _value(answer: PageAnswer) -> float | int:
     return int(answer.value) if answer.value in (0.0, 1.0) else _short(answer.value) or 0.0
 
 
-def _words(data: PageData, texts: Texts) -> list[Any]:
+def _words(data: PageData, texts: Texts) -> Iterator[Any]:
     """Sample, then each of its contestants with the words of its draws."""
     found: dict[int, list[Any]] = {}
     for (who, sample), draws in data.answers.items():
         if data.detailed is None or sample in data.detailed:
             found.setdefault(sample, []).append([who, [_detail(answer, texts) for answer in draws]])
-    return list(found.items())
+    yield from found.items()
 
 
 def _detail(answer: PageAnswer, texts: Texts) -> list[Any]:

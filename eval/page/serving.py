@@ -76,7 +76,7 @@ class PageServer:
     @cached_property
     def _samples_of(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = defaultdict(list)
-        for number, (_, row) in enumerate(self.page.rows):
+        for number, row in enumerate(self.page.rows):
             for sha in row.sample["images"]:
                 found[sha].append(number)
         return found
@@ -115,7 +115,8 @@ class PageRoutes:
         return web.Response(body=data, content_type=kind)
 
     async def stages(self, request: web.Request) -> web.Response:
-        run, row = self.server.page.rows[self._number(request)]
+        number = self._number(request)
+        run, row = self.server.page.run_of[number], self.server.page.rows[number]
         folder = self.server.page.runs[run].folder.path
         try:
             text = await asyncio.to_thread(self.server.stages, folder, row.task, row.id)

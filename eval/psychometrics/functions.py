@@ -17,12 +17,12 @@ STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
 SLOPES = np.geomspace(4, 100, 16)  # per range of the levels: from one that takes the whole range to a step
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
-COARSE = 3  # every third step, second slope and second lapse rate are enough to choose the next question
+COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
 
 
 @dataclass(frozen=True)
 class Threshold:
-    """The level at which accuracy passes the target, the median and the 95 % interval of what the answers leave.
+    """The level at which accuracy passes the target, with its 95 % interval.
 
     `outside` is "" or says that the median lies "below" or "above" all levels that were asked. `slope` is that of the
     logistic, per unit of the level or, on a logarithmic scale, of its natural logarithm; `lapse` the share of errors at
@@ -47,9 +47,10 @@ class Psychometric:
     """The functions that are thought possible: p(x) = guess + (1 - guess - lapse) logistic(slope (x - threshold) + c).
 
     The constant c makes the accuracy at the threshold the `target`. `levels` are those that may be asked; with `log`
-    they count by their logarithm. Beforehand every threshold from half a range below the levels to half a range above
-    is as likely, every slope from one that takes the whole range to a step (logarithmically), and lapse rates fall off
-    as Beta(1, 20).
+    they count by their logarithm. Thresholds lie from half a range below the levels to half a range above, all alike.
+    Slopes go from one that takes the whole range to a step; they weigh as the inverse root of the slope on their
+    logarithm, halfway between equal weights there and equal weights for equal widths of the rise. Lapse rates weigh as
+    Beta(1, 20).
     Raises ValueError for fewer than two levels, a level that has no logarithm, and a target that no function reaches.
     """
 
@@ -82,17 +83,18 @@ class Psychometric:
     def slopes(self) -> Floats:
         """The slopes, per unit of that scale."""
         first, last = self._at(np.array([self.levels[0], self.levels[-1]]))
-        return np.asarray(SLOPES[:: min(2, self.coarse)] / (last - first))
+        return np.asarray(SLOPES[:: self.coarse] / (last - first))
 
     @cached_property
     def lapses(self) -> Floats:
         """The lapse rates."""
-        return LAPSES[:: min(2, self.coarse)]
+        return LAPSES[:: self.coarse]
 
     @cached_property
     def prior(self) -> Floats:
-        """How likely each function is beforehand: (thresholds, slopes, lapses), sums to 1."""
-        weights = np.broadcast_to((1 - self.lapses) ** 19, (len(self.thresholds), len(self.slopes), len(self.lapses)))
+        """The weight of each function beforehand: (thresholds, slopes, lapses), sums to 1."""
+        nuisance = self.slopes[:, None] ** -0.5 * (1 - self.lapses) ** 19
+        weights = np.broadcast_to(nuisance, (len(self.thresholds), *nuisance.shape))
         return np.asarray(weights / weights.sum())
 
     @cached_property
@@ -115,9 +117,8 @@ class Psychometric:
 
         `asked` and `right` hold a number for each level; values of graded tasks may be parts of one.
         """
-        likely = np.tensordot(right, np.log(self.accuracy), 1) + np.tensordot(
-            asked - right, np.log1p(-self.accuracy), 1
-        )
+        (hit, miss), used = self._logs, asked > 0
+        likely = np.tensordot(right[used], hit[used], 1) + np.tensordot((asked - right)[used], miss[used], 1)
         top = float(likely.max())
         weights = self.prior * np.exp(likely - top)
         total = float(weights.sum())
@@ -126,7 +127,7 @@ class Psychometric:
     def summarize(self, asked: Floats, right: Floats) -> Threshold:
         """The threshold with its interval, after these answers."""
         weights, _ = self.weigh(asked, right)
-        low, middle, high = self._quantiles(weights.sum(axis=(1, 2)), (0.025, 0.5, 0.975))
+        low, middle, high = self._limits(weights, float(asked.sum()))
         outside: Literal["", "below", "above"] = ""
         if not self.levels[0] <= middle <= self.levels[-1]:
             outside = "below" if middle < self.levels[0] else "above"
@@ -137,11 +138,35 @@ class Psychometric:
             tuple(float((weights * each).sum()) for each in self.accuracy),
         )  # fmt: skip
 
-    def _quantiles(self, marginal: Floats, shares: Sequence[float]) -> list[float]:
-        half = (self.thresholds[1] - self.thresholds[0]) / 2
-        edges = np.append(self.thresholds - half, self.thresholds[-1] + half)
-        found = np.interp(shares, np.append(0, np.cumsum(marginal)), edges)
-        return [float(each) for each in (np.exp(found) if self.log else found)]
+    def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
+        """The interval of the threshold and, between its ends, the median of what the answers leave possible.
+
+        Slope and lapse rate are summed out of the likelihood (Berger, Liseo and Wolpert 1999). In the interval lies
+        every threshold of which twice the logarithm falls short of the best one's by at most the 95 % point of F with
+        1 and n - 3 degrees of freedom. Percentiles of the same weights would reach far too wide after a staircase,
+        which hardly sees the slope: most of their width is that of shallow functions that nobody looked for.
+        """
+        return self._limits(self.weigh(asked, right)[0], float(asked.sum()))
+
+    def _limits(self, weights: Floats, n: float) -> tuple[float, float, float]:
+        from scipy.special import stdtrit
+
+        marginal = weights.sum(axis=(1, 2))  # all thresholds weigh alike beforehand, so this is their likelihood
+        bar = float(stdtrit(max(1, n - 3), 0.975)) ** 2  # F with one degree is the square of Student's t
+        lacking = 2 * np.log(marginal.max() / np.maximum(marginal, 1e-300)) - bar
+        kept = np.flatnonzero(lacking <= 0)
+        low, high = (self._cross(lacking, int(kept[place]), step) for place, step in ((0, -1), (-1, 1)))
+        below = np.cumsum(marginal[kept]) - marginal[kept] / 2
+        middle = np.clip(np.interp(marginal[kept].sum() / 2, below, self.thresholds[kept]), low, high)
+        low, middle, high = (float(np.exp(each) if self.log else each) for each in (low, middle, high))
+        return low, middle, high
+
+    def _cross(self, lacking: Floats, inside: int, step: int) -> float:
+        """Where `lacking` passes 0 between the last threshold inside and the next one; at the end of all, that end."""
+        end, outside = self.thresholds[inside], inside + step
+        if not 0 <= outside < len(lacking):
+            return float(end)
+        return float(end + (self.thresholds[outside] - end) * lacking[inside] / (lacking[inside] - lacking[outside]))
 
     def _at(self, levels: Floats) -> Floats:
         return np.log(levels) if self.log else levels

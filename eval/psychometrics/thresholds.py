@@ -15,8 +15,9 @@ from looktwice.eval.statistics.shares import wilson
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers leave possible, and "
-    "their 95 % interval. The function is a logistic between guessing and 1 minus a lapse rate; slope and lapse rate "
-    "are summed out. Where most of these thresholds lie outside the levels that were asked, it says on which side."
+    "the 95 % interval by their integrated likelihood. The function is a logistic between guessing and 1 minus a lapse "
+    "rate; slope and lapse rate are summed out. Where most of these thresholds lie outside the levels that were asked, "
+    "it says on which side."
 )
 
 

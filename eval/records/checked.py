@@ -143,7 +143,9 @@ CONFIG = shape_of(
             ("sweep", "contestants", "models", "stages", "fragility", "thresholds"), maybe(mapping_of(anything))
         ),
         "each": maybe(list_of(mapping_of(anything))),
-        "published": maybe(mapping_of(mapping_of(anything))),
+        "published": maybe(
+            mapping_of(shape_of({}, {"accuracy": maybe(mapping_of(number)), "people": maybe(flag)}, more=True))
+        ),
     },
     more=True,
 )

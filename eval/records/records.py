@@ -166,14 +166,19 @@ class RunFolder:
                 "was answered stays"
             ) from exc
 
-    @cached_property
+    @property
     def samples(self) -> dict[tuple[str, str], SampleRow]:
-        """The samples by (task id, sample id); the last line counts."""
-        found: dict[tuple[str, str], SampleRow] = {}
+        """The samples by (task id, sample id), in a new dictionary."""
+        return {(task, name): row for task, rows in self.samples_of.items() for name, row in rows.items()}
+
+    @cached_property
+    def samples_of(self) -> dict[str, dict[str, SampleRow]]:
+        """The samples by task id and sample id; the last line counts."""
+        found: dict[str, dict[str, SampleRow]] = {}
         for number, line in enumerate(_lines(self.path / "samples.jsonl"), 1):
             try:
                 row = StoredSampleRow(line)
-                found[row.task, row.id] = row
+                found.setdefault(row.task, {})[row.id] = row
             except ValueError as exc:
                 raise _damaged(self.path / "samples.jsonl", number, "a sample", exc) from exc
         return found

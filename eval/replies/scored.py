@@ -134,7 +134,7 @@ def score_run_replies(
         rows, samples, scored = [], {}, {}
         for scores in held:
             for idx, sample in scores.samples.items():
-                first, record = scores.draws(idx)[0], records.get((scores.point.recorded_as, idx, 0))
+                first, record = scores.first(idx), records.get((scores.point.recorded_as, idx, 0))
                 rows.append(_recorded_reply(sample, record))
                 samples[idx], scored[idx] = sample, {0: first} if first is not None else {}
         if len(samples) < len(rows):
@@ -160,7 +160,7 @@ class _RunWithKeys(RunFolder):
 def _replies(rows: Sequence[RecordedReply], scores: PointScores) -> tuple[ScoredReply, ...]:
     found = []
     for row in rows:
-        scored, key = scores.draws(row.idx)[0], _in_brackets(scores.samples[row.idx].answer) or ""
+        scored, key = scores.first(row.idx), _in_brackets(scores.samples[row.idx].answer) or ""
         if scored is None:
             found.append(ScoredReply(row, None, key, "it was not asked"))
         else:

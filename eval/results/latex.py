@@ -6,7 +6,14 @@ import re
 from collections.abc import Sequence
 
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import contestant_of, drop_means_of_one, drop_repeats, percent, sort_rows
+from looktwice.eval.display.text_tables import (
+    contestant_of,
+    drop_means_of_one,
+    drop_repeats,
+    percent,
+    sort_rows,
+    to_people,
+)
 from looktwice.eval.scoring.row import Row
 
 LEVELS = ((0.001, "***"), (0.01, "**"), (0.05, "*"))
@@ -19,7 +26,8 @@ SIGNS = {
 def latex_table(table: Table) -> str:
     """A `table` with a line per contestant and a column per task, accuracy in percent.
 
-    The best of each column is bold, ties too; majority and chance stand below a rule and do not take part. Stars are
+    The best of each column is bold, ties too; majority and chance stand below a rule and do not take part, and below
+    another what people reach, as published, with the points of each contestant less that. Stars are
     levels of p after Holm's correction against the baseline, over the comparisons of the run. The caption says n, the
     interval's and the test's method, and what was left out.
     """
@@ -38,6 +46,7 @@ def latex_table(table: Table) -> str:
         *(f"{line} \\\\" for line in _lines(contestants, names, tasks, best)),
         *(["\\midrule"] if levels else []),
         *(f"{line} \\\\" for line in _lines(levels, names, tasks, {})),
+        *_people_lines(contestants, names, tasks),
     ]
     return "\n".join([
         "\\begin{table}", "\\centering", f"\\caption{{{_caption(table, contestants)}}}",
@@ -62,6 +71,18 @@ def _lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[str], bes
     return [" & ".join([escape(name), *(held.get(task, "--") for task in tasks)]) for name, held in cells.items()]
 
 
+def _people_lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[str]) -> list[str]:
+    """What people reach, as published, and the points of each contestant less that; nothing where nothing is."""
+    levels = {row.task: percent(row.people) for row in rows if row.people is not None}
+    gaps: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if gap := to_people(row):
+            gaps.setdefault(names[id(row)], {})[row.task] = f"${gap}$"
+    lines = {"people, as published": levels} | {f"{name}, less people": held for name, held in gaps.items()}
+    cells = (" & ".join([escape(name), *(held.get(task, "--") for task in tasks)]) for name, held in lines.items())
+    return ["\\midrule", *(f"{line} \\\\" for line in cells)] if levels else []
+
+
 def _sizes(counts: Sequence[int]) -> str:
     return str(counts[0]) if len(set(counts)) == 1 else f"{min(counts)}--{max(counts)}"
 
@@ -77,4 +98,6 @@ def _caption(table: Table, rows: Sequence[Row]) -> str:
             f"Stars: paired difference to {', '.join(baselines)} at 5, 1 and 0.1 percent "
             f"({', '.join(tests)}; Holm's correction over the comparisons on single tasks; {out} units left out)."
         )
+    if any(row.people is not None for row in rows):
+        parts.append("People: as published; below them points of difference.")
     return escape(" ".join([*parts, "Best in bold."])).replace("\\$n\\$", "$n$")

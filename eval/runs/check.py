@@ -12,6 +12,7 @@ from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
 from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
+from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.tasks.base import TaskError, checked_items, count_items
 from looktwice.pipelines.config.arm import Arm, say_no_answer
@@ -119,6 +120,7 @@ def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterato
         yield f"no rule for pictures is published for {', '.join(rough)}: one token for 28 x 28 pixels is a guess"
     for name in dict.fromkeys(trial.arm.contestant for trial in trials if trial.error):
         yield f"{name}: a stage failed, so that its later requests are not counted"
+    yield from price_lines(trial.arm for trial in trials)
     most: Counter[str] = Counter()
     for arm in (trial.arm for trial in trials):
         for agent in find_settings(arm.stages, Agent):

@@ -22,7 +22,6 @@ from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, step, with_models
 from looktwice.pipelines.sample import Item
 from looktwice.pipelines.state import Call, State
-from looktwice.specialists.networks.network import Network
 
 CHARACTERS = 4  # of a token of words, about
 SECONDS = 2.0  # that counting takes before a run, about
@@ -174,9 +173,14 @@ def count_requests(trials: Iterable[Trial], samples: Mapping[str, int], done: Do
 
 
 def has_agent(arm: Arm) -> bool:
-    """Whether the model may look again; without one in the plan its modules, a tenth of a second, are not opened."""
-    module = sys.modules.get("looktwice.prompting.agent.agent")
-    return module is not None and any(find_settings(arm.stages, module.Agent))
+    """Whether the model may look again."""
+    return _holds(arm, "looktwice.prompting.agent.agent", "Agent")
+
+
+def _holds(arm: Arm, module: str, name: str) -> bool:
+    """Whether a class is among the stages and settings; a module that the plan has not opened is left alone."""
+    opened = sys.modules.get(module)
+    return opened is not None and any(find_settings(arm.stages, getattr(opened, name)))
 
 
 def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHING, cached: int = 0) -> str:
@@ -190,7 +194,7 @@ def announce_requests(plan: Plan, samples: Mapping[str, int], done: Done = NOTHI
         return ""
     trials, items, begun = list[Trial](), dict[str, Item](), time.monotonic()
     for arm in asking:
-        if not any(find_settings(arm.stages, Network)) and time.monotonic() - begun < SECONDS:
+        if not _holds(arm, "looktwice.specialists.networks.network", "Network") and time.monotonic() - begun < SECONDS:
             items[arm.task_id] = items.get(arm.task_id) or next(checked_items(arm.task))
             trials.append(try_arm(arm, items[arm.task_id]))
     left, amount = len(asking) - len(trials), count_requests(trials, samples, done)

@@ -1,4 +1,4 @@
-"""What a run was made with, as run.yaml holds it: versions and plugins."""
+"""What a run was made with, as run.yaml holds it: versions, plugins and the files that its configuration names."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+LARGEST = 1_000_000  # bytes; data say themselves which they are
 
 
 def describe_plugin(name: str) -> dict[str, str]:
@@ -29,6 +31,12 @@ def changed_plugins(facts: Mapping[str, Any], plugins: Sequence[str]) -> Iterato
                 f"{now['path']} changed since this run was begun; what is recorded stays. A class that now computes "
                 "something else needs a higher `version`, or start over with --fresh"
             )
+
+
+def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
+    """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where it is named."""
+    small = ((place, file) for place, file in files.items() if file.is_file() and file.stat().st_size <= LARGEST)
+    return {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in small}
 
 
 @cache

@@ -2,7 +2,7 @@
 
 Each block of samples is a task: it gets the whole plan, goes through its samples in threads as a run on one machine
 does, and streams each record back with the pictures and messages that it names. What a lost task had not sent is begun
-anew by another one.
+anew by another one. Where there are GPUs, actors hold the networks for all tasks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ import logging
 import queue
 import tempfile
 import threading
+import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,15 @@ from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.made_with import describe_plugin
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, shard_of
+from looktwice.pipelines.cluster.desk import Ask, Desk, obey
+from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
 from looktwice.pipelines.config.build import load_plugin
+from looktwice.pipelines.config.paths import allowed_roots, use_roots
 from looktwice.pipelines.config.plan import Plan
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.models.batched.model import Batched
-from looktwice.pipelines.runtime.networks import close_networks
+from looktwice.pipelines.models.limits import LimitKey, Load
+from looktwice.pipelines.runtime.networks import close_networks, run_elsewhere
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 
 BLOCKS = 4  # for each task that may run at a time: so much of the work is begun anew where one is lost
@@ -37,7 +43,10 @@ LOOK = 1.0  # seconds between looks whether the run is being stopped
 
 @dataclass(frozen=True)
 class Job:
-    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and tasks at a time."""
+    """What every task is told: the plan, pickled; how it is run; how many blocks there are, and tasks at a time.
+
+    `roots` are folders that tasks may read, because the command line or LOOKTWICE_ALLOW named them here.
+    """
 
     plan: bytes
     plugins: tuple[str, ...]
@@ -46,6 +55,7 @@ class Job:
     only_cached: bool
     blocks: int
     tasks: int
+    roots: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,8 @@ class Sent:
 class RayRun(Run):
     """Runs a plan on Ray: `address` is that of a cluster, or empty for one on this machine.
 
-    `gpus` is the share of a GPU that each task gets, `cache` the folder of the reply cache on the machine of each task.
+    With `gpus`, the networks lie with actors that get this share of a GPU each, as many as there is room for.
+    `cache` is the folder of the reply cache on the machine of each task.
     """
 
     address: str = ""
@@ -86,14 +97,14 @@ class RayRun(Run):
         there = self._done_by_arm(done)
         self._skip(sum(len(there.get(arm.id, ())) for arm in self.plan.points))
         there_is = _ray_module().cluster_resources()
-        if there_is.get("GPU", 0) < self.gpus:
-            raise RunError(
-                f"--gpus {self.gpus:g}: Ray has {there_is.get('GPU', 0):g} GPUs; leave it out, or add a node"
-            )
+        if (held := there_is.get("GPU", 0)) < self.gpus:
+            are = counted(int(held), "GPU")
+            raise RunError(f"--gpus {self.gpus:g}: the nodes of Ray have {are}; leave --gpus out, or add nodes")
         tasks = max(1, int(there_is.get("CPU", 1)))
         plugins = tuple(describe_plugin(name)["path"] for name in self.plan.plugins)
+        roots = tuple(str(root) for root in allowed_roots() if root.exists())
         cache, blocks = str(self.cache.absolute()), BLOCKS * tasks
-        job = Job(_pickled(self.plan), plugins, self.options, cache, self.only_cached, blocks, tasks)
+        job = Job(_pickled(self.plan), plugins, self.options, cache, self.only_cached, blocks, tasks, roots)
         Dispatch(self, writer, job, {key: (row.answer, row.sha) for key, row in known.items()}, done)()
 
 
@@ -110,8 +121,9 @@ class Dispatch:
         self.done: dict[int, set[Key]] = {block: set() for block in range(job.blocks)}
         for key in done:
             self.done[shard_of(key[1], job.blocks)].add(key)
-        self.bell = ray.remote(Bell).options(num_cpus=0).remote()
-        self.work = ray.remote(num_returns="streaming", max_retries=0, num_gpus=run.gpus)(work_through)
+        self.desk = ray.remote(Desk).options(num_cpus=0).remote(job.tasks)
+        self.hosts = [self._host(job) for _ in range(int(ray.cluster_resources()["GPU"] / run.gpus) if run.gpus else 0)]
+        self.work = ray.remote(num_returns="streaming", max_retries=0)(work_through)
         self.running: dict[Any, int] = {}
         self.lost: Counter[int] = Counter()
 
@@ -126,12 +138,18 @@ class Dispatch:
                     ray.cancel(stream, force=True)
                 return
             if self.run.drain.is_set():
-                ray.get(self.bell.ring.remote())
+                ray.get(self.desk.ring.remote())
             for stream in ray.wait(list(self.running), timeout=LOOK)[0]:
                 self._take(stream)
 
     def _start(self, block: int) -> None:
-        self.running[self.work.remote(self.job, block, self.done[block], self.bell)] = block
+        self.running[self.work.remote(self.job, block, self.done[block], self.desk, self.hosts)] = block
+
+    def _host(self, job: Job) -> Any:
+        """An actor that holds networks; a lost one is begun anew, and asked again."""
+        lives = {"max_restarts": -1, "max_task_retries": -1, "max_concurrency": CALLS}
+        host = _ray_module().remote(NetworkHost).options(num_cpus=0, num_gpus=self.run.gpus, **lives)
+        return host.remote(job.plugins, job.cache)
 
     def _take(self, stream: Any) -> None:
         """The next thing that a task has sent, or its end."""
@@ -169,36 +187,32 @@ class GaveUp(RunError):
     """The sentence of an endpoint that a task could not ask."""
 
 
-class Bell:
-    """Tells the tasks that the run is being stopped."""
-
-    def __init__(self) -> None:
-        self.rung = False
-
-    def ring(self) -> None:
-        """From now on."""
-        self.rung = True
-
-    def is_rung(self) -> bool:
-        """Whether to stop."""
-        return self.rung
-
-
-def work_through(job: Job, block: int, done: set[Key], bell: Any) -> Iterator[Sent]:
+def work_through(job: Job, block: int, done: set[Key], desk: Any, hosts: Sequence[Any]) -> Iterator[Sent]:
     """Go through the samples of a block, and give each record as soon as it is there."""
     ray = _ray_module()
-    if ray.get(bell.is_rung.remote()):
+    task = uuid.uuid4().hex
+
+    def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
+        return ray.get(desk.ask.remote(task, loads))  # type: ignore[no-any-return]
+
+    if ask({})[0]:
         return
     for plugin in job.plugins:
         load_plugin(plugin)
     plan: Plan = ray.cloudpickle.loads(job.plan)
     found: queue.Queue[Sent | BaseException | None] = queue.Queue(maxsize=64)
-    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder:
+    with tempfile.TemporaryDirectory(prefix="looktwice-") as folder, use_roots(job.roots):
         sink = Sink(Blobs(Path(folder) / "blobs"), found)
         options = replace(job.options, shard=(block + 1, job.blocks))
         run = Run(plan, Path(folder), options, on_record=lambda arm, row, record: sink.send(row, record))
         models = RunModels(run, Path(job.cache), job.only_cached)
-        run.wrap = lambda model: models.wrap(_share(model, job.tasks))
+
+        def wrap(model: Any) -> Any:
+            wrapped = models.wrap(model)
+            obey(ask, run.drain)  # before it is asked
+            return wrapped
+
+        run.wrap = wrap
 
         def work() -> None:
             try:
@@ -208,8 +222,9 @@ def work_through(job: Job, block: int, done: set[Key], bell: Any) -> Iterator[Se
             except BaseException as exc:
                 found.put(exc)
 
+        run_elsewhere(Hosts(ray, hosts) if hosts else None)
         threading.Thread(target=work, daemon=True).start()
-        threading.Thread(target=_listen, args=(lambda: ray.get(bell.is_rung.remote()), run.drain), daemon=True).start()
+        threading.Thread(target=_listen, args=(ask, run.drain), daemon=True).start()
         try:
             while (sent := found.get()) is not None:
                 if isinstance(sent, BaseException):
@@ -219,12 +234,13 @@ def work_through(job: Job, block: int, done: set[Key], bell: Any) -> Iterator[Se
             run.drain.set()
             models.close()
             close_networks()
+            run_elsewhere(None)
+            desk.leave.remote(task)
 
 
-def _listen(is_rung: Callable[[], bool], drain: threading.Event) -> None:
+def _listen(ask: Ask, drain: threading.Event) -> None:
     while not drain.wait(LOOK):
-        if is_rung():
-            drain.set()
+        obey(ask, drain)
 
 
 @dataclass(eq=False)
@@ -250,19 +266,6 @@ class Sink:
         with self.lock:
             new, self.sent = named - self.sent, self.sent | named
         self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
-
-
-def _share(model: Any, tasks: int) -> Any:
-    """The model with its part of the limits, so that all tasks together keep them."""
-    limits: dict[str, Any] = {}
-    if not is_dataclass(model) or isinstance(model, type):
-        return model
-    if isinstance(most := getattr(model, "in_flight", None), int):
-        limits["in_flight"] = max(1, most // tasks)
-    if per_minute := getattr(model, "per_minute", None):
-        limits["per_minute"] = per_minute / tasks
-    own = {each.name for each in fields(model)}
-    return replace(model, **{name: limit for name, limit in limits.items() if name in own})
 
 
 def _pickled(plan: Plan) -> bytes:

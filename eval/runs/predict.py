@@ -22,7 +22,7 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.made_with import describe_plugin, installed_versions
+from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
@@ -361,6 +361,7 @@ class Run:
             "left_out": dict(self.plan.left_out),
             "arms": [arm.id for arm in (*self.plan.points, *self.plan.readings)],
             "plugins": [describe_plugin(name) for name in self.plan.plugins],
+            "files": hash_files(self.plan.files),
             "samples": {arm.task_id: count_items(arm.task) for arm in self.plan.points},
             "planned": dict.fromkeys(self.planned, 0) if self.choose else dict(self.planned),
             "limit": self.options.limit,

@@ -157,7 +157,7 @@ class Originals:
 
     def differ(self, point: PointRow, item: Item, record: Record) -> str:
         """What of the run differs from it; empty where nothing does. Raises CacheError."""
-        row = self.folder.samples[point.task_id, record.sample]
+        row = self.folder.samples_of[point.task_id][record.sample]
         now = SampleRow(row.task, item.sample.sha, item.answer, item.sample.to_dict(), item.truth)
         for name, old in asdict(row).items():
             if canonical(old) != canonical(getattr(now, name)):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
@@ -16,11 +14,10 @@ from looktwice.eval.runs.replay import build_stages, rerun, use_recorded_finding
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.score import ScoringTools
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
-from looktwice.eval.tasks.base import MadeTask, TaskError, find_item
+from looktwice.eval.tasks.base import TaskError, find_item
 from looktwice.pipelines.config.build import Binder, Scope
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import CallOptions, Reply
-from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import Call, Stage, State, Step
 
@@ -64,45 +61,12 @@ def sample_page(run: Path, task: str, sample: str, plugins: Sequence[str] = ()) 
     """The page of one sample of the task with this id, as `show_sample` writes it. Raises RunError."""
     folder, binder = RunFolder(run), Binder(Scope.of_records(run, tuple(plugins)))
     present, older = folder.present_and_older
-    names, row = labels([*present, *older]), folder.samples[task, sample]
+    names, row = labels([*present, *older]), folder.samples_of[task][sample]
     points = {names[point.id][0]: point for point in present if point.task_id == task}
     tools = ScoringTools(folder, plugins=tuple(plugins), judgements=judgements(run).by_record())
     with use_recorded_findings(folder, None):
         shown = list(_arms(tools, points, row, list(folder.records(sample).values()), binder))
     return page(sample, row.sample["question"], row.answer, shown)
-
-
-def recorded_tasks(folders: Sequence[RunFolder], plugins: Sequence[str] = ()) -> tuple[dict[str, Any], list[str]]:
-    """The tasks of runs by task id, made again from their records, and why some cannot be or must not be read."""
-    tasks, faults = dict[str, Any](), list[str]()
-    for folder in folders:
-        binder = Binder(Scope.of_records(folder.path, tuple(plugins)))
-        for point in folder.points.values():
-            if point.task_id not in tasks and "task" in point.spec:
-                tasks[point.task_id] = binder.node(point.spec["task"], "task") or ()
-        faults += binder.faults
-    return tasks, faults
-
-
-def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Picture, ...]]:
-    """A function (task id, sample id) -> the sample's own images, empty if the task's data is not available.
-
-    `tasks` are by task id.
-    """
-    loaded: dict[str, dict[str, Sample]] = {}
-
-    def images(task_id: str, sample: str) -> tuple[Picture, ...]:
-        task = tasks.get(task_id, ())
-        if isinstance(task, MadeTask):
-            return item.sample.images if (item := task.item(sample)) else ()
-        if task_id not in loaded:
-            loaded[task_id] = {}
-            with suppress(TaskError):  # it is not here any more
-                loaded[task_id] = {item.sample.id: item.sample for item in task}
-        match = loaded[task_id].get(sample)
-        return match.images if match else ()
-
-    return images
 
 
 def _pages(

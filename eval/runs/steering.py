@@ -123,7 +123,7 @@ def _known_answers(
     folder = next(iter(scorers.values())).folder
     mine, found = {arm.id: arm for arm in arms}, dict[tuple[str, str], float | None]()
     for record in folder.last_records() if (folder.path / "records.jsonl").exists() else ():
-        row = folder.samples.get((mine[record.point].task_id, record.sample)) if record.point in mine else None
+        row = folder.samples_of.get(mine[record.point].task_id, {}).get(record.sample) if record.point in mine else None
         if row is not None and not record.error:
             scored = scorers[record.point](record, row)
             found[record.point, record.sample] = None if scored.verdict is Verdict.HIDDEN else scored.score.value

@@ -77,9 +77,9 @@ class Study:
     """Runs a plan into `out/<name>`.
 
     `cache` is the folder of the reply store (None: `out/.cache`); `fresh` moves an earlier run of the name aside;
-    `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, each of which gets so
-    many `gpus`. `steering` chooses what is asked. With `json_lines` progress and remarks are lines of JSON, for a
-    program. Raises RunError, TaskError, CacheError.
+    `only_cached` calls no server. `on` is "ray" or "ray://HOST:PORT" for a run by tasks of Ray, with so many `gpus` for
+    each actor that holds networks. `steering` chooses what is asked. With `json_lines` progress and remarks are lines
+    of JSON, for a program. Raises RunError, TaskError, CacheError.
     """
 
     plan: Plan

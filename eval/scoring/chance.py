@@ -1,4 +1,4 @@
-"""Majority-class baseline and chance level: the accuracy that is reached without looking at an image."""
+"""What a value stands beside: the majority class and the chance level, reached without looking, and people."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
 from looktwice.eval.scoring.metrics import macro_row, micro_row
-from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.scoring.row import Row, published_names
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
 
 MAJORITY, CHANCE = "majority (key)", "chance (level)"
@@ -44,6 +44,25 @@ def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Ma
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
     choices = [len(row.sample["choices"]) for row in samples.values()]
     return {**levels, "accuracy": fmean(1 / number for number in choices)} if all(choices) else levels
+
+
+def published_people(run: RunScores) -> Mapping[str, float]:
+    """What people reach in percent, by task, `task.metric` or total: the rows of `published:` that are of `people`.
+
+    Where several rows name the same, the first counts.
+    """
+    config = run.folder.facts.get("config") or {}
+    rows = (row.get("accuracy") or {} for row in (config.get("published") or {}).values() if row.get("people"))
+    found: dict[str, float] = {}
+    for name, value in (pair for accuracies in rows for pair in accuracies.items()):
+        found.setdefault(str(name), float(value))
+    return found
+
+
+def beside_people(rows: Sequence[Row], people: Mapping[str, float]) -> list[Row]:
+    """The rows, those that are no slice with what people reach there."""
+    levels = ([people[name] for name in published_names(row) if name in people and not row.slice] for row in rows)
+    return [replace(row, people=found[0] / 100) if found else row for row, found in zip(rows, levels, strict=True)]
 
 
 def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.records.records import PointRow, Record, RunError
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.build import Scope, build
-from looktwice.pipelines.model import Usage, price_fault
+from looktwice.pipelines.model import Usage, amounts, price_fault, say_prices
 
 if TYPE_CHECKING:
     from looktwice.pipelines.models.wrappers import UsageCount
@@ -22,16 +22,29 @@ def prices_of(point: PointRow | Arm, scope: Scope) -> Prices:
 
     Raises RunError for prices of a run folder that are none.
     """
+    own, inside = _priced_nodes(point)
+    found = [("", _checked(node["prices"], point)) for node in own]
+    return dict(found) | {build(node, scope).identity: _checked(node["prices"], point) for node in inside}
+
+
+def _priced_nodes(point: PointRow | Arm) -> tuple[list[Mapping[str, Any]], list[Mapping[str, Any]]]:
+    """The node of the point's model, if it has prices, and those of models inside its stages."""
     model = point.spec.get("model")
-    own = {"": _checked(model["prices"], point)} if isinstance(model, Mapping) and model.get("prices") else {}
-    inside = _priced(point.spec.get("stages"))
-    return own | {build(node, scope).identity: _checked(node["prices"], point) for node in inside}
+    own = [model] if isinstance(model, Mapping) and model.get("prices") else []
+    return own, [*_priced(point.spec.get("stages"))]
 
 
 def _checked(prices: Any, point: PointRow | Arm) -> Mapping[str, float]:
     if fault := price_fault(prices):
         raise RunError(f"points.yaml, {point.contestant}: {fault}; mend the line")
-    return prices  # type: ignore[no-any-return]
+    return amounts(prices)
+
+
+def price_lines(arms: Iterable[PointRow | Arm]) -> list[str]:
+    """A sentence for each model with prices: what they are, and when and where they were read, if that is known."""
+    nodes = (node for arm in arms for nodes in _priced_nodes(arm) for node in nodes)
+    said = (f"{node.get('model') or node.get('use')}: {say_prices(node['prices'])}" for node in nodes)
+    return [f"prices of {line}" for line in dict.fromkeys(said)]
 
 
 def cost_of(record: Record, prices: Prices) -> float | None:

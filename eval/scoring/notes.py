@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.counted import counted
@@ -13,8 +14,9 @@ SHOWN = 3  # labels that are named
 
 
 def notes(run: RunScores) -> list[str]:
-    """A sentence each: the baseline; planned samples without a record, failures, tasks in part; what is older."""
-    return [*_compared(run), *_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+    """A sentence each: the baseline, prices; samples without a record, failures, tasks in part; what is older."""
+    prices = price_lines(scores.point for scores in run.points)
+    return [*_compared(run), *prices, *_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
 
 
 def _compared(run: RunScores) -> list[str]:

@@ -61,6 +61,7 @@ class Row:
     detectable: float | None = None  # the smallest delta that the compared units show with 80 % power
     p_bh: float | None = None  # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
     test: str = ""  # by which test p was found
+    people: float | None = None  # what people reach there, as `published:` says of a row of `people`
 
 
 COLUMNS = tuple(column.name for column in fields(Row))
@@ -84,6 +85,13 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
         split=facts["split"],
         label_version=facts["label_version"],
     )
+
+
+def published_names(row: Row) -> tuple[str, ...]:
+    """The names that `published:` may have for this value: the task, or `task.metric`, or the metric of a total."""
+    if row.metric == "accuracy":
+        return (row.task_name or row.task,)
+    return (f"{row.task_name}.{row.metric}", *(() if row.point else (row.metric,)))
 
 
 def fill(row: Row, metric: Metric) -> Row:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows, total_rows
-from looktwice.eval.scoring.chance import majority_and_chance, mean_levels
+from looktwice.eval.scoring.chance import beside_people, majority_and_chance, mean_levels, published_people
 from looktwice.eval.scoring.comparison import accuracy_to_compare, compare, correct_p_values
 from looktwice.eval.scoring.groups import circular_rows
 from looktwice.eval.scoring.labels import baselines
@@ -45,7 +45,8 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
     ]
     found = correct_p_values(out) + circular_rows(run) + list(turn_rows(run)) + mean_levels(tasks, levels) + sliced
     whole = len({scores.point.task for scores in run.points})
-    return [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
+    found = [replace(row, of_tasks=whole) if row.task in ("macro", "micro") else row for row in found]
+    return beside_people(found, published_people(run))
 
 
 def _point_rows(run: RunScores, scores: PointScores, baseline: PointScores | None) -> list[Row]:

@@ -119,6 +119,10 @@ class PointScores:
         by_draw = self.scored.get(sample, {})
         return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
+    def first(self, sample: str) -> ScoredRecord | None:
+        """The first draw of a sample; None where it has no record."""
+        return self.scored.get(sample, {}).get(0)
+
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
         return self.draws_asked.get(sample, ())
@@ -145,11 +149,7 @@ class PointScores:
     @cached_property
     def clusters(self) -> Mapping[str, str]:
         """Sample -> what it shares with others: its group, else its pictures; one that has neither is its own."""
-        found = {}
-        for name, row in self.samples.items():
-            group, images = row.meta.get("group"), row.sample["images"]
-            found[name] = f"group {group}" if group not in (None, "") else " ".join(map(str, images)) or name
-        return found
+        return {name: cluster_of(name, row) for name, row in self.samples.items()}
 
     @cached_property
     def missing(self) -> int:
@@ -190,6 +190,12 @@ class RunScores:
     def name(self) -> str:
         """The run's name, which is its folder's."""
         return self.folder.path.resolve().name
+
+
+def cluster_of(name: str, row: SampleRow) -> str:
+    """What a sample shares with others: its group, else its pictures; one that has neither is its own."""
+    group = row.meta.get("group")
+    return f"group {group}" if group not in (None, "") else " ".join(map(str, row.sample["images"])) or name
 
 
 def mean(draws: Sequence[float]) -> float:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.eval.statistics.bootstrap import (
+    Clusters,
     Estimate,
     Floats,
     cluster_codes,
@@ -17,9 +18,7 @@ from looktwice.eval.statistics.bootstrap import (
 )
 
 
-def cohens_kappa(
-    answers: Sequence[Hashable], others: Sequence[Hashable], clusters: Sequence[Hashable] | None = None
-) -> Estimate:
+def cohens_kappa(answers: Sequence[Hashable], others: Sequence[Hashable], clusters: Clusters | None = None) -> Estimate:
     """Agreement of two raters beyond that of two independent ones with their habits (Cohen 1960).
 
     1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for no items and for
@@ -37,7 +36,7 @@ def cohens_kappa(
     return _estimate(columns, clusters, kappa)
 
 
-def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Sequence[Hashable] | None = None) -> Estimate:
+def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Clusters | None = None) -> Estimate:
     """Agreement of any number of raters beyond chance (Fleiss 1971); `ratings` holds the answers of each rater.
 
     1 where only one answer occurs. The interval is the cluster bootstrap's. Raises ValueError for fewer than two
@@ -65,7 +64,7 @@ def _beyond(observed: Floats, chance: Floats) -> Floats:
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
 
 
-def _estimate(columns: Floats, clusters: Sequence[Hashable] | None, kappa: Callable[[Floats], Floats]) -> Estimate:
+def _estimate(columns: Floats, clusters: Clusters | None, kappa: Callable[[Floats], Floats]) -> Estimate:
     sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
     value = float(kappa(columns.mean(axis=0)[None])[0])
     if len(sizes) < 2:

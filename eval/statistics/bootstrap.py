@@ -9,10 +9,14 @@ from math import sqrt
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from looktwice.eval.statistics.shares import wilson
+
 RESAMPLES, SEED = 10_000, 0
 MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
 
 Floats = NDArray[np.float64]
+Clusters = Sequence[Hashable] | NDArray[np.int64]
+"""The name of each value's cluster, or its number as `cluster_codes` gives it."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +30,19 @@ class Estimate:
     clusters: int
 
 
-def cluster_codes(clusters: Sequence[Hashable] | None, n: int) -> NDArray[np.int64]:
+def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
     """A number 0, 1, 2 ... for the cluster of each of n values, in order of appearance; None: each is its own.
 
-    Raises ValueError for another number of clusters than values, and for no values.
+    An array is what this gave, and stays as it is. Raises ValueError for another number of clusters than values, and
+    for no values.
     """
     if n < 1 or (clusters is not None and len(clusters) != n):
         found = "" if clusters is None else f" and {len(clusters)} clusters"
         raise ValueError(f"an interval needs values, each with its cluster; found {n} values{found}")
     if clusters is None:
         return np.arange(n)
+    if isinstance(clusters, np.ndarray):
+        return clusters
     known: dict[Hashable, int] = {}
     return np.array([known.setdefault(name, len(known)) for name in clusters])
 
@@ -89,7 +96,7 @@ def percentile_interval(means: Floats, clusters: int, level: float = 0.95) -> tu
 
 def bootstrap_mean(
     values: ArrayLike,
-    clusters: Sequence[Hashable] | None = None,
+    clusters: Clusters | None = None,
     *,
     level: float = 0.95,
     limit: float = 1.0,
@@ -97,12 +104,14 @@ def bootstrap_mean(
     resamples: int = RESAMPLES,
     seed: int = SEED,
 ) -> Estimate:
-    """The mean of n values in floor..limit with its cluster bootstrap interval, the same at every call.
+    """The mean of n values with its cluster bootstrap interval, the same at every call.
 
-    Before resampling, half a value at either limit and one in the middle are added, each a cluster of its own:
-    without them values that are all alike would have an interval without width, and few unlike ones a narrow one. For
-    paired right or wrong answers this is half an item in each cell of their table (Agresti and Min 2005). The mean is
-    of the values alone. Raises ValueError for no values.
+    Before resampling, half a value at `floor`, half a one at `limit` and one in the middle are added, each a cluster
+    of its own: without them values that are all alike would have an interval without width, and few unlike ones a
+    narrow one. For paired right or wrong answers this is half an item in each cell of their table (Agresti and Min
+    2005). Where all values are alike, the interval reaches at least as far as if the share of clusters that
+    Wilson's limit still leaves possible after none of them lay at a limit: 7.4 points after 48 pairs without any
+    difference. The mean is of the values alone, which may lie beyond the limits. Raises ValueError for no values.
     """
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))
@@ -115,4 +124,8 @@ def bootstrap_mean(
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2, level)
     mean = float(data.mean())
-    return Estimate(mean, max(floor, min(low, mean)), min(limit, max(high, mean)), len(data), len(sizes))
+    if float(np.ptp(data)) == 0:
+        _, unseen = wilson(0, len(sizes), level)
+        low, high = min(low, mean - unseen * (mean - floor)), max(high, mean + unseen * (limit - mean))
+    ends = min(floor, float(data.min())), max(limit, float(data.max()))  # rounded sums may go a little beyond
+    return Estimate(mean, max(ends[0], min(low, mean)), min(ends[1], max(high, mean)), len(data), len(sizes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import ceil, log2, sqrt
 from statistics import NormalDist
@@ -10,7 +9,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from looktwice.eval.statistics.bootstrap import Floats, bootstrap_mean, cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import Clusters, Floats, bootstrap_mean, cluster_codes, cluster_sums
 from looktwice.eval.statistics.significance import paired_test, sign_flip_p
 
 MCNEMAR, SIGN, FLIP = "exact McNemar", "exact sign test", "sign flips of clusters"
@@ -37,7 +36,7 @@ class PairedComparison:
 
 
 def compare_paired(
-    values: ArrayLike, others: ArrayLike, clusters: Sequence[Hashable] | None = None, level: float = 0.95
+    values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None, level: float = 0.95
 ) -> PairedComparison:
     """Compares two contestants on the same units, in the same order.
 
@@ -46,9 +45,9 @@ def compare_paired(
     randomisation test, which flips the signs of whole clusters. Raises ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
-    test = paired_test(mine.tolist(), theirs.tolist())
+    test = paired_test(mine, theirs)
     gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
-    found = bootstrap_mean(gaps, clusters, level=level, floor=-1.0)
+    found = bootstrap_mean(gaps, codes, level=level, floor=-1.0)
     sums, _ = cluster_sums(gaps, codes)
     if found.clusters < found.n:
         p, name = sign_flip_p(sums.tolist()), FLIP

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
 from math import sqrt
 from statistics import NormalDist
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from looktwice.eval.statistics.bootstrap import (
+    Clusters,
     Estimate,
     Floats,
     cluster_codes,
@@ -19,7 +19,7 @@ from looktwice.eval.statistics.bootstrap import (
 )
 
 
-def swap_over_settings(values: ArrayLike, others: ArrayLike, clusters: Sequence[Hashable] | None = None) -> Estimate:
+def swap_over_settings(values: ArrayLike, others: ArrayLike, clusters: Clusters | None = None) -> Estimate:
     """The probability that two contestants swap places between two settings, taken at random of those that there are.
 
     `values` and `others` are (settings, n units): the same units under each marker, prompt or draw. Of two settings a
@@ -44,7 +44,7 @@ def _swaps(means: Floats) -> Floats:
     return np.asarray((1 - alike) / 2)
 
 
-def swap_over_halves(gaps: ArrayLike, clusters: Sequence[Hashable] | None = None) -> Estimate:
+def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
     """The probability that two disjoint random halves of the units put two contestants in opposite orders.
 
     `gaps` are the paired differences of n units. With z the mean over its clustered standard error, a half errs with

@@ -1,10 +1,10 @@
-"""Intervals of shares and of differences of paired shares, in closed form: they need neither scipy nor a resampling."""
+"""Intervals of shares in closed form: they need neither scipy nor a resampling."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import sqrt
-from statistics import NormalDist, fmean
+from statistics import NormalDist
 
 Interval = tuple[float, float]
 
@@ -39,24 +39,3 @@ def stratified_interval(shares: Sequence[tuple[float, int, float]], level: float
         below += (weight * (total / n - low)) ** 2
         above += (weight * (high - total / n)) ** 2
     return max(0.0, mean - sqrt(below)), min(1.0, mean + sqrt(above))
-
-
-def paired_difference(values: Sequence[float], others: Sequence[float], level: float = 0.95) -> Interval:
-    """The interval of the mean paired difference: Wilson's limits of both means joined with their correlation.
-
-    Newcombe's method 10 (1998) without continuity correction, as Zou and Donner (2008) write it; also for graded
-    values, where Wilson's limits are conservative. Lengths are equal and above 0.
-    """
-    n, mine, theirs = len(values), fmean(values), fmean(others)
-    (low, high), (low2, high2) = wilson(sum(values), n, level), wilson(sum(others), n, level)
-    r = _pearson(values, others)
-    below = (mine - low) ** 2 - 2 * r * (mine - low) * (high2 - theirs) + (high2 - theirs) ** 2
-    above = (high - mine) ** 2 - 2 * r * (high - mine) * (theirs - low2) + (theirs - low2) ** 2
-    return mine - theirs - sqrt(max(0.0, below)), mine - theirs + sqrt(max(0.0, above))
-
-
-def _pearson(values: Sequence[float], others: Sequence[float]) -> float:
-    mine, theirs = fmean(values), fmean(others)
-    joint = sum((a - mine) * (b - theirs) for a, b in zip(values, others, strict=True))
-    spread = sqrt(sum((a - mine) ** 2 for a in values) * sum((b - theirs) ** 2 for b in others))
-    return joint / spread if spread > 0 else 0.0

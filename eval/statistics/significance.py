@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import sqrt
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from looktwice.eval.statistics.bootstrap import Floats, cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import Clusters, bootstrap_mean, cluster_codes, cluster_sums
 
 
 @dataclass(frozen=True)
@@ -28,19 +29,21 @@ class PairedTest:
         return self.better + self.worse
 
 
-def paired_test(values: Sequence[float], others: Sequence[float]) -> PairedTest:
+def paired_test(values: ArrayLike, others: ArrayLike) -> PairedTest:
     """The exact two-sided McNemar test: of the samples that differ, is the share that is better one half?
 
     On right or wrong this is McNemar's exact test; on means over draws or graded values it is the sign test.
     Raises ValueError for nothing to compare or for unequal lengths.
     """
-    if not values or len(values) != len(others):
-        raise ValueError(f"a paired test needs the same samples on both sides, found {len(values)} and {len(others)}")
-    gaps = [mine - theirs for mine, theirs in zip(values, others, strict=True)]
-    better, worse = (sum(1 for gap in gaps if sign * gap > 1e-9) for sign in (1, -1))  # numpy's would overflow
-    return PairedTest(sum(gaps) / len(gaps), _coin_p(better, worse), len(gaps), better, worse)
+    mine, theirs = np.asarray(values, float), np.asarray(others, float)
+    if not len(mine) or len(mine) != len(theirs):
+        raise ValueError(f"a paired test needs the same samples on both sides, found {len(mine)} and {len(theirs)}")
+    gaps = mine - theirs
+    better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
+    return PairedTest(sum(gaps.tolist()) / len(gaps), _coin_p(better, worse), len(gaps), better, worse)
 
 
+@lru_cache(maxsize=1024)
 def _coin_p(better: int, worse: int) -> float:
     """How often a coin falls at least as unevenly, to either side.
 
@@ -58,40 +61,27 @@ def _coin_p(better: int, worse: int) -> float:
 
 
 class MeanDifference(NamedTuple):
-    """The mean of n paired differences with its 95 % interval and p; no interval where all differences are alike."""
+    """The mean of n paired differences with its 95 % interval and p."""
 
     value: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
     p: float
     n: int
 
 
-def mean_difference(gaps: Sequence[float], clusters: Sequence[Hashable] | None = None) -> MeanDifference:
-    """The mean of the samples' paired differences, its t interval, and the p of the two-sided sign-flip test.
+def mean_difference(gaps: Sequence[float], clusters: Clusters | None = None) -> MeanDifference:
+    """The mean of differences that have no two sides, such as contrasts of a sweep; else take `compare_paired`.
 
-    Samples of one cluster count as one unit in both: the interval is that of Liang and Zeger (1986) for a mean, with
-    m / (m - 1) and m - 1 degrees of freedom for m clusters, and the test flips whole clusters. Without clusters it is
-    Student's. Raises ValueError for no differences.
+    The interval is that of every paired difference, a bootstrap over clusters; p is that of the two-sided sign-flip
+    test, which flips whole clusters. Differences may lie beyond -1..1, as interactions do. Raises ValueError for none.
     """
     if not gaps:
         raise ValueError("a mean difference needs at least one sample")
     data = np.asarray(gaps, float)
-    sums, sizes = cluster_sums(data, cluster_codes(clusters, len(gaps)))
-    low, high = t_interval(sums, sizes)
-    return MeanDifference(float(data.mean()), low, high, sign_flip_p(sums.tolist()), len(gaps))
-
-
-def t_interval(sums: Floats, sizes: Floats) -> tuple[float, float] | tuple[None, None]:
-    """The 95 % interval of a mean from the sums and sizes of its clusters; None where all values are alike."""
-    from scipy.special import stdtrit
-
-    mean, m = float(sums.sum() / sizes.sum()), len(sizes)
-    off = float(np.square(sums - sizes * mean).sum())
-    if off <= 1e-12:
-        return None, None
-    half = float(stdtrit(m - 1, 0.975)) * sqrt(off * m / (m - 1)) / float(sizes.sum())
-    return mean - half, mean + half
+    found = bootstrap_mean(data, clusters, floor=-1.0)
+    sums, _ = cluster_sums(data, cluster_codes(clusters, len(gaps)))
+    return MeanDifference(found.value, found.low, found.high, sign_flip_p(sums.tolist()), found.n)
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:

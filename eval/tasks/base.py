@@ -53,12 +53,14 @@ class Facts:
 class Subset:
     """A choice of `n` items by `seed`, or of `n` for each value of the field `per`, of all or of those named in `ids`.
 
-    `per` names a meta field, or is "answer". The choice depends on ids and `seed` alone, so it stays the same when
-    other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
+    `per` names a meta field, or is "answer". Items that share the field `whole`, such as the questions of one image or
+    a pair, come all or none, and `n` counts what they share. The choice depends on ids and `seed` alone, so it stays
+    the same when other items come or go, and a larger `n` contains a smaller one. `n` None keeps everything.
     """
 
     n: int | None = None
     per: str | None = None
+    whole: str | None = None
     seed: int = 0
     ids: tuple[str, ...] = ()
 
@@ -87,13 +89,17 @@ class Subset:
         return chosen
 
     def _chosen(self, rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[int]:
-        groups: dict[Any, list[int]] = defaultdict(list)
+        groups: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for number, (identifier, fields) in enumerate(rows):
-            if self.per is not None and self.per not in fields:
-                raise TaskError(f"subset.per: item {identifier} has no field {self.per!r}; it has {sorted(fields)}")
-            groups[str(fields[self.per]) if self.per else ""].append(number)
-        kept = (sorted(group, key=lambda i: self._rank(rows[i][0]))[: self.n] for group in groups.values())
-        return sorted(number for group in kept for number in group)
+            for setting, name in (("per", self.per), ("whole", self.whole)):
+                if name is not None and name not in fields:
+                    raise TaskError(
+                        f"subset.{setting}: item {identifier} has no field {name!r}; it has {sorted(fields)}"
+                    )
+            unit = identifier if self.whole is None else str(fields[self.whole])
+            groups[str(fields[self.per]) if self.per else ""][unit].append(number)
+        kept = (units[unit] for units in groups.values() for unit in sorted(units, key=self._rank)[: self.n])
+        return sorted(number for numbers in kept for number in numbers)
 
     def _rank(self, identifier: str) -> bytes:
         return hashlib.sha256(f"{self.seed}\n{identifier}".encode()).digest()

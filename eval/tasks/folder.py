@@ -96,7 +96,7 @@ def _images(row: dict[str, Any], root: Path) -> tuple[Path, ...]:
 
 
 def file_inside(root: Path, name: str) -> Path:
-    """The file `name` of the folder; what leads out of it, and not to a root of LOOKTWICE_ALLOW, raises TaskError."""
+    """The file `name` of the folder; what leads out of it, and to no folder that is allowed, raises TaskError."""
     try:
         file = (root / name).resolve()
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
@@ -105,7 +105,7 @@ def file_inside(root: Path, name: str) -> Path:
     if not inside and not any(file.is_relative_to(allowed) for allowed in allowed_roots()):
         raise TaskError(
             f"the path {name!r} leads out of the folder {root}; copy the file into it, "
-            f"or if you trust it set the environment variable {ALLOW}={file.parent}"
+            f"or if you trust it add --allow {file.parent}, or set the environment variable {ALLOW}={file.parent}"
         )
     return root / name
 

@@ -171,7 +171,8 @@ def load_plugin(text: str) -> str:
 class Binder:
     """Checks and builds nodes, and gathers every fault with its place; equal nodes build one object.
 
-    A fault met again, in another arm, is not said twice, but counts in `noticed`.
+    A fault met again, in another arm, is not said twice, but counts in `noticed`. `files` are those that it names, by
+    the place of their name.
     """
 
     scope: Scope = field(default_factory=Scope)
@@ -180,6 +181,7 @@ class Binder:
     built: dict[str, Any] = field(default_factory=dict)
     noticed: int = 0
     outside: set[Path] = field(default_factory=set)
+    files: dict[str, Path] = field(default_factory=dict)
 
     def node(self, node: Any, place: str, kind: Kind | None = None) -> Any:
         """The object of a node with `use`, or None with its faults noted; `kind` says what it must be."""
@@ -265,7 +267,10 @@ class Binder:
     def _path(self, text: str, place: str) -> Path | None:
         """The path, or None with a fault, which names the first of all paths that one root would allow."""
         try:
-            return self.scope.path(text)
+            found = self.scope.path(text)
+            if found.is_file():
+                self.files[place] = found
+            return found
         except OutsideError as exc:
             self.noticed += 1
             if exc.root not in self.outside:

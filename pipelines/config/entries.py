@@ -128,7 +128,7 @@ class Published(TypedDict):
         ),
     ]
     people: Annotated[
-        NotRequired[bool], Entry("Whether these are people, to whom every contestant is compared.", "people: true")
+        NotRequired[bool], Entry("Whether these are people, with whom every table compares.", "people: true")
     ]
 
 
@@ -169,6 +169,14 @@ class StudyConfig(TypedDict, total=False):
         Entry(
             "Models by name, for `model`, for contestants, and for `{ref: NAME}` in a setting.",
             "models: {chat: {use: pipelines.models.ChatAPI, model: some-vlm}}",
+        ),
+    ]
+    prices: Annotated[
+        dict[str, dict[str, Any]] | None,
+        Entry(
+            "A price list: the `prices` of every `ChatAPI` that has none, by the `model` that it asks for; a file of "
+            "its own that studies include keeps them in one place.",
+            "prices: {some-vlm: {in: 2.5, out: 10, currency: USD, date: 2026-08-01, source: its price page}}",
         ),
     ]
     stages: Annotated[

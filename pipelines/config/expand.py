@@ -133,6 +133,7 @@ class Expansion:
             node = layer(node, nest(key, applied[key]))
         self._note(f"{place}.{fault}" if place else fault for fault in layer.faults)
         node = resolve(node, self.faults)
+        node = _with_prices(node, node["prices"]) if node.get("prices") else node
         tasks = self._tasks(node)
         models = {k: v for k, v in (node.get("models") or {}).items() if v is not None}
         for task in self._chosen(overlay, tasks, place):
@@ -205,6 +206,21 @@ class Expansion:
 
     def _note(self, faults: Any) -> None:
         self.faults += [fault for fault in faults if fault not in self.faults]
+
+
+def _with_prices(node: Any, prices: Mapping[str, Any]) -> Any:
+    """The node with the listed prices in every `ChatAPI` that asks for a listed model and has none.
+
+    Those of a batch are others.
+    """
+    if isinstance(node, list):
+        return [_with_prices(inner, prices) for inner in node]
+    if not isinstance(node, Mapping) or str(node.get("use", "")).endswith("pipelines.models.Batched"):
+        return node
+    held = {name: _with_prices(inner, prices) for name, inner in node.items()}
+    listed = prices.get(held["model"]) if isinstance(held.get("model"), str) else None
+    is_chat = str(held.get("use", "")).endswith("pipelines.models.ChatAPI")
+    return held | {"prices": listed} if listed and is_chat and held.get("prices") is None else held
 
 
 def _touches(key: str, task: str) -> bool:

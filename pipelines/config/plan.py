@@ -26,7 +26,8 @@ class Plan:
     """All arms of a configuration that are asked, and the contestants left out with the reason.
 
     `readings` are the arms that only read the replies of one of these with another reader. `plugins` are the modules
-    outside looktwice that its classes may come from, as `load_plugin` names them.
+    outside looktwice that its classes may come from, as `load_plugin` names them. `files` are those that the
+    configuration names, by the place of their name.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Plan:
     config: Node = field(default_factory=dict)
     readings: tuple[Arm, ...] = ()
     plugins: tuple[str, ...] = ()
+    files: Mapping[str, Path] = field(default_factory=dict)
 
     @property
     def models(self) -> list[Any]:
@@ -91,7 +93,8 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
     else:  # nobody can be asked: the plan can still be checked, and running it says what is missing
         unready = {}
     asked, readings = _separate_readings(arms)
-    return Plan(str(config.get("name") or name), asked, expansion.left_out | unready, config, readings, scope.plugins)
+    left_out = expansion.left_out | unready
+    return Plan(str(config.get("name") or name), asked, left_out, config, readings, scope.plugins, binder.files)
 
 
 def _name_faults(given: Any, name: str) -> list[str]:

@@ -88,8 +88,9 @@ class ChatAPI:
     draws differ. `system` stands in front of every conversation, `detail` is sent with every picture, `extra` is added
     to the body as it is. `choices_as` says how this server takes `CallOptions.choices`, `timeout` is in seconds.
     `in_flight` and `per_minute` limit the calls under way and those started in a minute; `prices` (money per million
-    tokens: in, out and, where it differs, cached for input that the server had in its own cache) give the report's
-    cost. Keys come from the environment and go only to the host that they belong to.
+    tokens: in, out and, where it differs, cached for input that the server had in its own cache; currency, date and
+    source are told with them) give the report's cost. Keys come from the environment and go only to the host that
+    they belong to.
     """
 
     model: str
@@ -110,7 +111,7 @@ class ChatAPI:
     timeout: float = field(default=600.0, metadata=NOT_IDENTITY)
     in_flight: int = field(default=64, metadata=NOT_IDENTITY)
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
-    prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
+    prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import concurrent.futures
 import io
@@ -12,13 +11,18 @@ import urllib.request
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import aiohttp
 from yarl import URL
 
 from looktwice.pipelines.json_input import mend_text
 from looktwice.pipelines.model import ModelError, Stopped
+
+if TYPE_CHECKING:  # a tenth of a second, for which a run without a server need not wait
+    import asyncio
+
+    import aiohttp
 
 Result = TypeVar("Result")
 
@@ -50,7 +54,7 @@ class Session:
 class HttpLoop:
     """A loop in a daemon thread with one session per endpoint; worker threads call its blocking methods."""
 
-    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.new_event_loop)
+    loop: asyncio.AbstractEventLoop = field(default_factory=lambda: import_module("asyncio").new_event_loop())
     sessions: dict[str, Session] = field(default_factory=dict)
     waiting: set[concurrent.futures.Future[Any]] = field(default_factory=set)
 
@@ -64,6 +68,8 @@ class HttpLoop:
 
         A Ctrl-C ends the wait at once and cancels the work.
         """
+        import asyncio
+
         future = asyncio.run_coroutine_threadsafe(work, self.loop)
         self.waiting.add(future)
         try:
@@ -110,6 +116,8 @@ class HttpLoop:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float, most: int,
         stopping: threading.Event | None,
     ) -> HttpResponse:  # fmt: skip
+        import aiohttp
+
         if stopping is not None and stopping.is_set():
             raise Stopped("stopped before a request left")
         session = self._session(origin(url))
@@ -128,6 +136,8 @@ class HttpLoop:
             session.busy -= 1
 
     def _session(self, name: str) -> Session:
+        import aiohttp
+
         if name not in self.sessions:
             connector, cookies = aiohttp.TCPConnector(limit=0), aiohttp.DummyCookieJar()
             self.sessions[name] = Session(aiohttp.ClientSession(connector=connector, cookie_jar=cookies))
@@ -170,6 +180,8 @@ def proxy_for(url: str) -> str | None:
 
 def connection_error(url: str, timeout: float, exc: Exception) -> ModelError:
     """The error of a request that brought no whole answer; certificates and bad URLs will not mend themselves."""
+    import aiohttp
+
     place = origin(url)
     if isinstance(exc, aiohttp.ConnectionTimeoutError):
         text = f"{place} cannot be reached (no connection within {min(timeout, CONNECT_SECONDS):g} s)"

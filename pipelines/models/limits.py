@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
@@ -21,6 +22,26 @@ CROWDED = (429, 503)  # statuses of a server that had too many requests
 CROWD_SECONDS = 1.0  # in which further such answers speak of the same crowd
 
 
+class LimitKey(NamedTuple):
+    """An endpoint, how many requests may be under way there, and how many begin in a minute."""
+
+    endpoint: str
+    in_flight: int
+    per_minute: float | None
+
+
+class Load(NamedTuple):
+    """How many requests are under way, and how many wait for a place."""
+
+    under_way: int
+    waiting: int
+
+    @property
+    def wanted(self) -> int:
+        """As many places would be used."""
+        return self.under_way + self.waiting
+
+
 class RateLimiter:
     """Limits concurrency and requests per minute, evenly spaced; lets no request start while it is paused.
 
@@ -31,9 +52,10 @@ class RateLimiter:
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         if in_flight < 1 or (per_minute is not None and per_minute <= 0):
             raise ValueError(f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and {per_minute}")
-        self._most, self._slots, self._under_way, self._shrunk = in_flight, float(in_flight), 0, 0.0
+        self._in_flight = self._most = in_flight
+        self._slots, self._under_way, self._waiting, self._shrunk = float(in_flight), 0, 0, 0.0
         self._freed = threading.Condition()
-        self._spacing = 60.0 / per_minute if per_minute else 0.0
+        self._spacing = self._shared_spacing = 60.0 / per_minute if per_minute else 0.0
         self._lock = threading.Lock()
         self._paused_until = 0.0
         self._next = 0.0
@@ -52,16 +74,34 @@ class RateLimiter:
     def grow(self) -> None:
         """Give a part of a slot back, as the server answered."""
         with self._freed:
-            self._slots = min(self._most, self._slots + 1 / self._slots)
+            self._slots = min(self._most, self._slots + 1 / max(self._slots, 1.0))
+
+    @property
+    def load(self) -> Load:
+        """What is under way here, and what waits."""
+        with self._freed:
+            return Load(self._under_way, self._waiting)
+
+    def allot(self, slots: int) -> None:
+        """Use no more than these of the slots, and as large a part of the requests a minute: others have the rest."""
+        with self._freed:
+            crowded = self._slots < self._most
+            self._most, self._slots = slots, min(self._slots, slots) if crowded else float(slots)
+            self._shared_spacing = self._spacing * self._in_flight / max(slots, 1)
+            self._freed.notify_all()
 
     @contextmanager
     def enter(self, stop: threading.Event) -> Iterator[None]:
         """A context that takes one of the slots. Raises Stopped if `stop` is set while it waits."""
         with spend("wait for a place"), self._freed:
-            while self._under_way >= int(self._slots):
-                self._freed.wait(POLL_SECONDS)
-                stop_if(stop.is_set())
-            self._under_way += 1
+            self._waiting += 1
+            try:
+                while self._under_way >= int(self._slots):
+                    self._freed.wait(POLL_SECONDS)
+                    stop_if(stop.is_set())
+                self._under_way += 1
+            finally:
+                self._waiting -= 1
         try:
             with spend("wait for a place"):
                 while (wait := self._seconds_left()) > 0:
@@ -79,7 +119,7 @@ class RateLimiter:
             now = time.monotonic()
             left = max(self._paused_until, self._next) - now
             if left <= 0:
-                self._next = now + self._spacing
+                self._next = now + self._shared_spacing
             return left
 
 
@@ -89,7 +129,7 @@ def stop_if(stopped: bool) -> None:
         raise Stopped("stopped while waiting for the endpoint")
 
 
-_limiters: WeakValueDictionary[tuple[str, int, float | None], RateLimiter] = WeakValueDictionary()
+_limiters: WeakValueDictionary[LimitKey, RateLimiter] = WeakValueDictionary()
 _limiters_lock = threading.Lock()
 
 
@@ -99,12 +139,19 @@ def _limiter_of(model: Model, in_flight: int, per_minute: float | None) -> RateL
     if not isinstance(endpoint, str):
         return RateLimiter(in_flight, per_minute)
     with _limiters_lock:
-        return _limiters.setdefault((endpoint, in_flight, per_minute), RateLimiter(in_flight, per_minute))
+        key = LimitKey(endpoint, in_flight, per_minute)
+        return _limiters.setdefault(key, RateLimiter(in_flight, per_minute))
+
+
+def limiters() -> dict[LimitKey, RateLimiter]:
+    """Those that models of this process use."""
+    with _limiters_lock:
+        return dict(_limiters)
 
 
 def _limiters_of_endpoint(endpoint: object) -> list[RateLimiter]:
     with _limiters_lock:
-        return [limiter for (url, _, _), limiter in _limiters.items() if url == endpoint]
+        return [limiter for key, limiter in _limiters.items() if key.endpoint == endpoint]
 
 
 @dataclass(eq=False)

@@ -7,13 +7,22 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
-from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Usage, canonical, request_key
+from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, Tool, Usage, canonical, request_key
 from looktwice.pipelines.models.chat_template import Chat, chat_of, open_processor, render_template, reply_text
 from looktwice.pipelines.runtime.batches import Batcher, out_of_memory
-from looktwice.pipelines.runtime.networks import Device, Dtype, Place, WeightsError, from_hub, import_torch, open_shared
+from looktwice.pipelines.runtime.networks import (
+    Device,
+    Dtype,
+    Place,
+    WeightsError,
+    elsewhere,
+    from_hub,
+    import_torch,
+    open_shared,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,6 +32,11 @@ class _Network:
     model: Any
     processor: Any
     note: str
+
+    @property
+    def config(self) -> Any:
+        """The network's configuration."""
+        return self.model.config
 
     @property
     def tokenizer(self) -> Any:
@@ -82,7 +96,8 @@ class LocalVLM:
     def check(self) -> None:
         """Raises ModelError where the device or the packages are missing; opens nothing."""
         try:
-            self._place()
+            if elsewhere() is None:
+                self._place()
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
 
@@ -92,9 +107,9 @@ class LocalVLM:
         _refuse(full)
         sampled = bool(full.temperature) and full.choices is None
         seed = _seed(full.seed or self.seed, request_key(self.identity, messages, draw, options)) if sampled else None
-        asked = _Asked(chat_of(messages, self.system, full.tools, self.max_pixels), full, seed)
+        asked = _Asked(self.chat(messages, full.tools), full, seed)
         try:
-            return self._batcher()(asked)
+            return cast(Reply, ask(self, "answer", asked)) if (ask := elsewhere()) else self.answer(asked)
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
         except Exception as exc:
@@ -104,19 +119,27 @@ class LocalVLM:
                 f"{self.model}: out of memory with one request; set max_pixels or max_tokens lower"
             ) from exc
 
+    def answer(self, asked: _Asked) -> Reply:
+        """The reply to a request, in a batch with others like it. Raises WeightsError, and what the network raises."""
+        return self._batcher()(asked)
+
     def _place(self) -> Place:
         return Place.of(self.device, self.dtype, half="bfloat16")
 
-    def network(self) -> _Network:
-        """The opened network, one for all equal models of this process. Raises WeightsError."""
-        place = self._place()
-        return open_shared(("vlm", self.model, self.revision, place), lambda: self._open(place))
+    def network(self, **chosen: Any) -> _Network:
+        """The opened network, one for all equal models of this process. Raises WeightsError.
 
-    def _open(self, place: Place) -> _Network:
+        `chosen` are settings of transformers by which another one is opened, such as `attn_implementation`.
+        """
+        place = self._place()
+        key = ("vlm", self.model, self.revision, place, canonical(chosen))
+        return open_shared(key, lambda: self._open(place, chosen))
+
+    def _open(self, place: Place, chosen: Mapping[str, Any]) -> _Network:
         processor, note = open_processor(self.model, self.revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
-        chosen = {"dtype": place.torch_dtype, "use_safetensors": True}
-        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, ("pooler",), **chosen)
+        given = {"dtype": place.torch_dtype, "use_safetensors": True, **chosen}
+        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, ("pooler",), **given)
         return _Network(model.to(place.device).eval(), processor, note)
 
     def _batcher(self) -> Batcher[_Asked, Reply]:
@@ -128,15 +151,20 @@ class LocalVLM:
         with torch.inference_mode(), torch.random.fork_rng(enabled=asked[0].seed is not None):
             if asked[0].seed is not None:
                 torch.manual_seed(asked[0].seed)
-            inputs = self._inputs(network, [each.chat for each in asked])
+            inputs = self.inputs(network, [each.chat for each in asked])
             if asked[0].options.choices is not None:
-                replies = [_chosen(network, self._inputs(network, [each.chat]), each.options) for each in asked]
+                replies = [_chosen(network, self.inputs(network, [each.chat]), each.options) for each in asked]
             else:
                 replies = _generated(network, inputs, asked[0].options)
         seconds = (time.perf_counter() - start) / len(asked)
         return [replace(each, seconds=seconds, served_by=self._served(network)) for each in replies]
 
-    def _inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
+    def chat(self, messages: Messages, tools: Sequence[Tool] | None = None) -> Chat:
+        """The conversation as this model is asked it: with its system text, and pictures no larger than it takes."""
+        return chat_of(messages, self.system, tools, self.max_pixels)
+
+    def inputs(self, network: _Network, chats: Sequence[Chat]) -> Any:
+        """What the network takes for some chats, which all have pictures or all have none. Raises ModelError."""
         texts = [render_template(network.processor, chat) for chat in chats]
         images = [list(chat.images) for chat in chats] if chats[0].images else None
         inputs = network.processor(text=texts, images=images, return_tensors="pt", padding=True)

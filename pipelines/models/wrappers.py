@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-import tenacity
-
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
@@ -45,47 +43,37 @@ class Retried:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """The first reply that comes. Raises the last ModelError, with the number of attempts; Stopped."""
-        retrying = tenacity.Retrying(
-            stop=tenacity.stop_after_attempt(self.attempts),
-            wait=self._wait,
-            retry=tenacity.retry_if_exception(self._is_worth_retrying),
-            sleep=self._sleep,
-            after=self._note,
-            reraise=True,
-        )
-        try:
-            return retrying(self.model, messages, draw, options)
-        except ModelError as exc:
-            tried = int(retrying.statistics.get("attempt_number", 1))
-            raise self._given_up(exc, tried) if exc.retryable else exc from exc.__cause__
+        tried = 0
+        while True:
+            tried += 1
+            try:
+                return self.model(messages, draw, options)
+            except ModelError as exc:
+                if not exc.retryable:
+                    raise
+                if (exc.retry_after or 0.0) > self.max_retry_after:
+                    raise self._given_up(exc, tried) from exc.__cause__
+                self.on_failure(exc)
+                delay = self._delay(exc, tried)
+                if tried >= self.attempts:
+                    raise self._given_up(exc, tried) from exc.__cause__
+            with spend("wait to ask again"):
+                stopped = self.stop.wait(delay)
+            if stopped:
+                raise Stopped("stopped while waiting to ask again")
 
     def close(self) -> None:
         """Close the wrapped model."""
         close_model(self.model)
 
-    def _is_worth_retrying(self, exc: BaseException) -> bool:
-        return isinstance(exc, ModelError) and exc.retryable and (exc.retry_after or 0.0) <= self.max_retry_after
-
-    def _note(self, state: tenacity.RetryCallState) -> None:
-        exc = state.outcome.exception() if state.outcome else None
-        if isinstance(exc, ModelError):
-            self.on_failure(exc)
-
-    def _wait(self, state: tenacity.RetryCallState) -> float:
-        exc = state.outcome.exception() if state.outcome else None
-        named = exc.retry_after if isinstance(exc, ModelError) else None
+    def _delay(self, exc: ModelError, tried: int) -> float:
+        """Seconds until the next attempt; where the server names them, all callers wait."""
         jitter = random.uniform(0, self.initial_delay)
-        if named is None:
-            return min(self.max_delay, self.initial_delay * 2.0 ** (state.attempt_number - 1)) + jitter
+        if exc.retry_after is None:
+            return min(self.max_delay, self.initial_delay * 2.0 ** (tried - 1)) + jitter
         if isinstance(self.model, Limited):
-            self.model.pause(named)
-        return named + min(jitter, named)
-
-    def _sleep(self, seconds: float) -> None:
-        with spend("wait to ask again"):
-            stopped = self.stop.wait(seconds)
-        if stopped:
-            raise Stopped("stopped while waiting to ask again")
+            self.model.pause(exc.retry_after)
+        return exc.retry_after + min(jitter, exc.retry_after)
 
     def _given_up(self, exc: ModelError, tried: int) -> ModelError:
         asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""

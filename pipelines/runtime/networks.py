@@ -106,6 +106,22 @@ class _Store:
 
 _STORE = _Store()
 
+Elsewhere = Callable[..., Any]
+"""Gives what a method of a network's owner gives for arguments, in another process."""
+
+_elsewhere: Elsewhere | None = None
+
+
+def run_elsewhere(place: Elsewhere | None) -> None:
+    """From now on the networks of this process lie elsewhere; None brings them back."""
+    global _elsewhere
+    _elsewhere = place
+
+
+def elsewhere() -> Elsewhere | None:
+    """Where the networks of this process lie, if not here."""
+    return _elsewhere
+
 
 def open_shared(key: Hashable, open_: Callable[[], Thing]) -> Thing:
     """The resource that this process shares under `key`, opened at its first use. Raises WeightsError."""
@@ -274,6 +290,8 @@ def _advice(exc: BaseException) -> str:
     text = " ".join(f"{type(each).__name__} {each}" for each in _chain(exc)).lower()
     if "torchvision" in text:
         return "it needs torchvision of the version that belongs to torch; type: pip install torchvision"
+    if "timm" in text:
+        return "it needs timm, and torchvision of the version that belongs to torch; type: pip install timm"
     if "gated" in text or "401" in text or "403" in text:
         return "it is gated: accept its terms on its page, then type `hf auth login`, or set model: to a local folder"
     if any(sign in text for sign in ("connect", "offline", "name or service", "timed out")):

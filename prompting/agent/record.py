@@ -46,6 +46,15 @@ class Look:
         """The line in the record."""
         return _write_note("look", self)
 
+    @property
+    def words(self) -> str:
+        """The look in one line, for people."""
+        asked = self.arguments if isinstance(self.arguments, str) else canonical(self.arguments)
+        brought = ", ".join(f"image {number}" for number in self.images)
+        return f"look {self.number}: {self.tool or 'no tool'} {asked} -> " + ": ".join(
+            part for part in (self.outcome, brought, self.reason) if part
+        )
+
 
 @dataclass(frozen=True)
 class EpisodeEnd:

@@ -22,7 +22,7 @@ from looktwice.prompting.agent.tool import (
     ToolResult,
     run_stage_on_image,
 )
-from looktwice.prompting.controls.crops import OracleCrop
+from looktwice.prompting.controls.crops import CANDIDATES, OracleCrop
 from looktwice.prompting.coordinates import ToolError
 from looktwice.prompting.grids.grids import RuledGrid
 from looktwice.prompting.markers.points import Circles
@@ -85,12 +85,14 @@ class Zoom:
     """`prompting.views.ZoomOnMarks` on the box that the model names; `crop` says how it is cropped.
 
     With `elsewhere` it is its own placebo, `prompting.controls.OracleCrop` with `elsewhere` on that box: a crop of the
-    same size that overlaps it least. The model is told the same; `seed` gives other places.
+    same size, of `tries` random ones the one that overlaps it least; with `tries: 1` a uniform draw over all places
+    where it fits. The model is told the same; `seed` gives other places.
     """
 
     description: str = "Shows a part of an image larger, as an image of its own."
     crop: Crop = CROP
     elsewhere: bool = False
+    tries: int = CANDIDATES
     seed: int = 0
 
     arguments: ClassVar[type[Arguments]] = BoxArguments
@@ -99,7 +101,8 @@ class Zoom:
         """The crop. Raises ToolError."""
         view, box = state.views[arguments.image - 1], Box(ASKED, *arguments.box)
         if self.elsewhere:
-            placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, seed=self.seed + len(state.views))
+            seed = self.seed + len(state.views)
+            placebo = OracleCrop(ASKED, crop=self.crop, elsewhere=True, tries=self.tries, seed=seed)
             return ToolResult("", run_stage_on_image(placebo, state, view, box).views)  # its note says where it is
         return run_stage_on_image(ZoomOnMarks(crop=self.crop), state, view, box)
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import ClassVar
 
 import numpy as np
 
 from looktwice.pipelines.geometry import overlap
-from looktwice.pipelines.marks import Box, Mark, bounding_box, mark_from_dict
+from looktwice.pipelines.marks import Box, Mark, mark_from_dict
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.views.crop import Crop
 
-CANDIDATES = 64  # random places, of which the one with the least overlap is taken
+CANDIDATES = 64  # random places that are drawn at most, of which some may not hold the crop
 
 
 @dataclass(frozen=True)
@@ -30,26 +31,43 @@ class OracleCrop:
 
     `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they are.
 
-    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of 64 random places
-    that overlaps least with the true one. So a placebo differs from its oracle in this setting alone. The places are
-    the same in every run with the same seed, sample and draw; another `seed` gives others.
+    With `elsewhere` it is its own placebo: a crop of the same size in the same views, at the one of `tries` random
+    places (1 to 64) that overlaps least with the true one. With `tries: 1` that is a uniform draw over all places where
+    the crop fits, of which some show a part of the region; with more, the place keeps off it. The places are the same
+    in every run with the same seed, sample and draw; another `seed` gives others.
     """
 
     label: str = ""
     hint: str = "region"
     crop: Crop = field(default_factory=Crop)
     elsewhere: bool = False
+    tries: int = CANDIDATES
     seed: int = 0
 
     asks: ClassVar[bool] = False
 
+    def __post_init__(self) -> None:
+        if not 1 <= self.tries <= CANDIDATES:
+            raise ValueError(f"tries lies in 1..{CANDIDATES}, found {self.tries}")
+
     def __call__(self, state: State, model: Model) -> State:
         """The state with crops. Raises ValueError if the region is not given or no view shows it."""
-        places = self.places(state)
+        places, crop = self.places(state), self.crop
         if self.elsewhere:
             rng = state.rng(f"RandomCrop {self.seed}")
-            places = {number: _place_off(state.views[number], true, self.crop, rng) for number, true in places.items()}
-        return _crop_places(state, places, self.crop)
+            places = {number: self._place_off(state.views[number], true, rng) for number, true in places.items()}
+            crop = replace(crop, padding=0, min_px=0, min_share=0, aspect=None)  # a place is the whole area of its crop
+        return _crop_places(state, places, crop)
+
+    def _place_off(self, view: View, true: Mark, rng: np.random.Generator) -> Mark:
+        """A box of the size of the true crop, within one part of the view; the true one where there is no other."""
+        area, exact = self.crop.areas(view, [true])[0][0], Crop(padding=0, min_px=0)
+        size = area[2] - area[0], area[3] - area[1]
+        drawn = rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True).tolist()
+        boxes = (_random_box(*size, left, top, true.image) for left, top in drawn)
+        fitting = islice((box for box in boxes if exact.areas(view, [box])[0][0] == box.xyxy), self.tries)
+        true_area = _random_box(*size, *area[:2], true.image)
+        return min(fitting, key=lambda box: overlap(area, box.xyxy), default=true_area)
 
     def places(self, state: State) -> dict[int, Mark]:
         """The region in the coordinates of each view that shows it, by the view's index."""
@@ -127,20 +145,6 @@ def _crop_places(state: State, places: Mapping[int, Mark], crop: Crop) -> State:
         views += shown
         notes += [f"view {number + 1} cropped to {areas[0]}", *said]
     return state.replace(views=tuple(views)).with_notes(*notes)
-
-
-def _place_off(view: View, true: Mark, crop: Crop, rng: np.random.Generator) -> Mark:
-    """A box as large as `true` whose crop has the size of the true one and overlaps least with it."""
-    (x0, y0, x1, y1), area = bounding_box(true), crop.areas(view, [true])[0][0]
-    size, best = (area[2] - area[0], area[3] - area[1]), (overlap(area, area), true)
-    for left, top in rng.integers((0, 0), np.subtract(view.size, size), (CANDIDATES, 2), endpoint=True):
-        # centred on whole pixels, so that the crop is rounded to the same size wherever it lies
-        x, y = left + (size[0] - (x1 - x0)) / 2, top + (size[1] - (y1 - y0)) / 2
-        place = _random_box(x1 - x0, y1 - y0, float(x), float(y), true.image)
-        other = crop.areas(view, [place])[0][0]
-        if (other[2] - other[0], other[3] - other[1]) == size:
-            best = min(best, (overlap(area, other), place), key=lambda pair: pair[0])
-    return best[1]
 
 
 def _random_box(width: float, height: float, left: float, top: float, image: int = 0) -> Box:

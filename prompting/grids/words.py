@@ -9,6 +9,7 @@ from typing import ClassVar, Literal, Protocol
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
+from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
 
 GUIDES = {
     "none": (),
@@ -60,21 +61,29 @@ class GridWords:
     a sweep without the grid, nothing is said. `guide` "steps" adds the four steps of VLM2-Bench's VP-grid (understand,
     perceive, connect, conclude), "guidelines" the four rules of Scaffold (Lei et al. 2024), in our words. `header` is a
     line before these. `final` is the last line, which says how the answer is to be given; null takes the guide's own (a
-    line "MY_ANSWER: ..." and "[[...]]"), "" none.
+    line "MY_ANSWER: ..." and "[[...]]"), "" none. `text` replaces all of them by your own words, `{file: NAME}` by
+    those of a file; `{rows}`, `{columns}` and `{images}` in it become the grid's numbers, and that of the images.
     """
 
     grid: Grid | None = None
     guide: Literal["none", "steps", "guidelines"] = "none"
     header: str = ""
     final: str | None = None
+    text: Text = ""
 
     asks: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with these lines below it; as it is where no view has the grid."""
         count = len(self.grid.gridded_views(state.views)) if self.grid is not None else 0
         if self.grid is None or not count:
             return state
+        if self.text:
+            sizes = {name: str(getattr(self.grid, name)) for name in ("rows", "columns") if hasattr(self.grid, name)}
+            return add_lines(state, fill_in(self.text, images=str(count), **sizes))
         filled = {"where": self.grid.where, "connect": CONNECT[count > 1]}
         guide = [line.format(**filled) for line in GUIDES[self.guide]]
         final = FINALS[self.guide] if self.final is None else self.final

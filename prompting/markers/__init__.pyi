@@ -24,3 +24,4 @@ from .regions import (
 )
 from .set_of_mark import SetOfMark as SetOfMark
 from .vpbench import VPBenchStyle as VPBenchStyle
+from .vpbench_prompt import VPBenchPrompt as VPBenchPrompt

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -23,6 +24,11 @@ VPBenchName = Literal[
     "marker type square", "marker type triangle", "radius 1", "radius 3", "radius 10", "radius 15", "text label",
     "text offset below", "text offset left", "text offset right",
 ]  # fmt: skip
+NoMarkerName = Literal[
+    "no marker", "no marker text size 0.2", "no marker text size 1.0", "no marker text label"
+]  # fmt: skip
+"""Only in VPBench's code, never in its paper."""
+COLORS: dict[str, RGB] = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255), "yellow": (255, 255, 0)}
 STROKE, MARGIN, BELOW = 2, 2, 5  # pixels: of the outline, of a plate, and between a shape and a label moved below it
 REFERENCE = "REF"  # the label of the point in the first image; its plate is wider and stands further off
 
@@ -31,8 +37,8 @@ REFERENCE = "REF"  # the label of the point in the first image; its plate is wid
 class _Drawing:
     """What a style draws: a label's `offset` is from the point to the middle of its upper edge."""
 
-    shape: str = "circle"
-    color: RGB = (255, 0, 0)
+    shape: str = "circle"  # empty: the label alone
+    color: str = "red"
     radius: int = 5
     scale: float = 0.5
     offset: tuple[int, int] = (0, -25)
@@ -40,11 +46,11 @@ class _Drawing:
     numbers: bool = False
 
 
-DRAWINGS: dict[VPBenchName, _Drawing] = {
+DRAWINGS: dict[VPBenchName | NoMarkerName, _Drawing] = {
     "default": _Drawing(),
-    "color blue": _Drawing(color=(0, 0, 255)),
-    "color green": _Drawing(color=(0, 255, 0)),
-    "color yellow": _Drawing(color=(255, 255, 0)),
+    "color blue": _Drawing(color="blue"),
+    "color green": _Drawing(color="green"),
+    "color yellow": _Drawing(color="yellow"),
     "font scale 0.2": _Drawing(scale=0.2, offset=(0, -17)),
     "font scale 1.0": _Drawing(scale=1.0, offset=(0, -35)),
     "marker type diamond": _Drawing(shape="diamond"),
@@ -58,6 +64,10 @@ DRAWINGS: dict[VPBenchName, _Drawing] = {
     "text offset below": _Drawing(offset=(0, 12)),
     "text offset left": _Drawing(offset=(-18, -7), far=-27),
     "text offset right": _Drawing(offset=(18, -7), far=27),
+    "no marker": _Drawing("", offset=(0, 0)),
+    "no marker text size 0.2": _Drawing("", scale=0.2, offset=(0, 0)),
+    "no marker text size 1.0": _Drawing("", scale=1.0, offset=(0, 0)),
+    "no marker text label": _Drawing("", offset=(0, 0), numbers=True),
 }
 CORNERS = {
     "square": ((-1, -1), (1, -1), (1, 1), (-1, 1)),
@@ -66,26 +76,35 @@ CORNERS = {
 }
 
 
+class Look(NamedTuple):
+    """How one mark looks: the text of its label, and the name of its colour."""
+
+    text: str
+    color: str
+
+
 @dataclass(frozen=True)
 class VPBenchStyle:
-    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its code).
+    """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its code), or by their
+    labels alone, in four more styles of its code.
 
     The pixels are the authors', which OpenCV drew: shapes a whole number of pixels large, without smooth edges, a white
     label on a black plate, each mark over the one before. `letters` are those of "opencv4", which the published numbers
     have, or "opencv5", which are smooth and of other widths; `labels: false` leaves the plates out. "text label"
     numbers the labels from 1, but not REF. Lengths are pixels of the view; labels may hide marks and leave the image,
-    as they do there. `only` picks marks by label; empty means all. The record says which letters
-    were drawn by which OpenCV. The authors' prompts also name shape,
-    colour and labels; this draws, and changes no words.
+    as they do there. `colors` are those of the marks in turn, such as [red, blue] without labels, in place of the
+    style's. `only` picks marks by label; empty means all. The record says which letters were drawn by which OpenCV. The
+    authors' prompts also name shape, colour and labels: `VPBenchPrompt`; this draws, and changes no words.
 
     Calling raises ValueError for a mark outside its own image, and for a label with signs other than A to Z and 0 to 9
     in the letters of OpenCV 4.
     """
 
-    style: VPBenchName = "default"
+    style: VPBenchName | NoMarkerName = "default"
     letters: Literal["opencv4", "opencv5"] = "opencv4"
     labels: bool = True
     only: tuple[str, ...] = ()
+    colors: tuple[str, ...] = ()
 
     asks: ClassVar[bool] = False
 
@@ -94,6 +113,10 @@ class VPBenchStyle:
             raise ValueError(f"style is one of {', '.join(DRAWINGS)}; found {self.style!r}")
         if self.letters not in ("opencv4", "opencv5"):
             raise ValueError(f"letters is opencv4 or opencv5, found {self.letters!r}")
+        if not self.labels and not DRAWINGS[self.style].shape:
+            raise ValueError(f"style {self.style!r} has labels alone, and without labels nothing would be drawn")
+        if unknown := set(self.colors) - COLORS.keys():
+            raise ValueError(f"colors are some of {', '.join(COLORS)}; found {min(unknown)!r}")
 
     def __call__(self, state: State, model: Model) -> State:
         """Draw on every view that shows a mark."""
@@ -109,27 +132,29 @@ class VPBenchStyle:
     def draw(self, view: View, marks: list[Point]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""
         drawing, pixels = DRAWINGS[self.style], np.array(view.pixels)
-        texts = self._texts([mark.label for mark in marks], drawing)
+        looks = self.looks([mark.label for mark in marks])
         places = [
-            (text, place)
-            for mark, text in zip(marks, texts, strict=True)
+            (look, place)
+            for mark, look in zip(marks, looks, strict=True)
             if not self.only or mark.label in self.only
             for place in view.to_view(mark)
         ]
-        for text, place in places:
+        for (text, color), place in places:
             left, top, right, bottom = part_rect_of(view, place)
             part, (x, y) = pixels[top:bottom, left:right], place.center
-            _draw_shape(part, int(x) - left, int(y) - top, drawing)
+            _draw_shape(part, int(x) - left, int(y) - top, drawing, COLORS[color])
             if self.labels:
                 self._draw_label(part, text, int(x) - left, int(y) - top, drawing)
         pixels.flags.writeable = False
         return view.with_pixels(pixels) if places else view
 
-    def _texts(self, labels: list[str], drawing: _Drawing) -> list[str]:
-        if not drawing.numbers:
-            return labels
-        numbered = [label for label in labels if label != REFERENCE]
-        return [label if label == REFERENCE else str(numbered.index(label) + 1) for label in labels]
+    def looks(self, labels: Sequence[str]) -> list[Look]:
+        """What is written beside the marks with these labels, and the name of each one's colour."""
+        drawing = DRAWINGS[self.style]
+        numbered = [label for label in labels if label != REFERENCE and drawing.numbers]
+        texts = [str(numbered.index(label) + 1) if label in numbered else label for label in labels]
+        colors = self.colors or (drawing.color,)
+        return [Look(text, colors[place % len(colors)]) for place, text in enumerate(texts)]
 
     def _draw_label(self, pixels: Pixels, text: str, x: int, y: int, drawing: _Drawing) -> None:
         old, face = self.letters == "opencv4", cv2.FONT_HERSHEY_SIMPLEX
@@ -146,9 +171,10 @@ class VPBenchStyle:
             cv2.putText(pixels, text, (left, top + height), face, drawing.scale, (255, 255, 255), 1)
 
 
-def _draw_shape(pixels: Pixels, x: int, y: int, drawing: _Drawing) -> None:
+def _draw_shape(pixels: Pixels, x: int, y: int, drawing: _Drawing, color: RGB) -> None:
     if drawing.shape == "circle":
-        cv2.circle(pixels, (x, y), drawing.radius, drawing.color, STROKE)
+        cv2.circle(pixels, (x, y), drawing.radius, color, STROKE)
+    if drawing.shape not in CORNERS:
         return
     corners = [(x + across * drawing.radius, y + down * drawing.radius) for across, down in CORNERS[drawing.shape]]
-    cv2.polylines(pixels, [np.array(corners, np.int32)], True, drawing.color, STROKE)
+    cv2.polylines(pixels, [np.array(corners, np.int32)], True, color, STROKE)

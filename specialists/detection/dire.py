@@ -11,6 +11,7 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_file, weights_hash
+from looktwice.specialists.networks.checkpoint_kinds import refuse_other, unwrap
 from looktwice.specialists.networks.checkpoints import read_tensors, try_tensors
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
 from looktwice.specialists.networks.network import Network
@@ -62,9 +63,8 @@ class DIRE(Network[tuple[Pixels], Probability]):
 
     def open_network(self, place: Place) -> Tensors:
         """The tensors of the network. Raises WeightsError."""
-        tensors = read_tensors(self.model)
-        tensors = tensors.get("model", tensors.get("state_dict", tensors))
-        tensors = {str(name).removeprefix("module."): each for name, each in tensors.items()}
+        tensors = unwrap(read_tensors(self.model))
+        refuse_other(self.model, tensors, "a ResNet with one output, as DIRE's")
         if "layer1.0.conv3.weight" not in tensors or getattr(tensors.get("fc.weight"), "shape", (0,))[0] != 1:
             raise WeightsError(
                 f"{self.model} holds no ResNet with bottlenecks and one output (layer1.0.conv3.weight, fc.weight); "

@@ -21,6 +21,7 @@ from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weig
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
 
@@ -31,6 +32,7 @@ FILES = {
 }
 """Names in the package face_recognition_models and, unpacked, on dlib's own page of files."""
 SIZE = 128  # of an identity
+_PACKAGE_TURN = threading.Lock()  # for its networks, which are not safe between threads either
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,6 +88,18 @@ def dlib_hash(detector: str, folder: Path | None) -> str:
 def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
     """The networks, opened once per process. Raises WeightsError."""
     return open_shared(("dlib", detector, folder), lambda: _open(detector, folder))
+
+
+def find_by_package(pixels: Pixels, detector: str, upsample: int) -> Faces:
+    """Faces of an HxWx3 RGB image as the package face_recognition finds them. Raises WeightsError."""
+    package, image = import_package("face_recognition"), np.ascontiguousarray(pixels)
+    with _PACKAGE_TURN:
+        found = package.face_locations(image, upsample, detector)
+        vectors = package.face_encodings(image, found)
+    # its sides are top, right, bottom, left, and the pixels at the right and bottom belong to the face
+    edges = np.reshape([(left, top, right + 1, bottom + 1) for top, right, bottom, left in found], (-1, 4))
+    xyxy = edges.astype(np.float64).clip(0, [*pixels.shape[1::-1]] * 2)
+    return Faces(xyxy, np.ones(len(found)), np.reshape(vectors, (-1, SIZE)))
 
 
 def _open(detector: str, folder: Path | None) -> DlibNetworks:
@@ -194,17 +208,21 @@ class FaceRecognition:
     A face is kept where its score is above `threshold`, the detectors' own cut at 0. It is aligned by five landmarks.
     Two faces are of one person where their identity vectors (128,) are nearer than 0.6 (King, dlib 19.3).
     The files are those of the package face_recognition_models, or lie in the folder `models`. Trained on adults: it
-    mixes up children more often.
+    mixes up children more often. With `package` the package face_recognition itself, which is to be installed, finds
+    the faces; it tells no scores, so that each is 1, and takes neither a `threshold` nor `models`.
     """
 
     detector: Literal["hog", "cnn"] = "hog"
     upsample: int = 1
     threshold: float = 0.0
     models: Path | None = None
+    package: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.upsample <= 4:
             raise ValueError(f"upsample lies in 0..4, found {self.upsample}")
+        if self.package and (self.threshold or self.models is not None):
+            raise ValueError("the package face_recognition takes neither a threshold nor models; leave them out")
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
@@ -220,6 +238,8 @@ class FaceRecognition:
         return found
 
     def _find(self, pixels: Pixels) -> Faces:
+        if self.package:
+            return find_by_package(pixels, self.detector, self.upsample)
         return dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
 
 

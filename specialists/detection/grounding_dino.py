@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +11,10 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
 from looktwice.specialists.detection.grounding_dino_files import open_grounding_dino
-from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images
+from looktwice.specialists.detection.grounding_dino_package import open_grounding_dino_package
+from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes
+from looktwice.specialists.networks.packages import require_float32
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images, require_numbers
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 
@@ -22,12 +25,13 @@ Item = tuple[Pixels, tuple[str, ...]]
 class GroundingDINO(HubNetwork[Item, Boxes]):
     """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
 
-    Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO, OWLv2, OmDet ...). A
+    Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO, OWLv2 ...). A
     box is kept where its score is above `threshold`; words count as its label where their score is above
     `text_threshold`, which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad
     took (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
     `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer` names: the
-    id or folder of its BERT, or a `vocab.txt`.
+    id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package groundingdino, which is to be
+    installed, looks at that file; `tokenizer` is then a folder of BERT with its weights, or left out and fetched.
     """
 
     model: str = "IDEA-Research/grounding-dino-tiny"
@@ -35,6 +39,7 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     text_threshold: float = 0.25
     most: int = 100
     tokenizer: str = "google-bert/bert-base-uncased"
+    package: bool = False
 
     result: ClassVar[type[Any]] = Boxes
     model_class: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
@@ -46,6 +51,8 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         for name in ("threshold", "text_threshold"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a probability, 0 or more and below 1, found {getattr(self, name)}")
+        if self.package:
+            require_float32(self.dtype)
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """Boxes of these words in an HxWx3 RGB image. Raises NoEvidence without a word, WeightsError."""
@@ -54,8 +61,7 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     def prepare(self, given: tuple[Any, ...]) -> Item:
         """The image and its words; a text is one word. Raises NoEvidence without a word."""
         pixels, words = (*given, None)[:2]
-        every = (words,) if isinstance(words, str) else words or ()
-        asked = tuple(word.strip().lower().rstrip(".") for word in every if word.strip(" ."))
+        asked = asked_words(words)
         if not asked:
             raise NoEvidence(f"{type(self).__name__} looks for words, and none was given")
         return super().prepare((pixels,))[0], asked
@@ -64,15 +70,24 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         """An original checkpoint. Raises WeightsError."""
         return open_grounding_dino(path, self.tokenizer)
 
+    def open_network(self, place: Place) -> Any:
+        """Network and processor, or what the package opens. Raises WeightsError."""
+        if self.package:
+            return open_grounding_dino_package(self.model, self.tokenizer, place)
+        return super().open_network(place)
+
+    def network_key(self) -> Hashable:
+        """That of any network, the words, and whose code runs it."""
+        return (super().network_key(), self.tokenizer, self.package)
+
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""
+        if self.package:
+            return [self._boxes(network.find(*item, self.threshold, self.text_threshold), *item) for item in items]
         images, words = first_images(items), [list(item[1]) for item in items]
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
-        if outputs.logits.isnan().any():  # which no threshold lets pass, so that nothing would be found
-            raise ValueError(
-                f"{self.model} gives scores that are no numbers in {place.dtype}; set dtype: float32, or fetch it again"
-            )
+        require_numbers(outputs.logits, self.model, place.dtype)
         thresholds = {"threshold": self.threshold}
         if "input_ids" in inputs and "text_threshold" in _settings(network.processor):
             thresholds["text_threshold"] = self.text_threshold
@@ -83,13 +98,8 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
 
     def _boxes(self, found: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
-        scores = found["scores"].float().cpu().numpy().astype(np.float64)
-        height, width = image.shape[:2]
-        xyxy = found["boxes"].float().cpu().numpy().reshape(-1, 4).clip(0, [width, height, width, height])
-        labels = np.array([_word(str(label), asked) for label in found["text_labels"] or ()], str)
-        order = np.argsort(-scores, kind="stable")
-        kept = order[((xyxy[:, 2:] - xyxy[:, :2]) > 0).all(1)[order]][: self.most]
-        return Boxes(xyxy[kept], scores[kept], labels[kept])
+        labels = [_word(str(label), asked) for label in found["text_labels"] or ()]
+        return surest_boxes(found["boxes"], found["scores"], labels, image, self.most)
 
 
 def _word(label: str, asked: Sequence[str]) -> str:

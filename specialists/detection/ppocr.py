@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
+from looktwice.specialists.detection.network_boxes import lines_with
+from looktwice.specialists.detection.ppocr_hub import find_text, read_line
 from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata, recall
 from looktwice.specialists.results import Boxes
 
@@ -43,7 +45,8 @@ class PPOCR:
 
     With words, it gives the lines that hold one, labelled with the word, ignoring case. Boxes come in reading order:
     row by row, each from left to right. The networks lie in the package rapidocr, which is not imported; `detector`
-    and `recognizer` are other files in its format.
+    and `recognizer` are other files in its format, or folders of PP-OCRv5's or v6's networks as Hugging Face
+    transformers saves them, which look at images as their own configuration says, at any `longest`.
     """
 
     threshold: float = 0.5
@@ -60,14 +63,9 @@ class PPOCR:
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises WeightsError."""
-        files = FILES["det"].path(self.detector), FILES["rec"].path(self.recognizer)
+        files = _path("det", self.detector), _path("rec", self.recognizer)
         lines = recall(self, files, Boxes, pixels, lambda checked: self._read(checked, *files))
-        if words is None:
-            return lines
-        words = (words,) if isinstance(words, str) else words
-        kept = [(k, word) for word in words for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
-        chosen = lines[[k for k, _ in kept]] if kept else lines[:0]
-        return Boxes(chosen.xyxy, chosen.scores, np.array([word for _, word in kept], str))
+        return lines if words is None else lines_with(lines, words)
 
     def _read(self, pixels: Pixels, detector: Path, recognizer: Path) -> Boxes:
         quads = _sort_lines(self._find(pixels, detector))
@@ -82,9 +80,7 @@ class PPOCR:
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
         """The lines in pixels of the image, unsorted."""
-        shown, margin = _with_margin(_resized(pixels, min(1.0, self.longest / max(pixels.shape[:2]))))
-        grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
-        (found, *_) = open_onnx(file).run(normalize(_resized(shown, grown, STRIDE)))
+        shown, margin, found = (pixels, 0, find_text(file, pixels)) if file.is_dir() else self._look(pixels, file)
         if found.ndim != 4 or found.shape[1] != 1:
             raise WeightsError(f"{file} gives {found.shape}, which is no map of text; set detector: to one of PP-OCR")
         size, cells = np.array(pixels.shape[1::-1]), np.array(found.shape[:1:-1])
@@ -94,6 +90,12 @@ class PPOCR:
             np.asarray((quad * change[0] - change[1]).clip(0, size), np.float32) for quad in self._quads(found[0, 0])
         ]
         return [quad for quad in quads if min(_sides(quad)) > 3]
+
+    def _look(self, pixels: Pixels, file: Path) -> tuple[Pixels, int, Floats]:
+        """What is shown of an image, its margin, and what the network of a file gives for it."""
+        shown, margin = _with_margin(_resized(pixels, min(1.0, self.longest / max(pixels.shape[:2]))))
+        grown = max(1.0, min(SHORTEST / min(shown.shape[:2]), LARGEST / max(shown.shape[:2])))
+        return shown, margin, open_onnx(file).run(normalize(_resized(shown, grown, STRIDE)))[0]
 
     def _quads(self, likely: Floats) -> list[Quad]:
         """The lines in a map of the probability of text (height, width), grown to what their letters take up."""
@@ -185,12 +187,7 @@ def _straighten(pixels: Pixels, quad: Quad) -> Pixels:
 
 def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
     """What an upright line says, and the mean probability of its letters. Raises WeightsError."""
-    ratio = line.shape[1] / line.shape[0]
-    size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
-    shown = normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
-    batch = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, max(WIDTH, int(HEIGHT * ratio)) - size[0])))
-    (found, *_) = open_onnx(file).run(batch)
-    letters = _letters(file)
+    found, letters = read_line(file, line) if file.is_dir() else _letter_scores(line, file)
     if found.ndim != 3 or found.shape[-1] != len(letters):
         raise WeightsError(
             f"{file} gives {found.shape} for {len(letters)} letters; set recognizer: to a file that carries its own "
@@ -199,6 +196,20 @@ def _recognize(line: Pixels, file: Path) -> tuple[str, float]:
     best = found[0].argmax(1)
     new = (best > 0) & (best != np.concatenate(([0], best[:-1])))  # 0 is no letter, and one that goes on stands once
     return "".join(letters[k] for k in best[new]).strip(), float(found[0].max(1)[new].mean()) if new.any() else 0.0
+
+
+def _letter_scores(line: Pixels, file: Path) -> tuple[Floats, tuple[str, ...]]:
+    """The probability of each letter in a line, as the network of a file gives it, and the letters."""
+    ratio = line.shape[1] / line.shape[0]
+    size = min(math.ceil(HEIGHT * ratio), max(WIDTH, int(HEIGHT * ratio))), HEIGHT
+    shown = normalize(np.asarray(cv2.resize(line, size, interpolation=cv2.INTER_LINEAR), np.uint8))
+    batch = np.pad(shown, ((0, 0), (0, 0), (0, 0), (0, max(WIDTH, int(HEIGHT * ratio)) - size[0])))
+    return open_onnx(file).run(batch)[0], _letters(file)
+
+
+def _path(part: str, own: Path | None) -> Path:
+    """The file or folder of a network. Raises WeightsError with what to type."""
+    return own.expanduser() if own is not None and own.expanduser().is_dir() else FILES[part].path(own)
 
 
 @lru_cache(maxsize=4)

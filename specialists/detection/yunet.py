@@ -12,6 +12,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_file
+from looktwice.specialists.networks.checkpoints import say_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
@@ -65,7 +66,7 @@ class _Detector:
             object.__setattr__(self, "network", cv2.FaceDetectorYN.create(str(file), "", (320, 320)))
         except cv2.error as exc:
             raise WeightsError(
-                f"{file} is no YuNet that OpenCV reads ({str(exc).splitlines()[0]}); "
+                f"{file} is no YuNet that OpenCV reads ({say_file(file) or str(exc).splitlines()[0]}); "
                 "give face_detection_yunet_2023mar.onnx from OpenCV's model zoo"
             ) from exc
 

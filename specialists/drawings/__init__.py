@@ -1,4 +1,4 @@
-"""Readers of flat drawings without weights: shapes, colours, grids, dot letters, pattern sheets; all are answer rules.
+"""Readers of flat drawings without weights: shapes, colours, grids, dot letters, pattern sheets. All but one answer.
 
 Not here: detectors for photographs (`detection`), and how such drawings are generated (`eval.tasks`)."""
 

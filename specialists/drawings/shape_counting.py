@@ -1,15 +1,16 @@
-"""How many shapes of a kind, or of a kind and colour, are drawn in a picture, told from their contours."""
+"""Which shapes of a kind, or of a kind and colour, are drawn in a picture, and how many, told from their contours."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
@@ -43,11 +44,7 @@ class OutlineCounter:
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
         asked = parse_shape(sample.question)
-        outlines = [each for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL) if each.area >= SMALLEST]
-        crossing = sum(1 for each in outlines if each.holes > 1)
-        if crossing:
-            raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
-        return _count([classify_shape(each.contour) for each in outlines], asked)
+        return _count([classify_shape(each.contour) for each in _outlines(sample)], asked)
 
 
 @dataclass(frozen=True)
@@ -66,10 +63,49 @@ class ColoredShapeCounter:
     def count(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
-        pixels = _picture(sample)
-        shapes = [each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST]
-        alike = [each for each in shapes if _color(pixels, each) == color]
-        return _count([classify_shape(each.contour) for each in alike], asked)
+        return _count([classify_shape(each.contour) for each in _filled(sample, color)], asked)
+
+
+@dataclass(frozen=True)
+class MarkAskedShapes:
+    """The sample with a box around each drawn shape that the question asks for, and no other marks.
+
+    For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings within rings too,
+    or filled shapes where the question names a colour, each labelled with what it is and a number, "star 1" or "red
+    star 1". A box is one for the shape as it is drawn, so it gives the answer away: for measurements and oracles. Where
+    the shapes cannot be told apart there are no marks, and a note says why.
+    """
+
+    asks: ClassVar[bool] = False
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with another sample; the views are left as they are."""
+        sample = state.sample
+        try:
+            asked = parse_shape(sample.question)
+            color = _parse_color(sample.question) if set(_words(sample.question)) & set(COLORS) else ""
+            shapes = _filled(sample, color) if color else _outlines(sample)
+        except NoEvidence as exc:
+            return state.replace(sample=replace(sample, marks=())).with_notes(f"no shape is marked: {exc}")
+        kind = f"{color} {asked}".strip()
+        found = [np.array(each.box) + 0.5 for each in shapes if classify_shape(each.contour) == asked]
+        marks = tuple(Box(f"{kind} {n}", *edges.tolist()) for n, edges in enumerate(found, 1))
+        return state.replace(sample=replace(sample, marks=marks))
+
+
+def _outlines(sample: Sample) -> list[DrawnShape]:
+    """Every outline that closes by itself. Raises NoEvidence where lines cross."""
+    outlines = [each for each in find_shapes(color_distance(_picture(sample)), LINE_LEVEL) if each.area >= SMALLEST]
+    if crossing := sum(1 for each in outlines if each.holes > 1):
+        raise NoEvidence(f"lines cross at {crossing} places, and contours cannot be told apart there")
+    return outlines
+
+
+def _filled(sample: Sample, color: str) -> list[DrawnShape]:
+    """The filled shapes of a colour. Raises NoEvidence."""
+    pixels = _picture(sample)
+    shapes = [each for each in find_shapes(color_distance(pixels), FILL_LEVEL) if each.area >= SMALLEST]
+    return [each for each in shapes if _color(pixels, each) == color]
 
 
 def _picture(sample: Sample) -> Pixels:
@@ -84,12 +120,14 @@ def _count(found: list[str | None], asked: str) -> tuple[str, float]:
 
 
 def _parse_color(question: str) -> str:
-    said: set[str] = {
-        word for word in re.findall(r"[a-z]+", question.lower().replace("grey", "gray")) if word in COLORS
-    }
+    said = set(_words(question)) & set(COLORS)
     if len(said) != 1:
         raise NoEvidence(f"the question names {len(said) or 'no'} colours that are known, one should be: {question!r}")
     return said.pop()
+
+
+def _words(question: str) -> list[str]:
+    return re.findall(r"[a-z]+", question.lower().replace("grey", "gray"))
 
 
 def _color(pixels: Pixels, shape: DrawnShape) -> str:

@@ -1,4 +1,4 @@
-"""Dense features of one image, similarities of two images over them, and attention maps of vision encoders.
+"""Dense features of one image, similarities of two images over them, and attention: maps, and its share on marks.
 
 Not here: matched points of two images (`matching`)."""
 

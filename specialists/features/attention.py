@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -16,12 +17,17 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
 from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resample
+from looktwice.specialists.features.attention_weights import attention_setting, receive
+from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.protocols import ScalarMap
 
 Floats = NDArray[np.float64]
+Places = NDArray[np.int64]
 TOWERS = ("vision_tower", "vision_model", "visual", "vision_encoder")
+NUMBERED = re.compile(r" \d+$")
+WINDOWED = ("qwen2_vl", "qwen2_5_vl")  # families whose encoder takes pictures of any size, patch after patch
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,14 +41,16 @@ class AttentionMap:
 class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     """The attention that each part of an image receives in the vision encoder, as a map at the image's size.
 
-    The picture, stretched to the encoder's square, goes through the encoder alone, without a question. At `layer`
-    (-1 is the last) the weights are averaged over heads and asking patches; a class token is left out. The map adds
+    The picture goes through the encoder alone, without a question: stretched to the encoder's square, or in the size
+    that the network's own processor gives it for Qwen2-VL and Qwen2.5-VL. The weights are averaged over heads, asking
+    patches and layers, or taken of one `layer` (0 is the first, -1 the last); a class token is left out. The map adds
     up to 1. `model` is an image-text-to-text network whose encoder has one plain grid of patches, such as LLaVA's
-    and Idefics3's. After Do You See Me, appendix N. Raises WeightsError for other encoders.
+    and Idefics3's, or one of these two. After Do You See Me, appendix N. Raises WeightsError for other encoders.
     """
 
-    layer: int = -1
+    layer: int | None = None
 
+    version: ClassVar[int] = 2
     result: ClassVar[type[Any]] = AttentionMap
     model_class: ClassVar[str] = "AutoModelForImageTextToText"
     unused: ClassVar[tuple[str, ...]] = ("pooler",)
@@ -64,13 +72,14 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
         return np.asarray(full / full.sum(), np.float64)
 
     def open_network(self, place: Place) -> HubModel:
-        """The encoder with plain attention, which alone gives its weights. Raises WeightsError."""
+        """The encoder with an attention that can be added up. Raises WeightsError."""
+        refuse_file(self.model)
         processor = from_hub("AutoImageProcessor", self.model, self.revision, backend="pil")
-        settings = {"dtype": place.torch_dtype, "use_safetensors": True, "attn_implementation": "eager"}
+        settings = {"dtype": place.torch_dtype, "use_safetensors": True, "attn_implementation": attention_setting()}
         whole = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         inner = getattr(whole, "model", whole)
         tower = next((getattr(inner, name) for name in TOWERS if hasattr(inner, name)), None)
-        if tower is None or not hasattr(tower.config, "image_size"):
+        if tower is None or not (hasattr(tower.config, "image_size") or whole.config.model_type in WINDOWED):
             raise WeightsError(f"{self.model}: its vision encoder has no plain grid of patches to map attention on")
         return HubModel(tower.to(place.device).eval(), processor)
 
@@ -80,30 +89,56 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[AttentionMap]:
         """The maps of several images, one patch a value."""
-        torch, size = import_torch(), network.config.image_size
-        mean, std = (np.array(getattr(network.processor, name)) for name in ("image_mean", "image_std"))
-        squares = [resample(image, size, size, "linear") for (image,) in items]
-        planes = ((np.stack(squares) / 255 - mean) / std).transpose(0, 3, 1, 2)
-        weights = self._weights(network.model, torch.tensor(planes, dtype=place.torch_dtype, device=place.device))
-        side = size // network.config.patch_size
-        received = weights.float().mean(dim=(1, 2))[:, -side * side :].cpu().numpy().astype(np.float64)
-        return [AttentionMap((row / row.sum()).reshape(side, side)) for row in received]
+        with receive() as received:
+            orders = (_run_square if hasattr(network.config, "image_size") else _run_windows)(network, place, items)
+        values = received.mean(self.model, self.layer).cpu().numpy().astype(np.float64)
+        rows = list(values) if len(values) == len(items) else np.split(values[0], len(items))
+        maps = []
+        for row, order in zip(rows, orders, strict=True):
+            patches = np.empty(order.size)
+            patches[order.ravel()] = row[-order.size :]
+            maps.append(AttentionMap((patches / patches.sum()).reshape(order.shape)))
+        return maps
 
-    def _weights(self, tower: Any, planes: Any) -> Any:
-        """Attention (batch, heads, queries, keys) of the layer. Raises WeightsError."""
-        layers = [module for name, module in tower.named_modules() if name.split(".")[-1] in ("self_attn", "attention")]
-        outputs: list[Any] = []
-        if not -len(layers) <= self.layer < len(layers):
-            raise WeightsError(f"layer {self.layer} of {self.model}: its vision encoder has {len(layers)} layers")
-        hook = layers[self.layer].register_forward_hook(lambda module, given, out: outputs.append(out))
-        try:
-            tower(planes)
-        finally:
-            hook.remove()
-        attention = outputs[0][1] if outputs and isinstance(outputs[0], tuple) and len(outputs[0]) > 1 else None
-        if attention is None or attention.ndim != 4:
-            raise WeightsError(f"{self.model}: layer {self.layer} of its vision encoder does not give its attention")
-        return attention
+
+def _run_square(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]) -> list[Places]:
+    """Runs an encoder of squares; the grid of each image, whose patches stand row by row."""
+    torch, size = import_torch(), network.config.image_size
+    mean, std = (np.array(getattr(network.processor, name)) for name in ("image_mean", "image_std"))
+    squares = [resample(image, size, size, "linear") for (image,) in items]
+    planes = ((np.stack(squares) / 255 - mean) / std).transpose(0, 3, 1, 2)
+    network.model(torch.tensor(planes, dtype=place.torch_dtype, device=place.device))
+    side = size // network.config.patch_size
+    return [np.arange(side * side).reshape(side, side)] * len(items)
+
+
+def _run_windows(network: HubModel, place: Place, items: Sequence[tuple[Pixels]]) -> list[Places]:
+    """Runs an encoder of Qwen2-VL's kind; of each image, the number in its grid of every patch as they stand in it."""
+    given = network.inputs(place, images=[image for (image,) in items])
+    network.model(given["pixel_values"], grid_thw=given["image_grid_thw"])
+    config = network.config
+    window = getattr(config, "window_size", 0) // (config.spatial_merge_size * config.patch_size)
+    return [
+        window_order(rows, columns, config.spatial_merge_size, window)
+        for _, rows, columns in given["image_grid_thw"].tolist()
+    ]
+
+
+def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
+    """The number, counted row by row, of each patch of a grid in the order of Qwen2-VL and Qwen2.5-VL; (rows, columns).
+
+    Patches that are merged into one token, `merge` x `merge`, stand together; so do the tokens of a window of
+    `window` x `window` tokens, cut off at the rim (Qwen2.5-VL; 0 is one window).
+    """
+    tokens = np.arange(rows * columns).reshape(rows // merge, merge, columns // merge, merge).transpose(0, 2, 1, 3)
+    high, wide = tokens.shape[:2]
+    side = window or max(high, wide)
+    windows = [
+        tokens[top : top + side, left : left + side].ravel()
+        for top in range(0, high, side)
+        for left in range(0, wide, side)
+    ]
+    return np.concatenate(windows).reshape(rows, columns)
 
 
 @dataclass(frozen=True)
@@ -112,12 +147,14 @@ class AttentionShare:
 
     The means over images are `attention_share` and `marked_area`; the record notes those of each image.
 
-    Points count with the disc of `radius` pixels around them. Images without a mark are skipped. The views are
-    not changed; to draw the map, give the same `attention` to an overlay of scalars.
+    `labels` are those of the marks that count, with or without the number at their end: "star" takes "star 1" and
+    "star 2"; empty takes all. Points count with the disc of `radius` pixels around them. Images without such a mark
+    are skipped. The views are not changed; to draw the map, give the same `attention` to an overlay of scalars.
     """
 
     attention: ScalarMap
     radius: float = 10
+    labels: tuple[str, ...] = ()
 
     asks: ClassVar[bool] = False
 
@@ -129,7 +166,7 @@ class AttentionShare:
         """The state with a note for each image that has marks."""
         notes, found = [], list[tuple[float, float]]()
         for number, image in enumerate(state.sample.images):
-            if marks := state.sample.on(number):
+            if marks := labelled(state.sample.on(number), self.labels):
                 share, area = measure_shares(self.attention(image.pixels), marks, self.radius)
                 found.append((share, area))
                 notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
@@ -138,12 +175,23 @@ class AttentionShare:
         return state.with_notes(*notes)
 
 
+def labelled(marks: Sequence[Mark], labels: Sequence[str]) -> list[Mark]:
+    """The marks with one of these labels, whole or without a number at their end; all where none is named."""
+    return [m for m in marks if not labels or m.label in labels or NUMBERED.sub("", m.label) in labels]
+
+
 def measure_shares(attention: Floats, marks: Sequence[Mark], radius: float) -> tuple[float, float]:
     """(fraction of the attention, fraction of the area) inside the marks, each pixel counted once."""
-    covered = np.zeros(attention.shape, bool)
-    for mark in marks:
-        covered |= _inside(mark, attention.shape, radius)
+    covered = cover(marks, attention.shape, radius)
     return float(attention[covered].sum() / attention.sum()), float(covered.mean())
+
+
+def cover(marks: Sequence[Mark], shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:
+    """The pixels of a picture of this shape that lie inside any of the marks."""
+    covered = np.zeros(shape, bool)
+    for mark in marks:
+        covered |= _inside(mark, shape, radius)
+    return covered
 
 
 def _inside(mark: Mark, shape: tuple[int, ...], radius: float) -> NDArray[np.bool_]:

@@ -16,6 +16,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, diffusers_part, from_hub, import_torch, open_shared
 from looktwice.pipelines.runtime.stores import result_key
 from looktwice.pipelines.state import remark
+from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
@@ -67,6 +68,7 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
+        refuse_file(self.model, "the id or folder of a pipeline of diffusers")
         source, settings = (self.model, self.revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
         unet = diffusers_part("UNet2DConditionModel", *source, "unet", **settings)
         vae = diffusers_part("AutoencoderKL", *source, "vae", **settings)

@@ -40,6 +40,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     model_class: ClassVar[str] = "AutoModel"
     processor_class: ClassVar[str] = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
     min_side: ClassVar[int | None] = None
+    version: ClassVar[int] = 2
     unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
 
     def __post_init__(self) -> None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
+from looktwice.specialists.networks.checkpoint_kinds import refuse_other, unwrap
 from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors, try_tensors
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
@@ -57,6 +58,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
     def open_network(self, place: Place) -> Tensors:
         """The tensors by name. Raises WeightsError."""
         tensors = read_tensors(self._file())
+        refuse_other(self._file(), unwrap(tensors), "EfficientNet-lite0")
         if "_conv_stem.weight" not in tensors or f"_blocks.{BLOCKS - 1}._bn2.bias" not in tensors:
             raise WeightsError(f"{self._file()} is not EfficientNet-lite0's; set model: to its file, or leave it out")
         try_tensors(lambda: run_blocks(tensors, import_torch().zeros(1, 3, 32, 32), BLOCKS - 1), self._file())

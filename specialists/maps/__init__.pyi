@@ -1,4 +1,5 @@
 from .depth_anything import DepthAnything as DepthAnything
+from .depth_anything_3 import DepthAnything3 as DepthAnything3
 from .depth_cues import (
     Brightness as Brightness,
     Haze as Haze,

@@ -20,6 +20,7 @@ from looktwice.pipelines.runtime.networks import (
     import_torch,
 )
 from looktwice.specialists.maps.retinex import Floats, levels_to_linear
+from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid
@@ -67,6 +68,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
 
     def open_network(self, place: Place) -> Any:
         """The pipeline, each part of which has all its tensors. Raises WeightsError."""
+        refuse_file(self.model, "the id or folder of a pipeline of diffusers")
         source, settings = (self.model, self.revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
         words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
         parts = {

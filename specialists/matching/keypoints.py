@@ -88,7 +88,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     result: ClassVar[type[Any]] = Matches
     model_class: ClassVar[str] = "AutoModelForKeypointMatching"
     half_is_safe: ClassVar[bool] = False
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     mixed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -122,6 +122,8 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             rows, columns = max(rows, columns), min(rows, columns)
         canvases = [[_pad(pixels, columns / rows) for pixels in item] for item in items]
         told = network.model(**network.inputs(place, images=canvases, size={"height": rows, "width": columns}))
+        # EfficientLoFTR gives corners of pixels, as its authors scale them and as LoFTR does; the others give centres
+        corner = 0.5 if getattr(told, "mask", None) is None else 0.0
         found = []
         for number, item in enumerate(items):
             joined, scores = _read_matches(told, number)
@@ -129,7 +131,7 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
             kept = kept[np.argsort(-scores[kept], kind="stable")]
             xy = [
                 InputSize(canvas.shape[1], canvas.shape[0], columns, rows).to_image(
-                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows)
+                    told.keypoints[number, side].float().cpu().numpy()[joined[side, kept]] * (columns, rows) - corner
                 )
                 for side, canvas in enumerate(canvases[number])
             ]

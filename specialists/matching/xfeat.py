@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_hash
@@ -16,6 +16,17 @@ from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.results import Matches
 
 HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
+
+
+def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
+    """The largest values of their windows, as XFeat's authors find them: (x, y) of each map (n, 1, h, w).
+
+    At the rim only the part of a window inside counts. Gives (n, k, 2), -1 where a map has fewer than k.
+    """
+    torch = import_torch()
+    largest = torch.nn.functional.max_pool2d(heat, kernel_size, stride=1, padding=kernel_size // 2)
+    peaks = [each.nonzero()[:, 1:].flip(-1) for each in (heat == largest) & (heat > threshold)]
+    return torch.nn.utils.rnn.pad_sequence(peaks, batch_first=True, padding_value=-1)
 
 
 @dataclass(frozen=True)
@@ -33,6 +44,8 @@ class XFeat(PairNetwork):
     threshold: float = 0.1
     longest: int | None = None
 
+    version: ClassVar[int] = 2
+
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.keypoints < 1:
@@ -44,6 +57,7 @@ class XFeat(PairNetwork):
         detector_file, head_file = self._files()
         detector = kornia.XFeat()
         load_weights(detector.net, read_tensors(detector_file), detector_file)
+        detector._nms = find_peaks  # kornia's own drops the two outermost pixels
         both = {"detector": detector.eval(), "glue": open_lightglue("xfeat", head_file)}
         return torch.nn.ModuleDict(both).to(place.device)
 

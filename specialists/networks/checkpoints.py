@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from looktwice.pipelines.runtime.networks import FetchError, WeightsError, first_line, import_torch, weights_file
-from looktwice.specialists.networks.checkpoint_kinds import find_kind, say_bytes, say_kind, unwrap
+from looktwice.specialists.networks.checkpoint_kinds import (
+    FOLDER,
+    find_kind,
+    is_weights_file,
+    say_bytes,
+    say_kind,
+    unwrap,
+)
 
 Network = TypeVar("Network")
 LEARNED_BUFFERS = (".running_mean", ".running_var", "positional_embedding")  # not parameters, and not computed anew
@@ -28,15 +35,32 @@ def read_tensors(path: str | Path) -> dict[str, Any]:
     try:
         safe = file.suffix == ".safetensors"
         content = load_file(file) if safe else torch.load(file, map_location="cpu", weights_only=True)
-    except (OSError, EOFError, RuntimeError, ValueError, pickle.UnpicklingError, SafetensorError) as exc:
-        what = say_bytes(file) or first_line(exc)
-        raise WeightsError(
-            f"{file} could not be read as a file of tensors alone ({what}); fetch it again, or save it anew "
-            "with safetensors"
-        ) from exc
+    except (  # the first bytes of another file may mean anything to torch
+        OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, AssertionError,
+        pickle.UnpicklingError, SafetensorError,
+    ) as exc:  # fmt: skip
+        unread = (
+            f"{file} could not be read as a file of tensors alone ({type(exc).__name__}: {first_line(exc)}); fetch "
+        )
+        raise WeightsError(say_bytes(file) or f"{unread}it again, or save it anew with safetensors") from exc
     if not isinstance(content, Mapping):
         raise WeightsError(f"{file} holds a {type(content).__name__}, not tensors by name; give a file of weights")
     return dict(content)
+
+
+def say_file(path: str | Path) -> str:
+    """What a file of weights is, as a sentence without its end; empty where it is none that is known."""
+    try:
+        tensors = unwrap(read_tensors(path))
+    except WeightsError:
+        return say_bytes(Path(path).expanduser())
+    return say_kind(path, tensors) if find_kind(tensors) else ""
+
+
+def refuse_file(model: str, takes: str = FOLDER) -> None:
+    """Raises WeightsError, with what the file is, where a setting that `takes` something else names one."""
+    if is_weights_file(model):
+        raise WeightsError(f"{say_kind(model, unwrap(read_tensors(model)))}; this takes {takes}")
 
 
 def find_package_file(distribution: str, package: str, *parts: str, install: str = "") -> Path:
@@ -61,20 +85,21 @@ def load_weights(network: Any, tensors: Mapping[str, Any], source: str | Path) -
     Raises WeightsError where a learned tensor, also a mean or variance of a normalization, is missing, unknown or of
     another shape; a file of another network that is known is called what it is.
     """
+    name = type(network).__name__
+    kind = find_kind(unwrap(tensors))
+    known = f"{say_kind(source, unwrap(tensors))}; it" if kind else str(source)
+    if kind is not None and kind.name.split()[-1].lower() != name.removesuffix("Model").lower():
+        raise WeightsError(f"{say_kind(source, unwrap(tensors))}; this takes a file of {name}")
     try:
         left = network.load_state_dict(dict(tensors), strict=False)
     except (RuntimeError, AttributeError) as exc:
-        raise WeightsError(
-            f"{source} does not fit {type(network).__name__} ({first_line(exc)}); give its own file"
-        ) from exc
+        said = " ".join(str(exc).split())[:200]
+        raise WeightsError(f"{known} does not fit {name} ({said}); give its own file") from exc
     learned = dict(network.named_parameters())
-    missing = [name for name in left.missing_keys if name in learned or name.endswith(LEARNED_BUFFERS)]
+    missing = [each for each in left.missing_keys if each in learned or each.endswith(LEARNED_BUFFERS)]
     if missing or left.unexpected_keys:
-        kind = find_kind(unwrap(tensors))
-        if kind is not None and type(network).__name__ not in kind.name:
-            raise WeightsError(f"{say_kind(source, unwrap(tensors))}; this takes a file of {type(network).__name__}")
         odd = f"{missing[0]} is missing" if missing else f"{left.unexpected_keys[0]} is unknown"
-        raise WeightsError(f"{source} does not fit {type(network).__name__} ({odd}); give its own file")
+        raise WeightsError(f"{source} does not fit {name} ({odd}); give its own file")
     return network.eval()
 
 

@@ -11,6 +11,7 @@ from looktwice.pipelines.runtime.networks import import_torch, import_transforme
 from looktwice.specialists.networks.checkpoint_kinds import require_kind, unwrap
 from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.conversion import Rules, count, open_converted, rename, split_rows
+from looktwice.specialists.networks.image_size import MEAN, STD
 from looktwice.specialists.networks.transformers_hub import HubModel
 
 HEAD = 64  # channels of an attention head, which is in no shape and the same in every release
@@ -39,7 +40,7 @@ def open_dinov2(path: str) -> HubModel:
     network = open_converted(f"{kind}Model", config, dinov2_names(tensors), path)
     if kind == "Dinov2":
         keep_positions(network.embeddings)
-    return HubModel(network, transformers.BitImageProcessorPil())
+    return HubModel(network, transformers.BitImageProcessorPil(image_mean=MEAN, image_std=STD))
 
 
 def dinov2_names(tensors: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 
@@ -14,7 +14,15 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.batches import Batcher
-from looktwice.pipelines.runtime.networks import Device, Dtype, Place, import_torch, open_shared, weights_hash
+from looktwice.pipelines.runtime.networks import (
+    Device,
+    Dtype,
+    Place,
+    elsewhere,
+    import_torch,
+    open_shared,
+    weights_hash,
+)
 from looktwice.pipelines.runtime.stores import current_store, result_key
 from looktwice.specialists.networks.image_size import require_pixels
 
@@ -87,6 +95,8 @@ class Network(ABC, Generic[Item, Result]):
 
     def predict_many(self, given: Sequence[tuple[Any, ...]]) -> list[Result]:
         """The network's results of what several calls were given; those that are not stored, in batches."""
+        if (ask := elsewhere()) is not None:
+            return cast("list[Result]", ask(self, "predict_many", given))
         items, store = [self.prepare(each) for each in given], current_store()
         results = [self.settle(item) for item in items]
         missing = [n for n, result in enumerate(results) if result is None]

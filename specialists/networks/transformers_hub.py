@@ -12,8 +12,8 @@ import numpy as np
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub
-from looktwice.specialists.networks.checkpoint_kinds import FOLDER, is_weights_file, say_kind, unwrap
-from looktwice.specialists.networks.checkpoints import read_tensors
+from looktwice.specialists.networks.checkpoint_kinds import FOLDER, is_weights_file
+from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_size
 from looktwice.specialists.networks.network import Network
 
@@ -68,17 +68,23 @@ class HubNetwork(Network[Item, Result]):
 
     def open_file(self, path: str) -> HubModel:
         """Network and processor from an original checkpoint, on the CPU. Raises WeightsError where none is read."""
-        raise WeightsError(f"{say_kind(path, unwrap(read_tensors(path)))}; {type(self).__name__} takes {FOLDER}")
+        refuse_file(path)
+        raise WeightsError(f"there is no folder {path}; give {FOLDER}")
+
+    def open_processor(self) -> Any:
+        """The processor that was saved with the network. Raises WeightsError."""
+        chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
+        return from_hub(self.processor_class, self.model, self.revision, **chosen)
 
     def open_network(self, place: Place) -> HubModel:
         """Network and processor. Raises WeightsError."""
         if is_weights_file(self.model):
             opened = self.open_file(self.model)
-            return HubModel(opened.model.to(place.device, place.torch_dtype).eval(), opened.processor)
-        chosen = {"backend": "pil"} if self.processor_class.startswith("Auto") else {}
-        processor = from_hub(self.processor_class, self.model, self.revision, **chosen)
-        settings = {"dtype": place.torch_dtype, "use_safetensors": True}
-        model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
+            model, processor = opened.model.to(place.torch_dtype), opened.processor
+        else:
+            processor = self.open_processor()
+            settings = {"dtype": place.torch_dtype, "use_safetensors": True}
+            model = from_hub(self.model_class, self.model, self.revision, self.unused, **settings)
         model = model.to(place.device).eval()
         if self.compile:
             model.compile()
@@ -87,6 +93,12 @@ class HubNetwork(Network[Item, Result]):
     def network_key(self) -> Hashable:
         """The transformers class, the id, the revision, and whether it is compiled."""
         return (self.model_class, self.model, self.revision, self.compile)
+
+
+def require_numbers(scores: Any, model: str, dtype: str) -> None:
+    """Raises ValueError where scores are no numbers: no threshold lets them pass, so that nothing would be found."""
+    if scores.isnan().any():
+        raise ValueError(f"{model} gives scores that are no numbers in {dtype}; set dtype: float32, or fetch it again")
 
 
 def first_images(items: Sequence[tuple[Any, ...]]) -> list[Pixels]:

@@ -1,4 +1,4 @@
-"""Segment Anything, versions 1 and 2: the thing in a box or at a point, and everything in an image."""
+"""Segment Anything, versions 1 to 3: the thing in a box or at a point, and everything in an image."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from PIL import Image
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
@@ -18,11 +19,19 @@ from looktwice.specialists.networks.checkpoint_kinds import is_weights_file, req
 from looktwice.specialists.networks.checkpoints import read_tensors
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.packages import require_float32
 from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.segmentation.mask_filter import MaskFilter
 from looktwice.specialists.segmentation.sam2_files import open_sam2
+from looktwice.specialists.segmentation.sam3 import see_square
 from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1
+from looktwice.specialists.segmentation.sam_package import SamPackage, open_sam_package
 
-KINDS = {"sam": "SamModel", "sam_hq": "SamHQModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model"}
+KINDS = {
+    "sam": "SamModel", "sam_hq": "SamHQModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model",
+    "edgetam": "EdgeTamModel", "edgetam_video": "EdgeTamModel",
+    "sam3_tracker": "Sam3TrackerModel", "sam3_video": "Sam3TrackerModel",
+}  # fmt: skip
 
 Floats = NDArray[np.float64]
 Size = tuple[int, int]
@@ -31,7 +40,7 @@ Size = tuple[int, int]
 
 @dataclass(frozen=True, eq=False)
 class SamNetwork:
-    """A network, its place, and how it looks: version 1 `pads` an image to a square, version 2 stretches it."""
+    """A network, its place, and how it looks: version 1 `pads` an image to a square, later ones stretch it."""
 
     model: Any
     place: Place
@@ -93,17 +102,22 @@ class SamNetwork:
         return resize(logits, size, mode="bilinear", align_corners=False)[:, 0]
 
     def _square(self, image: Pixels) -> Any:
-        torch = import_torch()
         rows, columns = self.inner((image.shape[0], image.shape[1]))
-        pixels = torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float() / 255
-        resize = torch.nn.functional.interpolate
-        small = resize(pixels, (rows, columns), mode="bilinear", align_corners=False, antialias=True)
+        if self.config.model_type.startswith("sam3"):
+            return see_square(image, self.side).to(self.place.device)
+        torch = import_torch()
+        if self.pads:  # as version 1's code does, which rounds what it resizes to whole levels
+            image = np.asarray(Image.fromarray(image).resize((columns, rows), Image.Resampling.BILINEAR))
+        small = torch.from_numpy(image.copy()).to(self.place.device).permute(2, 0, 1)[None].float() / 255
+        if not self.pads:
+            resize = torch.nn.functional.interpolate
+            small = resize(small, (rows, columns), mode="bilinear", align_corners=False, antialias=True)
         mean, std = (torch.tensor(each, device=small.device).view(1, 3, 1, 1) for each in (MEAN, STD))
         return torch.nn.functional.pad((small - mean) / std, (0, self.side - columns, 0, self.side - rows))
 
 
 def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
-    """SAM, SAM-HQ or SAM 2 by hub id or folder, or an original checkpoint by its file. Raises WeightsError."""
+    """SAM in any of its kinds by hub id or folder, or an original checkpoint by its file. Raises WeightsError."""
     if is_weights_file(model):
         tensors = unwrap(read_tensors(model))
         name = require_kind(model, tensors, "SAM", "SAM-HQ", "SAM 2")
@@ -123,30 +137,6 @@ def open_sam(model: str, revision: str | None, place: Place) -> SamNetwork:
     return SamNetwork(network.to(place.device).eval(), place, pads=kind in ("sam", "sam_hq"))
 
 
-@dataclass(frozen=True)
-class MaskFilter:
-    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
-
-    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of the mask with
-    itself when the logits are cut one higher and one lower. Of masks whose boxes overlap by more than `overlap` IoU
-    the surest stays. `smallest` is the least share of the image that a mask covers. Of more than `most` the surest
-    are kept. SAM 2 predicts lower: its authors cut at an `iou` of 0.8.
-    """
-
-    iou: float = 0.88
-    stability: float = 0.95
-    overlap: float = 0.7
-    smallest: float = 0.0
-    most: int = 64
-
-    def __post_init__(self) -> None:
-        shares = (self.iou, self.stability, self.overlap, self.smallest)
-        if not all(0 <= share <= 1 for share in shares):
-            raise ValueError(f"iou, stability, overlap and smallest lie in 0..1, found {shares}")
-        if self.most < 1:
-            raise ValueError(f"most is 1 mask or more, found {self.most}")
-
-
 Item = tuple[Pixels, Floats, MaskFilter | None]
 """An image, its prompts (n, 2) or (n, 4), and None for one mask each, in their order."""
 
@@ -155,22 +145,30 @@ Item = tuple[Pixels, Floats, MaskFilter | None]
 class SAM(Network[Item, Masks]):
     """Masks of the things in boxes, by SAM (Kirillov et al., ICCV 2023) or SAM 2 (Ravi et al., ICLR 2025).
 
-    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023) or SAM 2 of Hugging Face transformers, or
-    an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`). Images of any
-    sizes are seen as one batch; `prompts` of them are decoded at once. A box gets the network's one mask, a point the
-    best of its three. Scores are the predicted IoU.
+    `model` is the id or folder of any SAM, SAM-HQ (Ke et al., NeurIPS 2023), SAM 2, SAM 3 (of which its tracker looks;
+    what words name is found by `SAM3`) or EdgeTAM (Zhou et al., CVPR 2025; its backbone needs timm) of Hugging Face
+    transformers, or an original checkpoint file (`sam_vit_b_01ec64.pth`, `sam_hq_vit_l.pth`, `sam2.1_hiera_tiny.pt`).
+    Images of any sizes are seen as one batch; `prompts` of them are decoded at once. A box gets the network's one
+    mask, a point the best of its three. Scores are the predicted IoU.
+
+    With `package` the authors' own package segment_anything, which is to be installed, looks at the original file of
+    version 1 that `model` names: its predictor is given boxes and points, its generator those of `SegmentEverything`.
     """
 
     model: str = "facebook/sam2.1-hiera-tiny"
     prompts: int = field(default=32, metadata=NOT_IDENTITY)
+    package: bool = False
 
     result: ClassVar[type[Any]] = Masks
     half_is_safe: ClassVar[bool] = False
+    version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.prompts < 1:
             raise ValueError(f"prompts is 1 or more at once, found {self.prompts}")
+        if self.package:
+            require_float32(self.dtype)
 
     def __call__(self, pixels: Pixels, boxes: Boxes, /) -> Masks:
         """One mask for each box, in its order, with its label. Raises NoEvidence if single-coloured, WeightsError."""
@@ -184,12 +182,18 @@ class SAM(Network[Item, Masks]):
         """What is worth keeping of the masks of each point, three each, the largest first. Raises as `at` does."""
         return self.predict((pixels, points, filter))
 
-    def open_network(self, place: Place) -> SamNetwork:
+    def open_network(self, place: Place) -> Any:
         """The network. Raises WeightsError."""
-        return open_sam(self.model, self.revision, place)
+        return open_sam_package(self.model, place) if self.package else open_sam(self.model, self.revision, place)
 
-    def forward(self, network: SamNetwork, place: Place, items: Sequence[Item]) -> list[Masks]:
+    def network_key(self) -> Hashable:
+        """The id or file, its revision, and whose code runs it."""
+        return (super().network_key(), self.package)
+
+    def forward(self, network: SamNetwork | SamPackage, place: Place, items: Sequence[Item]) -> list[Masks]:
         """The masks of each image: all are seen together, and their prompts decoded image by image."""
+        if isinstance(network, SamPackage):
+            return [network.masks(*item, self.prompts) for item in items]
         seen = network.embed([item[0] for item in items])
         return [
             self._best_masks(network, each, pixels, prompts) if filter is None

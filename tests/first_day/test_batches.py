@@ -15,7 +15,10 @@ import pytest
 
 from looktwice.eval.records import RunFolder
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import Deferred, Message
 from looktwice.pipelines.models import Batched, ChatAPI
+from looktwice.pipelines.models.batched.model import BatchQueue
+from looktwice.pipelines.models.cache import Store
 from tests.chat_server import chat_server
 from tests.first_day.studies import looktwice, write_study
 from tests.paths import ROOT
@@ -213,6 +216,23 @@ def test_a_dead_server_is_told_at_once_and_what_was_gathered_is_handed_in_later(
     with chat_server(None, "--port", server.url.split(":")[2].partition("/")[0]) as server:
         code, said = ask(tmp_path, server.url)
         assert code == 0 and "6 new" in said and (server.stats["batches"], server.stats["batched"]) == (1, 6), said
+
+
+def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays(tmp_path: Path) -> None:
+    store, chat = Store(tmp_path), ChatAPI("m", "http://127.0.0.1:9/v1")
+    words = (Message("user", ("What?",)),)
+    living, other = (BatchQueue(Batched(chat), store, threading.Event()) for _ in range(2))
+    with pytest.raises(Deferred):
+        living(words)
+    (gathered,) = living.folder.glob("gathering-*")
+    dead = living.folder / "gathering-dead"  # as it was when it ended: its lock is there, and nobody holds it
+    for path in (dead, living.folder / "dead.here"):
+        path.write_bytes(b"")
+    with pytest.raises(Deferred):
+        other(words)
+    assert gathered.exists() and not dead.exists() and not (living.folder / "dead.here").exists()
+    living.close()
+    assert not gathered.exists() and len(list(living.folder.glob("*.here"))) == 1
 
 
 def test_what_a_batch_cannot_do_is_said(tmp_path: Path) -> None:

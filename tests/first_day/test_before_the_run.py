@@ -259,3 +259,16 @@ class Lamp:
     def __call__(self, state, arguments):
         return ToolResult("the lamp is on")
 """
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_study_of_which_nobody_is_left_is_no_success(tmp_path: Path, command: str) -> None:
+    """blink_val without its saved replies was checked with "no faults", and its run ended well with nothing."""
+    config = tmp_path / "study.yaml"
+    config.write_text(
+        "tasks: {own: {use: eval.tasks.Photos, kind: jigsaw, n: 2}}\n"
+        "contestants: {one: {needs: {env: NOT_SET_ANYWHERE}, stages: {answer: {use: specialists.answers.Chance}}}}\n"
+    )
+    ended = looktwice(command, config, *(("--out", tmp_path) if command == "run" else ()))
+    assert ended.exit_code == 2 and "left out: one (" in ended.output, ended.output
+    assert "no contestant is left to run" in ended.output

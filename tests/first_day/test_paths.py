@@ -100,6 +100,7 @@ def test_images_may_lie_on_another_disk_that_is_allowed(lab: Path, monkeypatch: 
     result = looktwice("check", study, *allow)
     assert result.exit_code == 2
     assert "leads out of the folder" in result.output and f"LOOKTWICE_ALLOW={lab / 'disk'}" in result.output
+    assert looktwice("check", study, *allow, "--allow", "../disk").exit_code == 0
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
     assert looktwice("check", study, *allow).exit_code == 0
 

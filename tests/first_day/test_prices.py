@@ -71,9 +71,40 @@ def test_a_server_that_counts_no_tokens_is_said_to_and_costs_are_not_zero(tmp_pa
 
 
 @pytest.mark.parametrize(
-    "prices", ["{input: 2.5, output: 10}", "{in: 2.5}", "{in: 2.5, out: -1}", "5", "{in: 1, out: x}"]
+    "prices",
+    ["{input: 2.5, output: 10}", "{in: 2.5}", "{in: 2.5, out: -1}", "5", "{in: 1, out: x}", "{in: 1, out: 1, date: 5}"],
 )
 def test_other_words_for_prices_are_a_fault_with_a_sentence(tmp_path: Path, prices: str) -> None:
     result = looktwice("check", write_study(tmp_path, "http://127.0.0.1:9/v1"), f"model.prices={prices}")
     assert result.exit_code == 2
     assert "model" in result.output and "price" in result.output and "Traceback" not in result.output
+
+
+LIST = """prices:
+  tiny: {in: 2.5, out: 10, cached: 1, currency: USD, date: 2026-08-01, source: "https://h/prices"}
+  other: {in: 1, out: 1}
+"""
+
+
+def test_a_list_of_prices_serves_every_model_of_its_name_that_has_none(tmp_path: Path) -> None:
+    with chat_server() as server:
+        config = write_study(tmp_path, server.url)
+        (tmp_path / "list.yaml").write_text(LIST)
+        captioner = (
+            f'{{use: pipelines.models.ChatAPI, model: tiny, name: own, url: "{server.url}", prices: {{in: 9, out: 9}}}}'
+        )
+        described = (
+            f"{{replace: true, stages: {{ask: {{use: prompting.turns.CaptionThenAnswer, captioner: {captioner}}}}}}}"
+        )
+        config.write_text(
+            f"include: list.yaml\n{config.read_text()}contestants: {{plain: {{}}, described: {described}}}\n"
+        )
+        checked = looktwice("check", config).output
+        ran = looktwice("run", config, "--out", tmp_path, "--budget", "5")
+    assert ran.exit_code == 0, ran.output
+    told = "prices of tiny: 2.5 in, 10 out, 1 cached a million tokens (USD, 2026-08-01, https://h/prices)"
+    assert told in checked and "prices of tiny: 9 in, 9 out a million tokens" in checked and "other" not in checked
+    assert "USD, 2026-08-01" in (tmp_path / "study/report.md").read_text()
+    rows = csv.DictReader((tmp_path / "study/report.csv").read_text().splitlines())
+    costs = {row["contestant"]: row["cost"] for row in rows if row["task"] == "jigsaw"}
+    assert costs["plain"] == f"{BIG:g}" and float(costs["described"]) > BIG

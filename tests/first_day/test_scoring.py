@@ -360,7 +360,7 @@ def test_a_sweep_of_two_factors_tells_the_effect_of_each(folder: Path) -> None:
     assert "effect of each factor" in shown
     assert "sweep: the effect of a level is its mean difference to the factor's first level" in shown
     told = (folder / "runs/two/report.md").read_text()
-    assert "| plain | jigsaw | mark.radius | 10 | 5 | +0.0 |" in told
+    assert "| plain | jigsaw | mark.radius | 10 | 5 | +0.0<br>" in told
     assert "<h3>Effect of each factor</h3>" in (folder / "runs/two/report.html").read_text()
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import struct
+import subprocess
+import sys
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +15,7 @@ import cv2
 import numpy as np
 import pytest
 from PIL import Image, ImageCms
+from PIL.JpegImagePlugin import JpegImageFile
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import Picture, PictureError
@@ -270,3 +273,51 @@ def test_jpeg_and_png_are_not_decoded_to_be_sent(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded"))
     for kind in ("jpeg", "progressive", "png"):
         assert Picture.encoded(WHOLE[kind]).payload.data == WHOLE[kind]
+
+
+def jpeg_of_photograph(quality: int = 90, **options: Any) -> bytes:
+    return encoded(Image.fromarray(np.kron(NOISE, np.ones((4, 4, 1), np.uint8))), "JPEG", quality=quality, **options)
+
+
+def test_a_whole_jpeg_passes_without_a_decode_once_one_of_its_kind_was_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damage is found all the same, in the words of a whole decode."""
+    first, whole = jpeg_of_photograph(91), jpeg_of_photograph(91, comment=b"another")
+    assert Picture.encoded(first).payload.data == first
+    loaded: list[object] = []
+    monkeypatch.setattr(JpegImageFile, "draft", lambda self, mode, size: loaded.append(self))
+    assert Picture.encoded(whole).payload.data == whole
+    assert not loaded
+    Picture.encoded(jpeg_of_photograph(91, optimize=True)).payload  # noqa: B018
+    Picture.encoded(jpeg_of_photograph(91, progressive=True)).payload  # noqa: B018
+    assert len(loaded) == 2  # tables of their own, and many scans
+
+
+@pytest.mark.parametrize("cut", [-1, -2, -100, 700])
+def test_a_cut_jpeg_of_a_known_kind_is_refused_in_the_words_of_its_decode(cut: int) -> None:
+    whole = jpeg_of_photograph(92)
+    Picture.encoded(whole).payload  # noqa: B018
+    with pytest.raises(PictureError) as of_decode:
+        Picture.encoded(whole[:cut], "torn.jpg").pixels  # noqa: B018
+    with pytest.raises(PictureError) as of_check:
+        Picture.encoded(whole[:cut], "torn.jpg").payload  # noqa: B018
+    assert str(of_check.value) == str(of_decode.value)
+
+
+def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
+    pixels = cv2.resize(NOISE, (640, 320), interpolation=cv2.INTER_CUBIC).astype(np.uint8)
+    picture = Picture.encoded(encoded(Image.fromarray(pixels), "JPEG", quality=95))
+    small = picture.reduced(150)
+    assert small.shape == (80, 160, 3)
+    assert np.abs(small.astype(int) - cv2.resize(pixels, (160, 80), interpolation=cv2.INTER_AREA)).mean() < 4
+    assert picture.reduced(400).shape == (320, 640, 3)
+    assert Picture(pixels).reduced(150) is not None
+    assert Picture.encoded(rotated_jpeg()).reduced(10).shape == RAMP.shape  # turned, so read whole
+
+
+def test_every_format_that_pillow_knows_is_opened() -> None:
+    code = (
+        "from PIL import Image; from looktwice.pipelines.picture import FORMATS, _formats; found = _formats();"
+        "Image.init(); print(len(found), found == tuple(name for name in FORMATS if name in Image.OPEN))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout in ("8 True\n", "9 True\n")

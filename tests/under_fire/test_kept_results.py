@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from bench.large_run import make_run
+from bench import large_run
 from looktwice import prompting
 from looktwice.eval.cli import app
 from looktwice.eval.display import table
@@ -23,7 +23,9 @@ from looktwice.pipelines.config import load_plan
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_run(tmp_path_factory.mktemp("kept"), 4)[0].parent
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_run, "ARMS", 2)
+        return large_run.make_run(tmp_path_factory.mktemp("kept"), 4)[0].parent
 
 
 class Finished:

@@ -238,6 +238,26 @@ def test_the_tests_of_the_tables_are_those_of_the_libraries() -> None:
         assert holm(ps) == [float(p) for p in multipletests(ps, method="holm")[1]]
 
 
+def test_a_run_without_a_server_opens_no_client_and_no_statistics(tmp_path: Path) -> None:
+    """Half of the second that a run of one question took went into what it never used."""
+    (tmp_path / "questions").mkdir()
+    (tmp_path / "questions" / "samples.jsonl").write_text('{"id": "q", "question": "Which?", "answer": "A"}\n')
+    (tmp_path / "s.yaml").write_text(
+        "task: {use: eval.tasks.Folder, path: questions}\nmodel: {use: pipelines.models.Scripted, answer: A}\n"
+        "stages: {ask: {use: prompting.turns.Ask}}\n"
+    )
+    code = (
+        "import atexit, sys; from looktwice.eval.cli import main; atexit.register(lambda: print(*sys.modules)); main()"
+    )
+    words = ["run", str(tmp_path / "s.yaml"), "--out", str(tmp_path)]
+    done = subprocess.run([sys.executable, "-c", code, *words], check=True, capture_output=True, text=True)
+    said = done.stdout.splitlines()
+    assert "1 new" in done.stdout and (tmp_path / "s" / "report.html").exists()
+    opened = set(said[-1].split())
+    unused = {"aiohttp", "asyncio", "pandas", "pyarrow", "scipy", "skimage", "looktwice.prompting.agent.agent"}
+    assert "numpy" in opened and not unused & opened
+
+
 def test_scoring_imports_neither_a_client_nor_a_library_of_statistics(run: Path) -> None:
     """`score` imported pandas, statsmodels, scipy.stats and aiohttp: two seconds of five, for any run."""
     score = "import sys; from looktwice.eval.display.table import score_table; score_table(sys.argv[1])"

@@ -5,18 +5,21 @@ Seconds and memory of 100,000 records are measured in `bench/bench_large_run.py`
 
 from __future__ import annotations
 
+import gc
 import shutil
 from pathlib import Path
 from weakref import finalize
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from bench.large_run import ARMS, make_run
+from looktwice.eval.cli import app
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page import of_runs
 from looktwice.eval.readers import robust
-from looktwice.eval.records import Record, RunFolder
+from looktwice.eval.records import Record, RunError, RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs import Study
 from looktwice.eval.runs.show import show_sample
@@ -64,6 +67,20 @@ def test_scoring_keeps_one_record_at_a_time(run: Path, monkeypatch: pytest.Monke
     assert counted.most <= 2
 
 
+def test_no_cycles_are_looked_for_while_records_are_scored(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, parse = set[bool](), Record.from_line
+
+    def from_line(line: str | bytes) -> Record:
+        seen.add(gc.isenabled())
+        return parse(line)
+
+    monkeypatch.setattr(Record, "from_line", from_line)
+    score_table(run)
+    with pytest.raises(RunError):
+        score_table(run.parent)
+    assert seen == {False} and gc.isenabled()
+
+
 def test_a_line_that_a_later_one_replaces_is_not_parsed(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every line was parsed, and those of an earlier attempt thrown away."""
     before = score_table(run).csv
@@ -90,6 +107,14 @@ def test_a_report_parses_no_record_twice_but_those_it_shows(run: Path, monkeypat
     write_report(scored, run)
     assert counted.parsed == 8 * ARMS
     assert counted.most <= 2
+
+
+def test_a_report_opens_the_data_of_its_tasks_for_pictures_alone(tmp_path: Path) -> None:
+    """It read all questions again, to know whether there are any; and where one was damaged, there was no report."""
+    run = make_run(tmp_path, 2)[1]
+    (tmp_path / "questions" / "samples.jsonl").write_text("no JSON\n")
+    said = CliRunner().invoke(app, ["report", str(run), "--allow", str(tmp_path)])
+    assert said.exit_code == 0, said.output
 
 
 def test_show_parses_the_records_of_its_sample(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,13 @@ from typing import Literal
 
 import yaml
 
-from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.choices import position_bias
-from looktwice.eval.statistics.shares import paired_difference, wilson
-from looktwice.eval.statistics.significance import benjamini_hochberg, paired_test
+from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.significance import benjamini_hochberg
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -94,30 +95,30 @@ class Audit:
 
     def mirage(self, arm: str) -> float | None:
         """Accuracy of an arm by that of the seen one, on the samples of both; None where nothing is right when seen."""
-        mine, seen = self._pair(arm)
+        mine, seen, _ = self._pair(arm)
         return fmean(mine) / fmean(seen) if seen and fmean(seen) > 0 else None
 
     def beyond_chance(self, arm: str) -> float | None:
         """The same of what lies above chance; None where nothing does when seen."""
-        mine, seen = self._pair(arm)
+        mine, seen, _ = self._pair(arm)
         chance = fmean(self.chance.values())
         return (fmean(mine) - chance) / (fmean(seen) - chance) if seen and fmean(seen) > chance else None
 
-    def _pair(self, arm: str) -> tuple[list[float], list[float]]:
-        mine, seen = self.arms[arm].comparable, self.seen.comparable
+    def _pair(self, arm: str) -> tuple[list[float], list[float], list[str]]:
+        """The values of an arm and of the seen one on the samples of both, and what these share with others."""
+        mine, seen, clusters = self.arms[arm].comparable, self.seen.comparable, self.seen.clusters
         both = [name for name in seen if name in mine]
-        return [mine[name] for name in both], [seen[name] for name in both]
+        return [mine[name] for name in both], [seen[name] for name in both], [clusters[name] for name in both]
 
     def lines(self, kept: set[str]) -> Iterator[tuple[str, ...]]:
         """A line for each arm; `kept` are the samples of the cleaned set."""
         for arm, scores in self.arms.items():
-            mine, seen = self._pair(arm)
+            mine, seen, clusters = self._pair(arm)
             if not mine:
                 continue
-            (low, high), test = wilson(sum(mine), len(mine)), paired_test(mine, seen)
-            below, above = (percent(each, sign=True) for each in paired_difference(mine, seen))
+            (low, high), found = wilson(sum(mine), len(mine)), compare_paired(mine, seen, clusters)
             clean = [value for name, value in scores.comparable.items() if name in kept]
-            gap = f"{percent(test.delta, sign=True)}\n{below} to {above}"
+            gap = with_interval(found.value, found.low, found.high, sign=True)
             scored = (
                 f"{x:.2f}" if arm != "seen" and x is not None else ""
                 for x in (self.mirage(arm), self.beyond_chance(arm))
@@ -125,7 +126,7 @@ class Audit:
             yield (
                 scores.contestant, scores.task, ARMS[arm], str(len(mine)),
                 f"{percent(fmean(mine))}\n{percent(low)}–{percent(high)}", "" if arm == "seen" else gap,
-                "" if arm == "seen" else format_p(test.p), *scored,
+                "" if arm == "seen" else format_p(found.p), *scored,
                 f"{percent(fmean(clean))}\nn = {len(clean)}" if clean else "",
             )  # fmt: skip
 
@@ -237,7 +238,7 @@ def audit_sentences(found: Sequence[Audit], blind: Sequence[BlindItem], rule: Ru
         chance = fmean(audit.chance.values())
         for arm in WITHOUT:
             if arm in audit.arms and (score := audit.mirage(arm)) is not None:
-                mine, seen = audit._pair(arm)
+                mine, seen, _ = audit._pair(arm)
                 said.append(
                     f"{audit.seen.task}: {100 * fmean(seen):.1f} % are right with the image and "
                     f"{100 * fmean(mine):.1f} % in the arm {arm}: mirage score {score:.2f}; chance is "

@@ -15,8 +15,8 @@ from looktwice.eval.analysis.agent_looks import summarize_looks
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import paired_difference, wilson
-from looktwice.eval.statistics.significance import paired_test
+from looktwice.eval.statistics.paired import PairedComparison, compare_paired
+from looktwice.eval.statistics.shares import wilson
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -42,22 +42,6 @@ BLIND = ("without", "black", "format")
 
 
 @dataclass(frozen=True)
-class Difference:
-    """The paired difference of two arms in 0..1 with its interval (Newcombe's) and exact p, over n samples."""
-
-    value: float
-    low: float
-    high: float
-    p: float
-    n: int
-
-    @property
-    def points(self) -> str:
-        """In points: "1.1 [-0.9, 3.0]"."""
-        return f"{100 * self.value:.1f} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-
-
-@dataclass(frozen=True)
 class Certificate:
     """The arms of one agent on one task by role, on the samples that none of them failed or lacks."""
 
@@ -79,14 +63,13 @@ class Certificate:
         """The values of an arm on the shared samples."""
         return [self.arms[role].comparable[name] for name in self.samples]
 
-    def difference(self, role: str, other: str) -> Difference:
-        """One arm minus another."""
-        mine, theirs = self.values(role), self.values(other)
-        test, (low, high) = paired_test(mine, theirs), paired_difference(mine, theirs)
-        return Difference(test.delta, low, high, test.p, test.n)
+    def difference(self, role: str, other: str) -> PairedComparison:
+        """One arm minus another; samples that share a picture or a group are one cluster."""
+        clusters = [self.arms["full"].clusters[name] for name in self.samples]
+        return compare_paired(self.values(role), self.values(other), clusters)
 
     @property
-    def gain(self) -> Difference:
+    def gain(self) -> PairedComparison:
         """What tool use gains in all."""
         return self.difference("full", "without")
 
@@ -95,20 +78,20 @@ class Certificate:
         """The sentences of the certificate, the first one about the gain and the pixels."""
         gain = self.gain
         if gain.low <= 0 <= gain.high:
-            said = [f"No gain is shown: tool use changes accuracy by {gain.points} points (n = {gain.n})."]
+            said = [f"No gain is shown: tool use changes accuracy by {_points(gain)} points (n = {gain.n})."]
         else:
-            said = [f"Tool use {'gains' if gain.value > 0 else 'loses'} {gain.points} points (n = {gain.n})."]
+            said = [f"Tool use {'gains' if gain.value > 0 else 'loses'} {_points(gain)} points (n = {gain.n})."]
         of = f"Of {100 * gain.value:.1f} points gained" if gain.low > 0 else "Beside that"
         for role, needs in NEEDS.items():
             if role in self.arms:
                 part = self.difference("full", role)
                 shown = "" if part.low > 0 else ", which is not shown"
-                said.append(f"{of}, {part.points} {needs}{shown}: {ARMS['full']} against {ARMS[role]}.")
+                said.append(f"{of}, {_points(part)} {needs}{shown}: {ARMS['full']} against {ARMS[role]}.")
         if "result" in self.arms:
             rest = self.difference("full", "result")
-            said.append(f"Tool turns are worth {rest.points} points beyond {ARMS['result']}.")
+            said.append(f"Tool turns are worth {_points(rest)} points beyond {ARMS['result']}.")
         if "oracle" in self.arms:
-            said.append(f"{ARMS['oracle'].capitalize()} would bring {self.difference('oracle', 'full').points} more.")
+            said.append(f"{ARMS['oracle'].capitalize()} would bring {_points(self.difference('oracle', 'full'))} more.")
         return said
 
     @property
@@ -183,7 +166,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         entries = [entry for name in certificate.samples for entry in scores.asked(name)]
         rows.append((
             role, ARMS[role], str(len(values)), f"{percent(sum(values) / len(values))}\n{percent(low)}–{percent(high)}",
-            "" if role == "without" else over.points, "" if role == "full" else more.points,
+            "" if role == "without" else _points(over), "" if role == "full" else _points(more),
             "" if role == "full" else format_p(more.p), percent(solved.get(role)),
             "" if look is None or look.iou is None else f"{look.iou:.2f}",
             f"{sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries):,.0f}",
@@ -205,6 +188,11 @@ def certificate_page(run: RunScores, found: Sequence[Certificate]) -> str:
         parts += [f"## {one.arms['full'].contestant} on {one.arms['full'].task}", *one.verdict]
         parts += [contribution_table(one, run).markdown, *_remarks(one)]
     return "\n\n".join(parts) + "\n"
+
+
+def _points(found: PairedComparison) -> str:
+    """A difference in points: "1.1 [-0.9, 3.0]"."""
+    return f"{100 * found.value:.1f} [{100 * found.low:.1f}, {100 * found.high:.1f}]"
 
 
 def _remarks(one: Certificate) -> Iterator[str]:

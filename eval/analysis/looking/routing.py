@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import fmean
 
 from looktwice.eval.analysis.complementarity import is_specialist
-from looktwice.eval.display.text_tables import TextTable, format_p as shown_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p as shown_p, percent, with_interval
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
@@ -112,11 +112,10 @@ def route_table(runs: Sequence[RunScores]) -> TextTable:
     )  # fmt: skip
     rows = []
     for one in (route for run in runs for route in routes(run)):
-        low, high = one.gain.low, one.gain.high
-        bounds = "" if low is None or high is None else f"\n{percent(low, sign=True)} to {percent(high, sign=True)}"
         rows.append((
             one.start, one.onward, f"{one.share:.0%}", str(one.n), f"{one.tokens:,.0f}", percent(one.router),
-            percent(one.random), percent(one.oracle), percent(one.gain.value, sign=True) + bounds, shown_p(one.gain.p),
+            percent(one.random), percent(one.oracle),
+            with_interval(one.gain.value, one.gain.low, one.gain.high, sign=True), shown_p(one.gain.p),
         ))  # fmt: skip
     return TextTable(header, tuple(rows), text_columns=3)
 
@@ -140,7 +139,8 @@ def _route(
     helped = sorted((then - base[name] for name, then in zip(order, most, strict=True)), reverse=True)[:sent]
     oracle = (sum(base[name] for name in order) + sum(helped)) / len(order)
     tokens = fmean(_tokens(start, name) + (_tokens(parts[name], name) if name in parts else 0) for name in order)
-    gain = mean_difference([a - b for a, b in zip(mine, random, strict=True)])
+    gaps = [a - b for a, b in zip(mine, random, strict=True)]
+    gain = mean_difference(gaps, [start.clusters[name] for name in order])
     onward_name = ", then ".join(other.contestant for other in plan)
     return Route(
         start.contestant, onward_name, share, len(order), tokens, fmean(mine), fmean(random), oracle, gain

@@ -6,19 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable, format_cost, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_cost, format_p, percent, with_interval
 from looktwice.eval.scoring.turns import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
-from looktwice.eval.statistics.shares import paired_difference, wilson
-from looktwice.eval.statistics.significance import MeanDifference, mean_difference, paired_test
+from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 
 
 @dataclass(frozen=True)
 class TurnChange:
     """From one turn to a later one (counted from 0): records gained and lost, and the paired change of accuracy.
 
-    `delta`, `low` and `high` are in 0..1 over the `n` samples; `p` is the exact paired test. `tokens` and `cost` are
-    what the turns between add to a sample.
+    `delta`, `low` and `high` are in -1..1 over the `n` samples, with `p` as in every paired comparison. `tokens` and
+    `cost` are what the turns between add to a sample.
     """
 
     before: int
@@ -42,13 +43,15 @@ class TurnChange:
 def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
     """What the turns between two changed."""
     old, new = arm.values(before), arm.values(after)
-    mine, others = [new[name] for name in old], list(old.values())
-    test, (low, high) = paired_test(mine, others), paired_difference(mine, others)
+    clusters = [arm.scores.clusters[name] for name in old]
+    found = compare_paired([new[name] for name in old], [*old.values()], clusters)
     gained, lost = arm.changed(before, after)
     costs = arm.cost(before), arm.cost(after)
     cost = None if None in costs else (costs[1] or 0.0) - (costs[0] or 0.0)
     tokens = arm.tokens(after) - arm.tokens(before)
-    return TurnChange(before, after, test.n, gained, lost, test.delta, low, high, test.p, tokens, cost)
+    return TurnChange(
+        before, after, found.n, gained, lost, found.value, found.low, found.high, found.p, tokens, cost
+    )  # fmt: skip
 
 
 def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
@@ -101,7 +104,8 @@ def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
     rows = [
         (
             arm.scores.contestant, arm.scores.task, rule.name, f"{rule.turns:.2f}", f"{rule.spent:,.1f} {rule.unit}",
-            percent(rule.accuracy), percent(rule.fixed), _points(rule.gain.value, rule.gain.low, rule.gain.high),
+            percent(rule.accuracy), percent(rule.fixed),
+            with_interval(rule.gain.value, rule.gain.low, rule.gain.high, sign=True),
             format_p(rule.gain.p),
         )
         for arm in arms
@@ -135,7 +139,7 @@ def _line(
     price = since_first.tokens_per_point
     money = "" if since_first.cost is None or price is None else format_cost(since_first.cost / 100 / since_first.delta)
     return (
-        *head, *counts, _points(change.delta, change.low, change.high), format_p(change.p), *spent,
+        *head, *counts, with_interval(change.delta, change.low, change.high, sign=True), format_p(change.p), *spent,
         "no gain" if price is None else f"{price:,.1f}", money,
     )  # fmt: skip
 
@@ -143,12 +147,6 @@ def _line(
 def _count(count: int, n: int) -> str:
     low, high = wilson(count, n)
     return f"{count}\n{percent(low)}–{percent(high)} %"
-
-
-def _points(value: float, low: float | None, high: float | None) -> str:
-    """A difference in points with its interval."""
-    bounds = "" if low is None or high is None else f"\n{percent(low, sign=True)} to {percent(high, sign=True)}"
-    return percent(value, sign=True) + bounds
 
 
 def _first(each: Turns, last: int, holds: Callable[[int], bool]) -> int:
@@ -177,7 +175,8 @@ def _measure(arm: TurnsOfArm, name: str, rule: Callable[[Turns, int], int]) -> S
     share = min(1.0, max(0.0, (mean - prices[lower]) / gap)) if gap > 0 else 1.0
     mine = [each.at(stop).score.value for each, stop in zip(arm.records, stops, strict=True)]
     fixed = [(1 - share) * e.at(lower).score.value + share * e.at(upper).score.value for e in arm.records]
-    gain = mean_difference([a - b for a, b in zip(mine, fixed, strict=True)])
+    clusters = [arm.scores.clusters[each.sample] for each in arm.records]  # a sample's draws share its pictures
+    gain = mean_difference([a - b for a, b in zip(mine, fixed, strict=True)], clusters)
     turns = fmean(stop + 1 for stop in stops)
     return StoppingRule(name, turns, mean, "tokens" if counted else "turns", fmean(mine), fmean(fixed), gain)
 

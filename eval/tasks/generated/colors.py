@@ -178,7 +178,8 @@ def _make_scene(figures: Sequence[ColoredShape], shape: str, color: str) -> Scen
         "asked": [shape, color],
     }
     question = f"Count the number of {shape}'s that are {color}."
-    return Scene(question, str(counts[shape, color]), truth, lambda: _paint(figures), tuple(marks))
+    key, asked = str(counts[shape, color]), f"{color} {shape}"
+    return Scene(question, key, truth, lambda: _paint(figures), tuple(marks), asked=asked)
 
 
 def _paint(figures: Sequence[ColoredShape]) -> Pixels:

@@ -60,7 +60,7 @@ def _counting_scene(corners: Sequence[XY], shape: XY, size: float) -> Scene:
     marks = tuple(Box(f"rectangle {number}", *extent(outline)) for number, outline in enumerate(outlines, 1))
     truth = {"corners": [corner.round(3).tolist() for corner in corners], "size": shape.round(3).tolist()}
     question = "How many rectangles are in the image? Answer with a number."
-    return Scene(question, str(len(corners)), truth, lambda: _paint(outlines), marks, _patches(size))
+    return Scene(question, str(len(corners)), truth, lambda: _paint(outlines), marks, _patches(size), "rectangle")
 
 
 def _patches(size: float) -> dict[str, float]:

@@ -23,7 +23,8 @@ class Scene:
     """A question, its key, and the picture, which is painted when `paint` is called.
 
     `truth` is all that is in the picture, as plain JSON values: it gives the answer away, as `marks` may; `meta` is
-    what may be known of the question beside its control parameters.
+    what may be known of the question beside its control parameters. `asked` is the label, less its number, of the marks
+    that the question asks to count; empty where it asks for something else.
     """
 
     question: str
@@ -32,6 +33,12 @@ class Scene:
     paint: Callable[[], Pixels]
     marks: tuple[Mark, ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
+    asked: str = ""
+
+    @property
+    def asked_marks(self) -> tuple[Mark, ...]:
+        """The marks of what the question asks for."""
+        return tuple(mark for mark in self.marks if self.asked and mark.label.rpartition(" ")[0] == self.asked)
 
 
 @dataclass(frozen=True)

@@ -131,7 +131,7 @@ def _make_scene(params: SceneParameters, outlines: list[ConcentricShape]) -> Sce
         numbers[outline.shape] += 1
         marks.append(Box(f"{outline.shape} {numbers[outline.shape]}", *outline.box))
     truth = {"objects": [outline.to_dict() for outline in outlines], "counts": dict(counts), "asked": asked}
-    return Scene(QUESTION.format(asked), str(counts[asked]), truth, lambda: _paint(outlines), tuple(marks))
+    return Scene(QUESTION.format(asked), str(counts[asked]), truth, lambda: _paint(outlines), tuple(marks), asked=asked)
 
 
 def _paint(outlines: list[ConcentricShape]) -> Pixels:

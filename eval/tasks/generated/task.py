@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
@@ -33,6 +33,7 @@ KINDS: Mapping[str, SceneType] = {
     )
 }
 MARKED = "every object is a mark, which can give counts away"
+ASKED_MARKED = "every object that is to be counted is a mark, which gives the count away"
 
 
 @dataclass(frozen=True)
@@ -47,8 +48,9 @@ class GeneratedDoYouSeeMe(MadeTask):
 
     `official` draws the flaws of the authors' own images too: see `facts`. Question `i` depends on the settings, `seed`
     and `i` alone, not on `n`. What was drawn is in each item's `truth` and not in its sample. With `marks`, all shapes,
-    letters, cells or options are boxes in the sample: for oracles and studies of zooming, since a stage that counts
-    them knows more than it sees. Raises TaskError.
+    letters, cells or options are boxes in the sample, with `marks: asked` those alone that are to be counted: for
+    oracles, zooms and measurements of attention, since a stage that counts them knows more than it sees. Raises
+    TaskError.
     """
 
     name: str
@@ -56,7 +58,7 @@ class GeneratedDoYouSeeMe(MadeTask):
     seed: int = 0
     official: bool = False
     controls: Mapping[str, Any] = field(default_factory=dict)
-    marks: bool = False
+    marks: bool | Literal["asked"] = False
     subset: Subset = field(default_factory=Subset)
 
     version: ClassVar[int] = 1
@@ -69,6 +71,8 @@ class GeneratedDoYouSeeMe(MadeTask):
         check_levels(self.name, self.kind.controls, self.controls)
         if self.official and not self.kind.flaws:
             raise TaskError(f"official: the code of {self.name} was not published, so there is nothing to reproduce")
+        if self.marks == "asked" and not self.scene(0).asked:
+            raise TaskError(f"marks: asked is for questions that count objects, and {self.name} asks something else")
 
     @property
     def kind(self) -> SceneType:
@@ -85,7 +89,7 @@ class GeneratedDoYouSeeMe(MadeTask):
         """That the truth is made, and which flaws of the authors' images were drawn."""
         notes = ["as the authors draw"] if self.official else []
         notes += ["without the flaws of the authors' images"] if self.kind.flaws and not self.official else []
-        notes += [MARKED] if self.marks else []
+        notes += [MARKED if self.marks is True else ASKED_MARKED] if self.marks else []
         return Facts(
             f"made ({self.kind.group})",
             "by construction",
@@ -125,7 +129,7 @@ class GeneratedDoYouSeeMe(MadeTask):
         meta = {"image": name, **plan, **scene.meta, "subtask": self.name, "kind": self.kind.group}
         meta |= {"prompt": scene.question, "official": self.official}
         images = (Picture(scene.paint(), name),)
-        marks = scene.marks if self.marks else ()
+        marks = scene.asked_marks if self.marks == "asked" else scene.marks if self.marks else ()
         return Item(Sample(name, scene.question, images, (), marks, meta), scene.answer, scene.truth)
 
     def _id(self, number: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import threading
 import time
 import uuid
@@ -75,7 +74,7 @@ class Batched:
     look: float = field(default=60.0, metadata=NOT_IDENTITY)
     requests: int = field(default=50_000, metadata=NOT_IDENTITY)
     dialect: Literal["openai", "anthropic", "gemini"] | None = field(default=None, metadata=NOT_IDENTITY)
-    prices: Mapping[str, float] | None = field(default=None, metadata=NOT_IDENTITY)
+    prices: Mapping[str, Any] | None = field(default=None, metadata=NOT_IDENTITY)
     remote: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -126,6 +125,7 @@ class BatchQueue:
     over: set[str] = field(default_factory=set)
     size: int = 0
     resumed: bool = False
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def identity(self) -> str:
@@ -178,18 +178,22 @@ class BatchQueue:
     def close(self) -> None:
         """Let go of the connection, and of what was gathered and not handed in."""
         self._open_file.unlink(missing_ok=True)
+        self._presence.release()
+        Path(self._presence.lock_file).unlink(missing_ok=True)
         self.model.chat.close()
 
     def _resume(self) -> None:
         """Wait for what an earlier run handed in; what it had only gathered is gathered again."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self._alone():
+            self._presence.acquire()
+            here = {path.stem for path in self.folder.glob("*.here") if _is_held(path)}
             for path in self.folder.glob("gathering-*"):
-                if not _is_alive(path.name.split("-")[1]):
+                if path.name.partition("-")[2] not in here:
                     path.unlink(missing_ok=True)
             for note in self.folder.glob("*.json"):
                 noted = _Note.read(note)
-                if not noted.batch and not _is_alive(noted.process) and not self._is_found(note):
+                if not noted.batch and noted.process not in here and not self._is_found(note):
                     _forget(note)
             self._wait()
         self.resumed = True
@@ -232,7 +236,12 @@ class BatchQueue:
 
     @property
     def _open_file(self) -> Path:
-        return self.folder / f"gathering-{os.getpid()}-{id(self)}"
+        return self.folder / f"gathering-{self.name}"
+
+    @cached_property
+    def _presence(self) -> FileLock:
+        """Held as long as this queue gathers, so that others let it; whatever ends the process lets go of it."""
+        return FileLock(self.folder / f"{self.name}.here")
 
     def _add(self, key: str, line: bytes) -> None:
         if self.waiting and (
@@ -248,7 +257,7 @@ class BatchQueue:
         if self.waiting:
             note = self.folder / f"{uuid.uuid4().hex}.json"
             self._open_file.rename(note.with_suffix(".jsonl"))
-            _Note("").write(note)
+            _Note("", self.name).write(note)
             self.attempts.update(self.waiting)
         self.waiting, self.size = set(), 0
 
@@ -337,7 +346,7 @@ class _Note:
     """
 
     batch: str
-    process: int = field(default_factory=os.getpid)
+    process: str
     tried: float = 0.0
     keys: Sequence[str] = ()
 
@@ -354,11 +363,12 @@ def _forget(note: Path) -> None:
     note.unlink(missing_ok=True)
 
 
-def _is_alive(process: int | str) -> bool:
+def _is_held(lock: Path) -> bool:
+    """Whether a process that runs holds this lock; the file of one that does not is removed."""
     try:
-        os.kill(int(process), 0)
-    except (ValueError, ProcessLookupError):
-        return False
-    except PermissionError:  # somebody else's
-        pass
-    return True
+        with FileLock(lock, timeout=0):
+            pass
+    except Timeout:
+        return True
+    lock.unlink(missing_ok=True)
+    return False

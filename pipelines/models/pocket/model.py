@@ -24,6 +24,7 @@ from looktwice.pipelines.models.pocket.words import (
     reply_words,
     write_words,
 )
+from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.view import View
 
 DIGITS = 5  # of a log-probability, so that the last bits of another processor show in no record
@@ -64,12 +65,8 @@ class Pocket:
         full = options.filled_from(self)
         _refuse(full)
         start, weights = time.perf_counter(), shipped_weights()
-        tokens = read_words("\n".join(message.text for message in messages if message.role != "assistant"))
-        if not tokens:
-            raise ModelError("Pocket was asked nothing; give it a question")
-        views = _distinct([view for message in messages for view in message.views])
-        inputs = {view.picture.payload.sha: fit_pixels(view.pixels)[0] for view in views}
-        counted = len(tokens) + CELLS * CELLS * len(views)
+        tokens, inputs = network_inputs(messages)
+        counted = len(tokens) + CELLS * CELLS * len(inputs)
         sampled = np.random.default_rng(self._seed(full, messages, draw, options)) if full.temperature else None
         with ONE_THREAD:
             talk = Conversation(weights, tokens, [weights.places(sha, pixels) for sha, pixels in inputs.items()])
@@ -81,6 +78,18 @@ class Pocket:
     def _seed(self, full: CallOptions, messages: Messages, draw: int, options: CallOptions) -> int:
         words = f"{full.seed or self.seed}\n{request_key(self.identity, messages, draw, options)}"
         return int.from_bytes(hashlib.sha256(words.encode()).digest()[:8])
+
+
+def network_inputs(messages: Messages) -> tuple[list[int], dict[str, Pixels]]:
+    """The tokens of a conversation, and its different views by the sha256 of their pictures, fitted to the network.
+
+    Raises ModelError, and PictureError for a view that cannot be decoded.
+    """
+    tokens = read_words("\n".join(message.text for message in messages if message.role != "assistant"))
+    if not tokens:
+        raise ModelError("Pocket was asked nothing; give it a question")
+    views = _distinct([view for message in messages for view in message.views])
+    return tokens, {view.picture.payload.sha: fit_pixels(view.pixels)[0] for view in views}
 
 
 def _refuse(options: CallOptions) -> None:

@@ -19,7 +19,6 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from looktwice.pipelines.models.pocket.views import CELLS
 from looktwice.pipelines.models.pocket.words import LINE, LONGEST
 from looktwice.pipelines.picture import Pixels
 
@@ -122,17 +121,21 @@ def _open_weights() -> Weights:
 
 def encode(weights: Weights, pixels: Pixels) -> Floats:
     """The places of one view."""
+    return encoder_states(weights, pixels)[-1]
+
+
+def encoder_states(weights: Weights, pixels: Pixels) -> list[Floats]:
+    """What each layer of the encoder makes of a view, (places, channels), and last the places as they are looked at."""
     x = np.asarray(pixels.transpose(2, 0, 1), np.float32) / np.float32(127.5) - np.float32(1)
-    x = _relu(_convolve(weights, "encoder.0", x, 2))
-    x = _relu(_convolve(weights, "encoder.1", x, 2))
-    x = _residual(weights, "encoder.2", x)
-    x = _relu(_convolve(weights, "encoder.3", x, 2))
-    x = _residual(weights, "encoder.4", x)
-    x = _residual(weights, "encoder.5", x)
-    seen = np.ascontiguousarray(x.reshape(x.shape[0], CELLS * CELLS).T)
+    states = []
+    for layer in range(6):
+        name = f"encoder.{layer}"
+        x = _residual(weights, name, x) if layer in (2, 4, 5) else _relu(_convolve(weights, name, x, 2))
+        states.append(np.ascontiguousarray(x.reshape(x.shape[0], -1).T))
+    seen = states[-1]
     classes = np.split(weights.linear("look", seen), np.cumsum(CLASSES)[:-1], -1)
     shares = np.concatenate([_softmax(part) for part in classes], -1)
-    return np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32)
+    return [*states, np.asarray(weights.norm("before_seen", seen) + shares @ weights["meanings"], np.float32)]
 
 
 def _residual(weights: Weights, name: str, x: Floats) -> Floats:
@@ -180,13 +183,20 @@ class Conversation:
     def write(self, token: int) -> Floats:
         """Append a token; the natural log-probabilities of every word to follow it."""
         weights = self._weights
-        x = weights["embed"][[token]] + weights["order"][LONGEST + self._written] + weights["line"][0]
-        self._written += 1
-        for layer in range(weights.layers):
-            x = self._layer(layer, x, first=False)
-        logits = weights.norm("before_end", x)[0] @ weights["embed"].T
+        logits = weights.norm("before_end", self.states(token)[-1])[0] @ weights["embed"].T
         logits = logits - logits.max()
         return np.asarray(logits - np.log(np.exp(logits).sum(dtype=np.float32)), np.float32)
+
+    def states(self, token: int) -> list[Floats]:
+        """Append a token; what each layer makes of it, (1, width)."""
+        weights = self._weights
+        x = weights["embed"][[token]] + weights["order"][LONGEST + self._written] + weights["line"][0]
+        self._written += 1
+        states = []
+        for layer in range(weights.layers):
+            x = self._layer(layer, x, first=False)
+            states.append(x)
+        return states
 
     def _project(self, views: Sequence[Floats]) -> list[tuple[Floats, Floats] | None]:
         """Keys and values of all places, by layer; none for a layer that does not look."""

@@ -31,6 +31,24 @@ def test_it_asks_near_the_threshold_and_finds_it() -> None:
     assert held >= 5
 
 
+def test_two_choices_do_not_need_the_slope_to_find_the_threshold() -> None:
+    """Sixty questions of two choices: nine of ten intervals hold the truth, and half span less than a factor of 2.3.
+
+    Percentiles of the posterior span a factor of 3.3, for the sake of shallow functions.
+    """
+    model, rng, wide, held = Psychometric(MODEL.levels, 0.5, log=True), np.random.default_rng(3), list[float](), 0
+    for number in range(30):
+        stairs, threshold, slope = Staircase(model), float(rng.uniform(3, 30)), (3, 6, 12)[number % 3]
+        for _ in range(60):
+            level = stairs.choose()
+            stairs.add(level, float(rng.random() < 0.5 + 0.48 / (1 + (threshold / level) ** slope * 0.92)))
+        low, middle, high = stairs.limits()
+        assert low <= middle <= high
+        held += low <= threshold <= high
+        wide.append(high / low)
+    assert held >= 27 and np.median(wide) < 2.3
+
+
 def test_only_what_is_left_is_asked() -> None:
     stairs = Staircase(MODEL)
     assert stairs.choose([MODEL.levels[3]]) == MODEL.levels[3]

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from looktwice.eval.adaptive.runs import Races, Staircases
 from looktwice.eval.cli import app
 from looktwice.eval.psychometrics.thresholds import Along
-from looktwice.eval.records.records import RunError, RunFolder
+from looktwice.eval.records.records import RunError, RunFolder, SampleRow
 from looktwice.eval.runs import Study
+from looktwice.eval.runs.steering import Pool
 from looktwice.pipelines.config import load_plan
 
 STUDY = """
@@ -43,6 +47,40 @@ def test_a_race_asks_the_loser_less_and_confirms_the_winner(study: Path) -> None
     again = Races(held_out=0.5)
     assert Study(load_plan(study), study.parent, steering=again)().written == 0
     assert again.results[0].calls == result.calls and again.results[0].race.dropped == result.race.dropped
+
+
+def race_of_groups(seed: int, copies: int, told: bool = True, better: int = 2) -> Races:
+    """A race of two arms on forty groups of questions that an arm gets right or wrong together.
+
+    Both are right on half of the groups; with `better` 1, the first one on all.
+    """
+    rng, races = np.random.default_rng(seed), Races(held_out=0.28, seed=seed)
+    meta = [{"group": number // copies} if told else {} for number in range(40 * copies)]
+    sample = {"id": "", "question": "?", "images": [], "choices": [], "marks": []}
+    rows = {f"s{n}": SampleRow("", f"sha {n}", "A", sample | {"meta": each}) for n, each in enumerate(meta)}
+    arms = [SimpleNamespace(id=name, contestant=name, changes={}, task_name="t") for name in "ab"]
+    right = {name: np.repeat(rng.integers(0, odds, 40) == 0, copies) for name, odds in (("a", better), ("b", 2))}
+    for asked in races.rounds(cast(Any, arms), Pool(None, rows, {})):
+        for sample_id, those in asked:
+            races.answers |= {(arm.id, sample_id): float(right[arm.id][int(sample_id[1:])]) for arm in those}
+    return races
+
+
+def test_ten_questions_of_one_picture_are_no_ten_tries() -> None:
+    """Taken one by one, many races of equal arms have a winner."""
+    apart = sum(bool(race_of_groups(seed, 10, told=False).results[0].race.winner) for seed in range(40))
+    assert apart > 10
+    assert sum(bool(race_of_groups(seed, 10).results[0].race.winner) for seed in range(60)) <= 3
+
+
+def test_what_shares_a_group_is_not_held_out_from_it() -> None:
+    """Of 280 questions 202 may be raced: 28 groups of seven; the other twelve groups are held out as a whole."""
+    races = race_of_groups(1, 7, better=1)
+    (result,) = races.results
+    assert result.race.winner == "a" and result.confirmation is not None and result.confirmation.n == 84
+    asked = [int(sample[1:]) // 7 for arm, sample in races.answers if arm == "a"]
+    assert len(result.race.values) <= 28 and len(asked) == 7 * len(set(asked))
+    assert result.confirmation.p > 2 / 2**12  # twelve groups, of which some do not differ
 
 
 def test_a_staircase_asks_each_question_once_and_stops_when_it_knows(study: Path) -> None:

@@ -33,7 +33,7 @@ from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 from tests.questions_in_memory import Questions
 
-N = 400
+N = 200
 KEYS = tuple("ABCD"[(7 * number) % 4] for number in range(N))
 LEAKY = {f"q{number:04}" for number in range(N) if number % 4 == 1}  # planted: the model knows these by their words
 
@@ -73,14 +73,14 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
     precision, recall = len(listed & LEAKY) / len(listed), len(listed & LEAKY) / len(LEAKY)
     assert precision >= 0.99 and recall >= 0.99
     lucky = {item.sample for item in needs_no_image(found, "any")}
-    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(found, "any"), abs=60)
+    assert lucky > LEAKY and len(lucky) == pytest.approx(expected_by_luck(found, "any"), abs=30)
     (audit,) = found
     assert audit.mirage("no-image") == pytest.approx(0.25 + 0.75 * 0.25, abs=0.04)
     assert audit.beyond_chance("no-image") == pytest.approx(0.25, abs=0.05)
     page = audit_page(run, found)
     assert "items need no image" in page and "## Letters" in page
     told = CliRunner().invoke(app, ["audit", str(run.folder.path)])
-    assert told.exit_code == 0 and f"{len(listed)} of 400 items need no image" in told.output
+    assert told.exit_code == 0 and f"{len(listed)} of {N} items need no image" in told.output
     kept = yaml.safe_load((run.folder.path / "clean.yaml").read_text())["tasks"]["task"]["subset"]["ids"]
     assert set(kept) == {row.id for row in run.folder.samples.values()} - listed
     clean = score_table(run.folder.path, only=run.folder.path / "clean.yaml")

@@ -7,8 +7,10 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from looktwice.eval.analysis.looking.blindness import audits
 from looktwice.eval.analysis.looking.contribution import Certificate, certificate_page, certificates
 from looktwice.eval.cli import app
+from looktwice.eval.display.text_tables import with_interval
 from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import RunOptions, Study
 from looktwice.eval.runs.replay import replay
@@ -40,7 +42,7 @@ def test_a_cheater_gains_and_nothing_of_it_needs_pixels(tmp_path: Path) -> None:
     assert found.gain.value > 0.2 and found.gain.low > 0.05
     for role in ("black", "random", "words", "format"):
         part = found.difference("full", role)
-        assert part.value == 0.0 and part.low < 0 < part.high and part.high < 0.03
+        assert part.value == 0.0 and part.low == -part.high and part.high == pytest.approx(0.0741, abs=1e-4)
     assert found.verdict[1].startswith(f"Of {100 * found.gain.value:.1f} points gained, 0.0 [-")
     assert "need the pixels, which is not shown" in found.verdict[1]
     assert found.solved_elsewhere["blind"] == 1.0 and found.unequal == []
@@ -85,6 +87,27 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert found.verdict[1].startswith("Beside that") or "20.0 [" in found.verdict[1]
     assert found.by_call == pytest.approx({"call gain": 0, "schema gain": 0.6, "call harm": 0, "schema harm": 0})
     assert found.unequal == ["black differs from full in seed"]
+
+
+def test_samples_of_one_picture_are_one_cluster_of_every_difference(tmp_path: Path) -> None:
+    """Forty samples of eight pictures, alike within each: as sure as eight samples, in certificate and audit."""
+    widths = list[float]()
+    for name, meta in (("own", [{}] * 40), ("shared", [{"group": number // 5} for number in range(40)])):
+        run = MadeRun(tmp_path / name)
+        run.task("depth", ["A"] * 40, meta=meta)
+        for arm, given in (("without", "B" * 40), ("full", "A" * 20 + "B" * 20), ("black", "B" * 40)):
+            run.answers(run.point(arm, "depth"), given)
+        for arm, given in (("seen", "A" * 20 + "B" * 20), ("no-image", "B" * 40)):
+            run.answers(run.point(arm, "depth"), given)
+        run.write()
+        scored = score_run(RunFolder(run.path))
+        (found,), (audit,) = certificates(scored), audits(scored)
+        widths.append(found.gain.high - found.gain.low)
+        back = found.difference("without", "full")
+        told = with_interval(back.value, back.low, back.high, sign=True)
+        assert [line[5] for line in audit.lines(set())] == ["", told]
+    assert found.gain.clusters == 8 and found.gain.p == 2 / 2**4
+    assert widths[1] > 1.8 * widths[0]
 
 
 def test_roles_by_other_names_and_what_is_missing(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +15,6 @@ import yaml
 
 from looktwice.eval.analysis.fragility import (
     Variants,
-    draw_weights,
     find_variants,
     measure_fragility,
     rank_change,
@@ -26,7 +26,7 @@ from looktwice.eval.display.table import score_table
 from looktwice.eval.runs import Study
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
-from looktwice.prompting.markers.vpbench import DRAWINGS, VPBenchName
+from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
 from tests.paths import CONFIGS, DATA
 
 METHODS = DATA / "methods"
@@ -81,7 +81,7 @@ def test_differences_and_spread_by_hand() -> None:
     assert (found.accuracy, found.worst, found.best) == (0.75, "style 1", "style 2")
     assert found.spread.value == pytest.approx(0.4)
     worse, better = found.shifts
-    assert (worse.gained, worse.lost, better.gained, better.lost) == (0, 10, 6, 0)
+    assert (worse.delta.better, worse.delta.worse, better.delta.better, better.delta.worse) == (0, 10, 6, 0)
     assert [worse.delta.value, better.delta.value] == pytest.approx([-0.25, 0.15])
     assert worse.significant and better.significant and worse.delta.low < -0.25 < worse.delta.high < 0
     same = measure_fragility(variants("a", "1100", "1100"))
@@ -89,11 +89,27 @@ def test_differences_and_spread_by_hand() -> None:
 
 
 def test_resamples_are_paired_and_always_the_same() -> None:
-    weights = draw_weights(50)
-    assert weights.shape == (2000, 50) and np.allclose(weights.sum(axis=1), 1)
-    assert (weights == draw_weights(50)).all()
     spread = measure_fragility(variants("a", "10" * 20, "10" * 20)).spread
     assert spread == (0.0, 0.0, 0.0)  # unpaired resamples would make one
+    moved = variants("a", "10" * 20, "1100" * 10)
+    assert measure_fragility(moved) == measure_fragility(moved)
+
+
+def test_samples_that_share_a_picture_are_drawn_together() -> None:
+    """Every sample four times over, as one cluster: the intervals of the samples themselves, not half as wide."""
+    generator = np.random.default_rng(5)
+    table = generator.integers(0, 2, (3, 50)).astype(float)
+    single = replace(variants("a", *["0" * 50] * 3), values=table)
+    clusters = tuple(f"picture {number // 4}" for number in range(200))
+    copies = replace(variants("a", *["0" * 200] * 3), values=np.repeat(table, 4, axis=1), clusters=clusters)
+    one, four = measure_fragility(single), measure_fragility(copies)
+    assert one.ratio and four.ratio and four.ratio == pytest.approx(one.ratio)
+    assert four.spread == pytest.approx(one.spread, abs=1e-9)
+    for mine, theirs in zip(one.shifts, four.shifts, strict=True):
+        assert (theirs.delta.low, theirs.delta.high) == pytest.approx((mine.delta.low, mine.delta.high), abs=0.02)
+    ahead = replace(single, contestant="b", values=1 - table), replace(copies, contestant="b", values=1 - copies.values)
+    (flip,), (flips) = rank_flips([single, ahead[0]]), [*rank_flips([copies, ahead[1]])]
+    assert flips[0].chance == pytest.approx(flip.chance, abs=0.02) and flip.chance > 0.05
 
 
 def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
@@ -155,7 +171,8 @@ def test_the_published_ranks_under_jpeg() -> None:
 
 
 def test_the_styles_of_the_sweep_are_those_that_are_drawn() -> None:
-    assert STYLES == get_args(VPBenchName) == tuple(DRAWINGS)
+    assert get_args(VPBenchName) == STYLES
+    assert (*STYLES, *get_args(NoMarkerName)) == tuple(DRAWINGS)
     whole = expand_fragility({"stages": {"mark": {}, "ask": {"use": "prompting.turns.Ask"}}, "fragility": {}}, [])
     assert [len(values) for values in whole["sweep"].values()] == [17, 4]
     assert whole["sweep"]["stages.encode"][1] == {

@@ -17,7 +17,7 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.replay import replay
 from looktwice.eval.scoring.measurements import measured_parts, measurements
 from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
-from looktwice.eval.statistics.shares import paired_difference
+from looktwice.eval.statistics import compare_paired
 from looktwice.pipelines.model import Messages, Model, Reply, Usage
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.pipeline import Pipeline, StageFailed
@@ -52,7 +52,8 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     change = compare_turns(only_arm(table), 0, 1)
     assert (change.gained, change.lost, change.n, change.delta, change.p) == (6, 6, 12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
-    assert (change.low, change.high) == pytest.approx(paired_difference(values, others))
+    wanted = compare_paired(values, others)
+    assert (change.low, change.high) == (wanted.low, wanted.high) and wanted.low < -0.4
     assert (change.tokens, change.tokens_per_point) == (10.0, None)
     first, second = turn_table([only_arm(table)]).rows
     assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
@@ -61,6 +62,19 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     assert rows["turn.1.accuracy"].value == rows["turn.2.accuracy"].value == 0.5
     page = write_report(table, tmp_path / "report").read_text()
     assert "What further turns changed" in page and "When to stop" in page
+
+
+def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
+    """The keys of a group are alike, so twelve samples are three units."""
+    keys, meta = ("A",) * 4 + ("B",) * 4 + ("A",) * 4, tuple({"group": number // 4} for number in range(12))
+    widths = []
+    for name, known in (("own", ()), ("shared", meta)):
+        stages: dict[str, Stage] = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
+        table = evaluate(Questions(keys, meta=known), {"again": Pipeline(stages)}, Scripted(flip), out=tmp_path / name)
+        change, gain = compare_turns(only_arm(table), 0, 1), stopping_rules(only_arm(table))[2].gain
+        widths.append((change.high - change.low, gain.high - gain.low))
+    assert change.delta == pytest.approx(-1 / 3) and gain.p == 0.25  # of three groups, two of the eight signs
+    assert all(shared > 1.3 * own for own, shared in zip(*widths, strict=True))
 
 
 @pytest.mark.parametrize(("turns", "right"), [(1, None), (3, [0.5, 0.5, 0.5])])
@@ -228,3 +242,16 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
     assert [route.router for route in routes(run)] == [0.75, 1.0, 1.0]
+
+
+def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:
+    """Twelve samples in three groups that are right or wrong together."""
+    first, then = Sure(("A",) * 4 + ("B",) * 8, (*[0.9] * 4, *[0.5] * 4, *[0.8] * 4)), Sure(("A",) * 12)
+    found = []
+    for name, meta in (("own", ()), ("shared", tuple({"group": number // 4} for number in range(12)))):
+        task, out = Questions(("A",) * 12, meta=meta), tmp_path / name
+        (run,) = evaluate(task, {"first": first, "then": then}, out=out).scores
+        found.append(next(route.gain for route in routes(run) if route.share == 0.5))
+    own, shared = found
+    assert own.value == shared.value > 0
+    assert shared.high - shared.low > 1.3 * (own.high - own.low)

@@ -12,7 +12,7 @@ import pytest
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page import PageAnswer, PageContestant, PageData, PageSample, PageTask, of_runs, render_page
 from looktwice.eval.page.pairs import ALL, PageNumbers
-from looktwice.eval.page.render import escape_json
+from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from tests.made_run import MadeRun
 
@@ -94,6 +94,17 @@ def test_json_in_a_page_is_text_and_nothing_else() -> None:
     text = escape_json(value)
     assert json.loads(text) == value
     assert not set(text) & set("<>&") and text.isascii()
+
+
+@pytest.mark.parametrize("count", [0, 1, 1000, 1001])
+def test_the_data_of_a_page_is_written_in_pieces(count: int) -> None:
+    """Of 100,000 samples the data and its JSON took 90 MB at once."""
+    data = logs({"a": "1" * count})
+    pieces = [*page_pieces(data)]
+    found = data_of("".join(pieces))
+    assert [row[1] for row in found["samples"]] == [f"s{number}" for number in range(count)]
+    assert [(row[1], row[2][0][1]) for row in found["answers"]] == [(number, 1) for number in range(count)]
+    assert max(piece.count('"s') for piece in pieces) <= 1000 and found["texts"] == (["", "A"] if count else [])
 
 
 def test_a_page_of_anybodys_logs(tmp_path: Path) -> None:

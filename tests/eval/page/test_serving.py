@@ -35,7 +35,7 @@ def server(tmp_path: Path) -> PageServer:
     made.record(point, "s1", answer="B", pictures=(picture, hostile))
     table = score_table(made.write().path)
     page = RunPage(table.scores)
-    return PageServer(page, html_page(table, page, served=True), sample_page, TOKEN)
+    return PageServer(page, "".join(html_page(table, page, served=True)), sample_page, TOKEN)
 
 
 def ask(server: PageServer, *paths: str, host: str = "") -> list[tuple[int, str, bytes]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import f
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
@@ -31,6 +33,30 @@ def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
         found = Psychometric(LEVELS, guess).summarize(asked, right)
         held += found.low <= truth <= found.high
     assert 70 <= held <= 80
+
+
+def test_the_interval_is_that_of_the_integrated_likelihood() -> None:
+    """By another way: every function's likelihood one by one, summed by threshold, against the F distribution's bar."""
+    model, asked, right = Psychometric((10.0, 20.0, 30.0), 0.25), np.array([8.0, 9.0, 7.0]), np.array([2.0, 6.0, 7.0])
+    by_threshold = []
+    for threshold in model.thresholds:
+        total = 0.0
+        for slope, lapse in product(model.slopes, model.lapses):
+            shift = np.log((0.5 / (1 - 0.25 - lapse)) / (1 - 0.5 / (1 - 0.25 - lapse)))
+            p = 0.25 + (0.75 - lapse) / (1 + np.exp(-slope * (np.array(model.levels) - threshold) - shift))
+            total += slope**-0.5 * (1 - lapse) ** 19 * np.prod(p**right * (1 - p) ** (asked - right))
+        by_threshold.append(2 * np.log(total))
+    low, middle, high = model.limits(asked, right)
+    bar = max(by_threshold) - f.ppf(0.95, 1, 24 - 3)
+    assert np.interp([low, high], model.thresholds, by_threshold) == pytest.approx([bar, bar], abs=0.01)
+    assert low < middle < high and model.summarize(asked, right).value == middle
+
+
+def test_few_answers_leave_a_wide_interval() -> None:
+    model, right = Psychometric(LEVELS, 0.25), np.array([0.0, 0, 1, 1, 1, 1, 1, 1, 1, 1])
+    few, many = model.limits(np.ones(10), right), model.limits(np.full(10, 12.0), 12 * right)
+    assert few[0] < 2 and few[2] > 15 and few[2] - few[0] > 3 * (many[2] - many[0])
+    assert model.limits(np.zeros(10), np.zeros(10))[::2] == (model.thresholds[0], model.thresholds[-1])
 
 
 @pytest.mark.parametrize("direction", ["rising", "falling"])

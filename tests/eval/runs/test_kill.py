@@ -41,20 +41,18 @@ def command(config: Path, out: Path) -> list[str]:
     return [sys.executable, "-c", code, "run", str(config), "--out", str(out), "--workers", str(WORKERS)]
 
 
-def environment() -> dict[str, str]:
-    plain = {k: v for k, v in os.environ.items() if not k.startswith("OPENAI_")}
-    return plain | {"PYTHONPATH": str(ROOT / "typings")}
-
-
 def run(config: Path, out: Path) -> None:
-    done = subprocess.run(command(config, out), env=environment(), capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = CliRunner().invoke(app, ["run", str(config), "--out", str(out), "--workers", str(WORKERS)])
+    assert done.exit_code == 0, done.output
 
 
 def run_and_kill(config: Path, out: Path, server: ChatServer, after: int) -> None:
     """Start the command and send SIGKILL once the server has answered `after` requests."""
     with subprocess.Popen(
-        command(config, out), env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        command(config, out),
+        env=os.environ | {"PYTHONPATH": str(ROOT / "typings")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     ) as process:
         deadline = time.monotonic() + 100
         while server.stats["replies"] < after:
@@ -78,6 +76,13 @@ def plain_records(folder: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["point"], row["sample"]))
 
 
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith("OPENAI_")]:
+        monkeypatch.delenv(name)
+
+
+@pytest.mark.usefixtures("no_keys")
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None:
     with chat_server(tmp_path / "killed.log", "--delay", "0.03") as server:
         config = tmp_path / "study.yaml"
@@ -105,9 +110,8 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path: Path) -> None
     assert killed == calm
 
 
-def test_only_cached_asks_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in os.environ if name.startswith("OPENAI_")]:
-        monkeypatch.delenv(name)
+@pytest.mark.usefixtures("no_keys")
+def test_only_cached_asks_nobody(tmp_path: Path) -> None:
     config = tmp_path / "study.yaml"
     words = ["run", str(config), "--out", str(tmp_path / "runs")]
     with chat_server(None) as server:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from statistics import stdev
 
 import pytest
-from scipy.stats import binomtest, t as student
+from scipy.stats import binomtest
 
 from looktwice.eval.scoring import Metric, Row
 from looktwice.eval.scoring.comparison import compare, correct_p_values
 from looktwice.eval.scoring.metrics import macro_row
-from looktwice.eval.statistics.shares import paired_difference
 from looktwice.eval.statistics.significance import mean_difference
 
 EMPTY = Row("run", "p", "c", "t", "", "m", None)
@@ -79,26 +77,6 @@ def test_the_macro_delta_is_the_mean_of_the_tasks(deltas: tuple[float | None, ..
     assert macro_row(rows).delta == (None if mean is None else pytest.approx(mean))
 
 
-def test_the_interval_of_a_difference_is_narrow_where_both_sides_go_together() -> None:
-    same = paired_difference([1, 0] * 10, [1, 0] * 10)
-    against = paired_difference([1, 0] * 10, [0, 1] * 10)
-    assert same == pytest.approx((0.0, 0.0), abs=1e-9)
-    assert against[0] < -0.3 and against[1] > 0.3
-
-
-@pytest.mark.parametrize(
-    ("others", "interval"),
-    [
-        # Wilson's limits are 0.1500..0.8500 and 0.0456..0.6994, the correlation 0.5774
-        ([1, 0, 0, 0], (0.25 - 0.37789, 0.25 + 0.28575)),
-        # one side is always the same, so there is no correlation; its limits are 0..0.4899
-        ([0, 0, 0, 0], (0.5 - 0.60205, 0.5 + 0.34996)),
-    ],
-)
-def test_the_interval_of_a_difference_is_newcombe_s(others: list[int], interval: tuple[float, float]) -> None:
-    assert paired_difference([1, 1, 0, 0], others) == pytest.approx(interval, abs=2e-5)
-
-
 @pytest.mark.parametrize(
     ("gaps", "p"),
     [
@@ -119,15 +97,6 @@ def test_drawn_signs_agree_with_the_exact_test_of_mcnemar() -> None:
     assert mean_difference(gaps).p == pytest.approx(binomtest(21, 30).pvalue, abs=0.005)
     assert mean_difference(gaps) == mean_difference(gaps)
     assert mean_difference([1.0] * 30).p == 1 / 10001
-
-
-def test_the_interval_of_a_mean_difference_is_student_s() -> None:
-    gaps = [-1.0, -0.5, 0.0, 0.0]
-    half = student.ppf(0.975, 3) * stdev(gaps) / 2
-    found = mean_difference(gaps)
-    assert (found.value, found.n) == (-0.375, 4)
-    assert (found.low, found.high) == pytest.approx((-0.375 - half, -0.375 + half))
-    assert mean_difference([0.5, 0.5])[1:3] == (None, None)
 
 
 def test_a_difference_of_nothing_is_refused() -> None:

@@ -7,12 +7,14 @@ from math import sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import binomtest, bootstrap, norm
+from scipy.stats import binomtest, bootstrap, multinomial, norm
 from statsmodels.stats.contingency_tables import mcnemar
 from statsmodels.stats.multitest import multipletests
 
 from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compare_paired, holm, minimum_detectable
+from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR, SIGN
+from looktwice.eval.statistics.shares import wilson
 from looktwice.eval.statistics.significance import paired_test
 
 RANDOM = np.random.default_rng(7)
@@ -66,7 +68,29 @@ def test_copies_of_an_item_bring_no_certainty() -> None:
 def test_equal_answers_have_an_interval_with_a_width() -> None:
     found = compare_paired([1, 0, 1] * 20, [1, 0, 1] * 20)
     assert (found.value, found.p, found.better, found.worse) == (0.0, 1.0, 0, 0)
-    assert 0.01 < found.high < 0.1 and found.low == pytest.approx(-found.high, abs=0.01)
+    assert found.high == -found.low == pytest.approx(wilson(0, 60)[1])
+    pairs = compare_paired([1, 0, 1, 1] * 15, [1, 0, 1, 1] * 15, np.repeat(np.arange(12), 5).tolist())
+    assert pairs.high == pytest.approx(wilson(0, 12)[1])  # twelve pictures are no more than twelve samples
+    all_right = bootstrap_mean([1.0] * 20)
+    assert (all_right.low, all_right.high) == pytest.approx(wilson(20, 20))
+
+
+def chance_to_hold(n: int, up: float, down: float) -> float:
+    """How likely the interval of n pairs holds the difference, over all that can be drawn."""
+    held = 0.0
+    for gained in range(n + 1):
+        for lost in range(n + 1 - gained):
+            likely = float(multinomial.pmf([gained, lost, n - gained - lost], n, [up, down, 1 - up - down]))
+            if likely > 1e-7:
+                found = bootstrap_mean([1.0] * gained + [-1.0] * lost + [0.0] * (n - gained - lost), floor=-1.0)
+                held += likely * (found.low - 1e-9 <= up - down <= found.high + 1e-9)
+    return held
+
+
+@pytest.mark.parametrize(("n", "up", "down"), [(12, 0.15, 0.0), (12, 0.2, 0.05), (48, 0.05, 0.0), (48, 0.01, 0.01)])
+def test_intervals_of_few_items_that_differ_do_not_collapse(n: int, up: float, down: float) -> None:
+    """Where most draws have hardly a difference; half items alone would hold 0.15 of twelve in 86 %."""
+    assert chance_to_hold(n, up, down) > 0.94
 
 
 @pytest.mark.parametrize(
@@ -116,3 +140,10 @@ def test_values_of_numpy_are_tested_as_numbers_are() -> None:
     wanted = paired_test(mine, theirs)
     assert paired_test(list(np.array(mine)), list(np.array(theirs))) == wanted
     assert wanted.p == pytest.approx(binomtest(30, 100, 0.5).pvalue)
+
+
+def test_clusters_may_be_given_by_their_numbers() -> None:
+    names = ["b", "a", "b", "c", "c", "d"]
+    values, others = [1, 0, 1, 1, 0.5, 0], [0, 0, 1, 0, 1, 1]
+    found = compare_paired(values, others, cluster_codes(names, 6))
+    assert found == compare_paired(values, others, names) != compare_paired(values, others)

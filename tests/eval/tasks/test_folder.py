@@ -236,6 +236,10 @@ def test_subset_and_facts(folder: Path) -> None:
     assert {item.sample.meta["room"] for item in small} == {0, 1, 2}
     assert Folder(folder, split="dev", note="mine").facts.label_version.startswith("sha256 ")
     assert Folder(folder, label_version="v2").facts.label_version == "v2"
+    halls = [item.sample.meta["room"] for item in Folder(folder, subset=Subset(n=2, whole="room"))]
+    assert len(halls) == 8 and len(set(halls)) == 2  # all four questions of each of two rooms
+    with pytest.raises(TaskError, match=r"subset\.whole: item 0 has no field 'floor'"):
+        len(Folder(folder, subset=Subset(n=1, whole="floor")))
     with pytest.raises(TaskError, match="has no field 'floor'; it has"):
         len(Folder(folder, subset=Subset(n=1, per="floor")))
     with pytest.raises(TaskError, match="leaves no question"):

@@ -129,6 +129,29 @@ def test_marks_are_asked_for_and_lie_in_the_picture(name: str) -> None:
     assert "mark" in GeneratedDoYouSeeMe(name, marks=True).facts.note
 
 
+COUNTED = ("shape_discrimination", "joint_shape_color", "patch_counting")
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_to_be_counted_can_be_marked_alone(name: str) -> None:
+    if name not in COUNTED:
+        with pytest.raises(TaskError, match=f"{name} asks something else"):
+            GeneratedDoYouSeeMe(name, marks="asked")
+        return
+    fewer = 0
+    for asked, every in zip(*(GeneratedDoYouSeeMe(name, n=12, marks=each) for each in ("asked", True)), strict=True):
+        objects = every.truth.get("objects", [])
+        mine = [each for each in objects if each["shape"] in every.sample.question]
+        if name == "joint_shape_color":
+            mine = [each for each in mine if each["color"] in every.sample.question]
+            assert len(mine) == int(every.answer or 0)
+        boxes = [tuple(each["box"]) for each in mine] if objects else [mark.xyxy for mark in every.sample.marks]
+        assert [mark.xyxy for mark in asked.sample.marks if isinstance(mark, Box)] == boxes
+        fewer += len(asked.sample.marks) < len(every.sample.marks)
+    assert fewer == (0 if name == "patch_counting" else 12)
+    assert "gives the count away" in GeneratedDoYouSeeMe(name, marks="asked").facts.note
+
+
 @pytest.mark.parametrize("name", KINDS)
 def test_every_combination_of_levels_comes_once(name: str) -> None:
     task = GeneratedDoYouSeeMe(name, n=1)

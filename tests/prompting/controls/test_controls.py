@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given, settings, strategies as st
+from numpy.typing import NDArray
+from scipy.stats import chisquare
 
 from looktwice.eval.readers import Robust
 from looktwice.eval.records import Record
@@ -24,6 +27,9 @@ from looktwice.pipelines.pipeline import NoModel, Pipeline
 from looktwice.pipelines.runtime import Blobs
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.view import View
+from looktwice.prompting.agent import Zoom
+from looktwice.prompting.agent.tool import BoxArguments
 from looktwice.prompting.controls import (
     BlankImage,
     NoImage,
@@ -39,6 +45,7 @@ from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import Crop
 from looktwice.prompting.wording import MarksAsText, MultipleChoice
 from tests.made_run import MadeRun
+from tests.paths import CONFIGS
 
 POINTS = (Point("A", 20, 30), Point("B", 70, 60), Point("C", 120, 20), Point("D", 150, 90))
 NAMES = tuple(f"Point {letter}" for letter in "ABCD")
@@ -242,6 +249,47 @@ def test_a_random_crop_has_the_oracle_s_size_and_lies_off_it(mark: Mark) -> None
     assert [v.size for v in both] == [(180, 110), (64, 64)]
 
 
+@pytest.mark.parametrize("mark", [Box("E", 60, 30, 110, 70), Box("E", 172, 104, 190, 120)])
+def test_with_one_try_every_place_where_the_crop_fits_is_as_likely(mark: Box) -> None:
+    """Pooled to 5 x 3 cells; also for a region that lies across the view's edge."""
+    state, oracle = start(mark), OracleCrop("E", crop=Crop(padding=0, min_px=1, aspect=1.0), elsewhere=True, tries=1)
+    true = after(replace(oracle, elsewhere=False), state).views[0]
+    (width, height), (across, down) = true.size, np.subtract(state.views[0].size, true.size) + 1
+    drawn = np.zeros((across, down))
+    for seed in range(1200):
+        (view,) = after(replace(oracle, seed=seed), state).views
+        assert view.size == (width, height)
+        drawn[corner(view)] += 1
+    cells = [block.sum() for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)]
+    sizes = [block.size for row in np.array_split(drawn, 5) for block in np.array_split(row, 3, axis=1)]
+    assert chisquare(cells, np.array(sizes) * 1200 / drawn.size).pvalue > 0.001
+
+
+def test_the_certificate_s_random_arm_draws_uniformly() -> None:
+    """Wherever the agent asks to look, with the settings of the shipped configuration."""
+    arms = yaml.safe_load((CONFIGS / "tool_contribution.yaml").read_text())["contestants"]
+    settings = arms["random"]["stages"]["agent"]["tools"]["zoom"]
+    state, drawn = start(), []
+    for seed in range(1000):
+        zoom = Zoom(**settings, crop=Crop(padding=0, min_px=1), seed=seed)
+        (view,) = zoom(state, BoxArguments(image=1, box=(90, 50, 150, 90))).views
+        drawn.append(corner(view))
+    for lefts, count in zip(np.transpose(drawn), (121, 71), strict=True):  # 180 - 60 + 1 and 110 - 40 + 1 places
+        assert lefts.min() == 0 and lefts.max() == count - 1
+        assert chisquare(np.bincount(lefts * 10 // count, minlength=10), expected(count, 10)).pvalue > 0.001
+
+
+def corner(view: View) -> tuple[int, int]:
+    """Where in its image a crop begins."""
+    affine = view.parts[0].affine
+    return round(-affine.c), round(-affine.f)
+
+
+def expected(count: int, bins: int) -> NDArray[np.float64]:
+    """Of 1,000 draws, how many of `count` equally likely places fall in each bin."""
+    return np.bincount(np.arange(count) * bins // count, minlength=bins) * 1000 / count
+
+
 def test_a_random_crop_of_a_share() -> None:
     state = start()
     assert after(RandomCrop(share=0.5), state).views[0].size == (90, 55)
@@ -255,6 +303,7 @@ def test_a_random_crop_of_a_share() -> None:
     "make",
     [
         lambda: RandomCrop(share=0),
+        lambda: OracleCrop(tries=0),
         lambda: RandomCrop(share=1.5),
         lambda: RandomMarks(apart=1),
         lambda: RandomMarks(margin=0.5),

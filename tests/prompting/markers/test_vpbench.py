@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -14,9 +14,9 @@ from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
-from looktwice.prompting.markers import Polygons, VPBenchStyle
+from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.labels import Label
-from looktwice.prompting.markers.vpbench import DRAWINGS, VPBenchName
+from looktwice.prompting.markers.vpbench import VPBenchName
 from tests.paths import DATA
 
 METHODS = DATA / "methods"
@@ -30,8 +30,10 @@ def start(*points: Point, image: Pixels | None = None) -> State:
 
 @pytest.mark.skipif(not METHODS.exists(), reason="the reference's vectors are not here")
 @pytest.mark.parametrize(("letters", "labels"), BLOCKS)
-@pytest.mark.parametrize("style", DRAWINGS)
-def test_every_pixel_is_the_references(style: VPBenchName, letters: Any, labels: bool) -> None:
+@pytest.mark.parametrize("style", [*get_args(VPBenchName), "no marker text size 1.0"])
+def test_every_pixel_is_the_references(style: Any, letters: Any, labels: bool) -> None:
+    if style.startswith("no marker") and not labels:
+        pytest.skip("nothing would be drawn")
     vectors = json.loads((METHODS / "vpbench_render.json").read_text())
     photo = np.ascontiguousarray(data.coffee())  # type: ignore[no-untyped-call]
     assert hashlib.sha256(photo.tobytes()).hexdigest() == vectors["image_sha256"]
@@ -58,6 +60,72 @@ def test_the_old_letters_are_opencv_4s() -> None:
         assert [row[: len(known)] for row, known in zip(rows, glyph["rows"], strict=False)] == glyph["rows"]
 
 
+@pytest.mark.parametrize(("style", "text", "high"), [("no marker", "A", 12), ("no marker text label", "1", 12),
+                                                     ("no marker text size 0.2", "A", 5)])  # fmt: skip
+def test_without_a_marker_the_label_stands_at_the_point(style: Any, text: str, high: int) -> None:
+    drawn = VPBenchStyle(style)(start(Point("A", 60, 50)), NoModel()).views[0].pixels
+    ys, xs = np.nonzero((drawn != 90).any(-1))
+    assert (ys.min(), ys.max()) == (50 - 2, 50 + high + 2)  # its upper edge at the point, and a rim of two
+    wide = hershey_size(text, 0.2 if high == 5 else 0.5)[0]
+    assert (xs.min(), xs.max()) == (60 - wide // 2 - 2, 60 - wide // 2 + wide)
+
+
+def test_marks_in_colours_of_their_own() -> None:
+    stage = VPBenchStyle(labels=False, colors=("yellow", "blue"))
+    pixels = stage(start(Point("A", 30, 50), Point("B", 90, 50)), NoModel()).views[0].pixels
+    assert [tuple(pixels[50, x]) for x in (35, 95)] == [(255, 255, 0), (0, 0, 255)]
+
+
+CORRESPONDENCE = [Point("REF", 60, 50), Point("A", 30, 50), Point("B", 90, 50)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "points", "prompt"),
+    [
+        ({}, "AB", "Each point is marked with a circle in red and its label beside it: A and B.|(A) A is near|(B) B"),
+        (
+            {"style": "color blue"}, "AB",
+            "Each point is marked with a circle in blue and its label beside it: A and B.|(A) A is near|(B) B",
+        ),
+        (
+            {"style": "text label"}, "AB",
+            "Each point is marked with a circle in red and its label beside it: 1 and 2.|(A) 1 is near|(B) 2",
+        ),
+        (
+            {"style": "marker type diamond", "labels": False, "colors": ("red", "blue")}, "AB",
+            "Each point is marked with a diamond of its own colour: red and blue.|(A) the red point is near|"
+            "(B) the blue point",
+        ),
+        (
+            {"style": "no marker text label"}, "AB",
+            "Each point bears nothing but its label: 1 and 2.|(A) 1 is near|(B) 2",
+        ),
+        (
+            {"style": "text label"}, "REF",
+            "Each point is marked with a circle in red and its label beside it: REF, 1 and 2.|(A) 1 is near|(B) 2|",
+        ),
+    ],
+)  # fmt: skip
+def test_the_words_name_how_the_marks_look(settings: Any, points: str, prompt: str) -> None:
+    marks = [Point("A", 30, 50), Point("B", 90, 50)] if points == "AB" else CORRESPONDENCE
+    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
+    sample = Sample("s1", "Which?", (picture,), ("A is near", "Point B" if "colors" in settings else "B"), tuple(marks))
+    found = VPBenchPrompt(VPBenchStyle(**settings))(State.start(sample), NoModel()).prompt
+    first, *choices = prompt.split("|")
+    assert found.split("\n") == [first, "Which?", "Select from the following choices.", *choices]
+
+
+def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
+    picture = Picture(np.full((100, 120, 3), 90, np.uint8))
+    sample = Sample("s1", "Which?", (picture,), ("A", "B"), (Point("A", 30, 50), Point("B", 90, 50)))
+    stage = VPBenchPrompt(VPBenchStyle("radius 3"), "{shape}, {color}, {labels}: {question}")
+    assert stage(State.start(sample), NoModel()).prompt == "circle, red, A and B: Which?"
+    with pytest.raises(ValueError, match="need `colors` of their own"):
+        VPBenchPrompt(VPBenchStyle(labels=False))(State.start(sample), NoModel())
+    with pytest.raises(ValueError, match="has no choices to word"):
+        VPBenchPrompt()(start(Point("A", 60, 60)), NoModel())
+
+
 def test_the_record_says_which_letters_and_opencv() -> None:
     state = VPBenchStyle("text label", "opencv5")(start(Point("A", 60, 60)), NoModel())
     assert state.notes[-1].startswith("VPBench text label: letters of opencv5, drawn by OpenCV 5.")
@@ -75,7 +143,8 @@ def test_numbers_keep_ref_and_the_sample_s_order() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "label", "said"),
-    [({"style": "radius 7"}, "A", "radius 10"), ({"letters": "4"}, "A", "opencv4 or opencv5"), ({}, "é", "A to Z")],
+    [({"style": "radius 7"}, "A", "radius 10"), ({"letters": "4"}, "A", "opencv4 or opencv5"), ({}, "é", "A to Z"),
+     ({"style": "no marker", "labels": False}, "A", "nothing would be drawn"), ({"colors": ("pink",)}, "A", "pink")],
 )  # fmt: skip
 def test_what_cannot_be_drawn_is_said(settings: Any, label: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):

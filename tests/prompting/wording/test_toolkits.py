@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,7 +17,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.report import write_report
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.statistics.shares import paired_difference
+from looktwice.eval.statistics import compare_paired
 from looktwice.pipelines.config import ConfigError, Plan, load_plan
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.load import load
@@ -28,6 +27,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting import wording
 from looktwice.prompting.wording import LmmsEvalPrompt, OfficialPrompt, VlmevalkitPrompt
+from tests.made_run import MadeRun
 from tests.paths import CONFIGS
 
 PROMPT = (
@@ -284,17 +284,22 @@ def test_own_metrics_and_several_tasks_have_shares(tmp_path: Path) -> None:
     assert macro.low is not None and macro.high is not None and macro.low < macro.value < macro.high
 
 
-def test_the_paired_interval_is_newcombe_s() -> None:
-    """Table of Newcombe (1998), method 10: 36 both, 12 and 2 of one kind, none of neither; and its coverage."""
-    pairs = [(1, 1)] * 36 + [(1, 0)] * 12 + [(0, 1)] * 2
-    low, high = paired_difference([a for a, _ in pairs], [b for _, b in pairs])
-    assert (low, high) == pytest.approx((0.0569, 0.3404), abs=0.01)
-    rng, hits = random.Random(0), 0
-    for _ in range(400):
-        drawn = [rng.choices([(1, 1), (1, 0), (0, 1), (0, 0)], (0.4, 0.25, 0.15, 0.2))[0] for _ in range(60)]
-        low, high = paired_difference([a for a, _ in drawn], [b for _, b in drawn])
-        hits += low <= 0.1 <= high
-    assert 0.92 <= hits / 400 <= 0.99
+def test_a_gap_counts_a_group_as_one_unit(tmp_path: Path) -> None:
+    """Twenty samples of four groups on each of two tasks, whose groups are not the same ones."""
+    made = MadeRun(tmp_path / "run")
+    for task in ("t", "u"):
+        made.task(task, ["A"] * 20, meta=[{"group": number // 5} for number in range(20)])
+        made.answers(made.point("one", task), "B" * 20)
+        made.answers(made.point("other", task), "A" * 10 + "B" * 10)
+    made.write()
+    (made.path / "run.yaml").write_text(yaml.safe_dump({"config": {"gap": {"from": "one", "to": "other"}}}))
+    lines = {line.task: line for line in factor_effects(score_run(RunFolder(made.path)))}
+    values, groups = [1.0] * 10 + [0.0] * 10, [number // 5 for number in range(20)]
+    for task, times in (("t", 1), ("micro", 2)):
+        clusters = [(copy, group) for copy in range(times) for group in groups]
+        line, wanted = lines[task], compare_paired(values * times, [0.0] * 20 * times, clusters)
+        assert (line.low, line.high, line.p, line.n) == (wanted.low, wanted.high, wanted.p, wanted.n)
+        assert wanted.clusters == 4 * times
 
 
 # ---- recorded replies

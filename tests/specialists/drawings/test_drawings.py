@@ -1,5 +1,6 @@
 """Classical readers of Do You See Me's flat drawings: right on made and official ones, silent where they must be."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 from looktwice.eval.tasks import DoYouSeeMe, GeneratedDoYouSeeMe
+from looktwice.pipelines.marks import Mark, Point, bounding_box
 from looktwice.pipelines.picture import Picture, PictureError, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Item, Sample
@@ -15,6 +17,7 @@ from looktwice.pipelines.state import State
 from looktwice.specialists.drawings import (
     ColoredShapeCounter,
     DotLetterReader,
+    MarkAskedShapes,
     OutlineCounter,
     PatternMatcher,
     ShapeGridReader,
@@ -120,6 +123,43 @@ def test_rings_within_rings_are_counted_each() -> None:
     cv2.rectangle(pixels, (200, 150), (250, 190), (0, 0, 0), 2)
     assert OutlineCounter()(asked(pixels, "How many circles?"), NoModel()).answer == "4"
     assert OutlineCounter()(asked(pixels, "How many stars?"), NoModel()).answer == "0"
+
+
+@pytest.mark.parametrize("name", ["shape_discrimination", "joint_shape_color"])
+def test_the_shapes_that_are_asked_for_are_marked_as_the_truth_marks_them(name: str) -> None:
+    marked = 0
+    for item in GeneratedDoYouSeeMe(name, n=14, seed=5, marks="asked"):
+        bare = State.start(replace(item.sample, marks=(Point("old", 3, 3),)))
+        after = MarkAskedShapes()(bare, NoModel())
+        if any("lines cross" in note for note in after.notes):
+            assert name == "shape_discrimination" and after.sample.marks == ()
+            continue
+        marked += 1
+        truth = {mark.label.rpartition(" ")[0]: mark for mark in item.sample.marks}
+        assert {mark.label.rpartition(" ")[0] for mark in after.sample.marks} == truth.keys()
+        for mark in item.sample.marks:  # rings have boxes of their own, within that of the shape
+            assert min(_off(mark, each) for each in after.sample.marks) < 2
+        if name == "joint_shape_color":
+            assert len(after.sample.marks) == int(item.answer or 0)
+    assert marked >= 5
+
+
+def _off(one: Mark, other: Mark) -> float:
+    return float(np.abs(np.subtract(bounding_box(one), bounding_box(other))).max())
+
+
+def test_where_no_shape_can_be_told_none_is_marked() -> None:
+    for question, reason in (("How many hearts?", "names no shapes"), ("How many red stars?", "of one colour")):
+        after = MarkAskedShapes()(asked(WHITE, question), NoModel())
+        assert after.sample.marks == () and reason in after.notes[0]
+
+
+def test_official_shapes_are_marked(shared_data: Path) -> None:
+    """As many as the key says; the sample pictures of outlines belong to no row of their file."""
+    items = [item for item in DoYouSeeMe("joint_shape_color", shared_data / "dysm") if _there(item)]
+    after = [MarkAskedShapes()(State.start(item.sample), NoModel()) for item in items]
+    assert len(items) == 14
+    assert [str(len(state.sample.marks)) for state in after] == [item.answer for item in items]
 
 
 def test_outlines_that_cross_are_left_alone() -> None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import importlib
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.pipeline import Pipeline
+from looktwice.pipelines.pipeline import NoModel, Pipeline
 from looktwice.pipelines.runtime import WeightsError
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import measure_shares
+from looktwice.specialists.features.attention import labelled, measure_shares, window_order
+from looktwice.specialists.features.attention_weights import _attend, receive
 from tests import tiny_networks
+from tests.planted_network import MORE, seeks_ink
 
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 
@@ -25,28 +33,152 @@ def picture(height: int, width: int, seed: int = 0) -> Pixels:
     return np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
 
 
-@pytest.mark.parametrize(("family", "grid"), [("llava", 2), ("idefics3", 2)])
-def test_a_map_adds_up_and_a_batch_equals_single_images(family: str, grid: int, tmp_path: Path) -> None:
-    attention = VisionAttention(model=str(getattr(tiny_networks, family)(tmp_path / family)))
-    images = [picture(60, 80), picture(50, 40, 1), picture(50, 40, 2)]
+FAMILIES = ("llava", "llava_next", "idefics3", "qwen2_vl", "qwen2_5_vl")
+KEPT = {"square": (2, 2), "picture": (4, 6)}  # patches of 60 x 80 pixels: stretched to 28 x 28, or as 56 x 84
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The folder of a family's tiny network, built once."""
+    root = tmp_path_factory.mktemp("networks")
+    return cache(lambda family: str(getattr(tiny_networks, family)(root / family)))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_map_adds_up_and_a_batch_equals_single_images(family: str, folder: Callable[[str], str]) -> None:
+    attention = VisionAttention(model=folder(family))
+    images = [picture(60, 80), picture(140, 100, 1), picture(140, 100, 2)]
     alone = [attention.predict((image,)).values for image in images]
-    together = attention.predict_batch([(image,) for image in images])
-    for one, other in zip(alone, together, strict=True):
-        assert one.shape == (grid, grid) and one.sum() == pytest.approx(1)
-        assert np.allclose(one, other.values, atol=1e-6)
-    assert not np.allclose(alone[0], alone[1], atol=1e-4), "another picture is attended to otherwise"
+    assert alone[0].shape == KEPT["picture" if "qwen" in family else "square"]
+    for one, other in zip(alone[1:], attention.predict_batch([(image,) for image in images[1:]]), strict=True):
+        assert one.sum() == pytest.approx(1) and np.allclose(one, other.values, atol=1e-6)
+    assert not np.allclose(alone[1], alone[2], atol=1e-5, rtol=0), "another picture is attended to otherwise"
     whole = attention(images[0])
     assert whole.shape == (60, 80) and whole.sum() == pytest.approx(1)
-    assert whole[0, 0] / whole[0, -1] == pytest.approx(alone[0][0, 0] / alone[0][0, -1])
+    assert whole[0, 0] / whole[-1, -1] == pytest.approx(alone[0][0, 0] / alone[0][-1, -1])
 
 
-def test_a_family_without_a_plain_grid_is_refused(tmp_path: Path) -> None:
-    attention = VisionAttention(model=str(tiny_networks.qwen2_5_vl(tmp_path / "qwen")))
-    with pytest.raises(WeightsError, match="no plain grid"):
-        attention(picture(56, 56))
-    far = VisionAttention(model=str(tiny_networks.llava(tmp_path / "llava")), layer=5)
+@pytest.mark.parametrize("family", FAMILIES[:3])
+@pytest.mark.parametrize("layer", [None, 0, -1])
+def test_a_map_is_the_mean_of_the_attentions_that_transformers_gives(
+    family: str, layer: int | None, folder: Callable[[str], str]
+) -> None:
+    given: list[Any] = []
+    attention = VisionAttention(model=folder(family), layer=layer)
+    image = picture(28, 28)
+    processor = attention.network().processor
+    mean, std = np.array(processor.image_mean), np.array(processor.image_std)
+    planes = torch.tensor(((image / 255 - mean) / std).transpose(2, 0, 1)[None], dtype=torch.float32)
+    tower = eager(folder(family)).vision_model if family == "idefics3" else eager(folder(family)).vision_tower
+    with torch.inference_mode():
+        given = tower(planes, output_attentions=True).attentions
+    assert len(given) == 2
+    chosen = torch.stack(list(given) if layer is None else [given[layer]])
+    expected = chosen.mean((0, 1, 2, 3))[-4:].numpy()
+    found = attention.predict((image,)).values
+    assert np.allclose(found.ravel(), expected / expected.sum(), atol=1e-6)
+
+
+def eager(folder: str) -> Any:
+    """The network without its language head, as transformers opens it with plain attention."""
+    from transformers import AutoModelForImageTextToText
+
+    return AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager").eval().model
+
+
+@pytest.mark.parametrize("family", FAMILIES[3:])
+@pytest.mark.parametrize("layer", [None, 0, 1])
+def test_a_map_of_windows_holds_the_weights_of_transformers_own_attention(
+    family: str, layer: int | None, folder: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """These encoders give no attentions away, so their own function is overheard, and tokens are put back by hand."""
+    module = importlib.import_module(f"transformers.models.{family}.modeling_{family}")
+    heard: dict[Any, list[Any]] = {}
+    function: Any = module.eager_attention_forward
+
+    def listen(block: Any, *given: Any, **more: Any) -> Any:
+        said = function(block, *given, **more)
+        heard.setdefault(block, []).append(said[1])
+        return said
+
+    monkeypatch.setattr(module, "eager_attention_forward", listen)
+    attention, image = VisionAttention(model=folder(family), layer=layer), picture(84, 140)
+    inputs = attention.network().processor(images=[image], return_tensors="pt")
+    assert inputs["image_grid_thw"].tolist() == [[1, 6, 10]]
+    with torch.inference_mode():
+        eager(folder(family)).visual(inputs["pixel_values"], grid_thw=inputs["image_grid_thw"])
+    layers = [torch.cat([each.mean(1).sum(1)[0] for each in calls]) for calls in heard.values()]
+    assert [len(calls) for calls in heard.values()] == ([6, 1] if family == "qwen2_5_vl" else [1, 1])
+    row = (sum(layers) if layer is None else layers[layer]).numpy()
+    expected = np.zeros((6, 10))
+    for number, (down, right) in enumerate(TOKENS["windows" if family == "qwen2_5_vl" else "rows"]):
+        expected[2 * down : 2 * down + 2, 2 * right : 2 * right + 2] = row[4 * number : 4 * number + 4].reshape(2, 2)
+    assert np.allclose(attention.predict((image,)).values, expected / expected.sum(), atol=1e-6)
+
+
+TOKENS = {  # (row, column) of tokens of 2 x 2 patches, three rows of five, in the order in which they stand
+    "rows": [(row, column) for row in range(3) for column in range(5)],
+    "windows": [
+        (0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3), (1, 2), (1, 3), (0, 4), (1, 4),
+        (2, 0), (2, 1), (2, 2), (2, 3), (2, 4),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "columns", "side"), [(6, 10, 2), (4, 4, 2), (10, 2, 3), (2, 14, 5), (16, 18, 4)])
+def test_the_order_of_windows_is_that_of_transformers(rows: int, columns: int, side: int) -> None:
+    vision_utils = pytest.importorskip("transformers.vision_utils")
+    index, _ = vision_utils.get_vision_window_index(torch.tensor([[1, rows, columns]]), 2, side * 28, 14)
+    order = window_order(rows, columns, 2, side).reshape(-1, 4)
+    assert order[:, 0].tolist() == [2 * (n // (columns // 2)) * columns + 2 * (n % (columns // 2)) for n in index]
+    assert (order - order[:, :1] == [0, 1, columns, columns + 1]).all()
+
+
+@pytest.mark.parametrize("asking", [None, torch.linspace(-1, 2, 300)])
+def test_attention_is_added_up_block_by_block_without_changing_it(asking: Any) -> None:
+    """With more queries than a block has, heads that share keys, and a mask."""
+    torch.manual_seed(0)
+    query, key, value = torch.randn(2, 4, 300, 8), torch.randn(2, 2, 300, 8), torch.randn(2, 2, 300, 8)
+    mask = torch.full((300, 300), -torch.inf).triu(1)[None, None]
+    with receive(asking) as received:
+        output, _ = _attend("layer", query, key, value, mask, scaling=0.5)
+    wide = key.repeat_interleave(2, 1), value.repeat_interleave(2, 1)
+    expected = torch.nn.functional.scaled_dot_product_attention(query, *wide, mask, scale=0.5)
+    assert torch.allclose(output, expected.transpose(1, 2), atol=1e-5)
+    weights = (query @ wide[0].transpose(2, 3) * 0.5 + mask).softmax(-1).mean(1)
+    total = weights.sum(1) if asking is None else torch.einsum("q,bqk->bk", asking, weights)
+    assert torch.allclose(received.mean("it", -1), total, atol=1e-4)
+
+
+@pytest.mark.parametrize(("down", "right"), [(0, 0), (1, 6), (5, 2), (7, 7)])
+def test_planted_attention_on_a_dark_patch_is_found_where_it_is(down: int, right: int, tmp_path: Path) -> None:
+    """Every patch of Qwen2.5-VL asks for ink: a dark one gets e^3 times what each other patch gets."""
+    attention = VisionAttention(model=str(seeks_ink(tmp_path / "planted")))
+    pixels = np.full((112, 112, 3), 255, np.uint8)
+    pixels[14 * down : 14 * down + 14, 14 * right : 14 * right + 14] = 0
+    box = Box("star 1", 14 * right, 14 * down, 14 * right + 14, 14 * down + 14)
+    in_window, in_all = (np.exp(MORE) / (np.exp(MORE) + others) for others in (15, 63))
+    expected = (16 * in_window / 64 + in_all) / 2  # a quarter of the patches share its window
+    elsewhere = Box("circle 1", *((0, 0, 14, 14) if down == 7 else (98, 98, 112, 112)))
+    sample = Sample("s", "?", (Picture(pixels),), marks=(box, elsewhere))
+    noted = AttentionShare(attention, labels=("star",))(State.start(sample), NoModel())
+    assert noted.measures == pytest.approx({"attention_share": expected, "marked_area": 1 / 64}, rel=1e-3)
+    both = AttentionShare(attention)(State.start(sample), NoModel()).measures
+    assert expected < float(both["attention_share"]) < expected + 0.02  # type: ignore[arg-type]
+
+
+def test_an_encoder_without_a_plain_grid_is_refused(folder: Callable[[str], str]) -> None:
+    far = VisionAttention(model=folder("llava"), layer=5)
     with pytest.raises(WeightsError, match="has 2 layers"):
         far(picture(56, 56))
+    with pytest.raises(WeightsError, match="no plain grid"):
+        replace(far, model=folder("qwen3_vl"))(picture(56, 56))
+
+
+def test_marks_are_chosen_by_label_with_or_without_their_number() -> None:
+    marks = [Point(label, 1, 1) for label in ("star 1", "star 12", "red star 1", "A", "2")]
+    for labels, kept in (((), 5), (("star",), 2), (("star 1", "A"), 2), (("2",), 1), (("red",), 0)):
+        assert len(labelled(marks, labels)) == kept
 
 
 def test_shares_are_those_of_the_pixels_under_the_marks() -> None:

@@ -56,14 +56,15 @@ IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
 @pytest.mark.parametrize("name", ["depth_anything", "depth_anything_metric", "glpn"])
 def test_depth_of_mixed_sizes_is_in_a_batch_what_it_is_alone(name: str, built: Callable[[str], str]) -> None:
     depth = DepthAnything(built(name), device="cpu")
-    together = depth.predict_many([(image,) for image in IMAGES])
-    for image, found in zip(IMAGES, together, strict=True):
+    images = [*IMAGES[:3], IMAGES[4]]  # the sliver stands in the next test: it is half of the time
+    together = depth.predict_many([(image,) for image in images])
+    for image, found in zip(images, together, strict=True):
         alone = depth(image)
         assert found.values.shape == image.shape[:2]
         assert found.larger_is_nearer is (name == "depth_anything")  # the others give metres
         assert np.ptp(found.values) > 0
         np.testing.assert_allclose(found.values, alone.values, atol=1e-4)
-    assert not np.allclose(together[0].values, together[4].values)
+    assert not np.allclose(together[0].values, together[3].values)
 
 
 @pytest.mark.parametrize(("name", "corners"), [("depth_anything", True), ("depth_anything_1", False)])
@@ -146,7 +147,7 @@ def test_an_image_of_one_color_has_no_depth(built: Callable[[str], str]) -> None
 # Boxes by words
 
 
-@pytest.mark.parametrize("name", ["grounding_dino", "owlv2"])
+@pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
 def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
     name: str, built: Callable[[str], str]
 ) -> None:
@@ -162,7 +163,7 @@ def test_boxes_of_mixed_sizes_and_words_are_in_a_batch_what_they_are_alone(
         height, width = image.shape[:2]
         assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
         assert (np.diff(found.scores) <= 0).all()
-        assert set(found.labels) <= set(asked) or name == "grounding_dino"
+        assert set(found.labels) <= set(asked) or name != "owlv2"
 
 
 def test_a_threshold_keeps_the_surest(built: Callable[[str], str]) -> None:
@@ -217,6 +218,15 @@ def test_dire_is_the_resnet_of_transformers_with_its_names_changed(built: Callab
         assert found == pytest.approx(exact, abs=1e-5)
         assert found == pytest.approx(1 / (1 + np.exp(-logit)), abs=0.03)  # its crop may lie a pixel aside
     assert np.diff(np.sort(together)).min() > 0.015
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_dire_looks_at_the_middle_of_an_image_in_its_own_proportions(turned: bool) -> None:
+    """The longer side of 195 x 130 pixels becomes 384, of which 80 are cut at either end."""
+    ramp = np.repeat(np.arange(195, dtype=np.uint8)[:, None, None], 130, 1).repeat(3, 2)
+    seen = _inner(ramp.transpose(1, 0, 2) if turned else ramp)[..., 0] * 0.229 + 0.485
+    along = (seen[112] if turned else seen[:, 112]) * 255
+    np.testing.assert_allclose(along[[0, -1]], (np.array([80, 303]) + 0.5) * 195 / 384 - 0.5, atol=0.6)
 
 
 @pytest.mark.parametrize(
@@ -354,6 +364,7 @@ def test_networks_that_are_first_asked_at_the_same_time_all_open(built: Callable
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.torch.jit.script_method. is deprecated:DeprecationWarning")  # by torch itself
 def test_a_compiled_network_gives_the_same(built: Callable[[str], str]) -> None:
     plain, compiled = (DepthAnything(built("glpn"), device="cpu", compile=each) for each in (False, True))
     np.testing.assert_allclose(plain(IMAGES[0]).values, compiled(IMAGES[0]).values, rtol=1e-4)

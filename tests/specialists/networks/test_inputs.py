@@ -27,6 +27,7 @@ from looktwice.specialists.maps import (
 )
 from looktwice.specialists.matching import SIFT, KeypointMatcher, LightGlue, LoFTR, RotationSearch, XFeat
 from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.onnx import recall
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM, Felzenszwalb, GroundedSAM, SegmentEverything, Slic
@@ -146,7 +147,11 @@ def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
     flat = np.full((64, 96, 3), 9, np.uint8)
     depth = DepthAnything(str(folder / "depth_anything"), device="cpu")
     matcher = KeypointMatcher(str(folder / "efficient_loftr"), device="cpu")
-    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [0, 0]
+    ran = list[int]()
+    hook = matcher.network().model.register_forward_hook(lambda *_: ran.append(1))
+    assert [len(found) for found in matcher.many([(flat, flat), (COLOR, flat)])] == [0, 0] and not ran
+    assert len(matcher.many([(flat, flat), (COLOR, COLOR)])[1]) and ran == [1]
+    hook.remove()
     for wrong, error in ((flat, NoEvidence), (COLOR[:2], NoEvidence), (COLOR / 255, ValueError)):
         with pytest.raises(error):
             depth.many([COLOR, wrong])
@@ -154,3 +159,12 @@ def test_many_follows_the_rules_of_a_call(folder: Path) -> None:
         GroundingDINO(str(folder / "grounding_dino"), device="cpu").many([(COLOR, [" ."])])
     with pytest.raises(NoEvidence, match="too small"):
         LoFTR("x.ckpt").many([(COLOR, COLOR[:40])])
+
+
+def test_without_a_store_neither_files_nor_pixels_are_hashed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("networks.onnx", "detection.faces"):
+        for name in ("weights_hash", "result_key"):
+            monkeypatch.setattr(f"looktwice.specialists.{module}.{name}", None)
+    assert recall(Slic(), (Path("no such file"),), Boxes, COLOR, lambda pixels: BOX) is BOX
+    pytest.importorskip("dlib")
+    assert len(FaceRecognition()(COLOR)) == 0

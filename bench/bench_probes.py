@@ -1,0 +1,147 @@
+"""What probes find: on Pocket, of planted information, and where there is nothing: the figures of docs/probes.md.
+
+python -m bench.bench_probes [--times 500] [--page docs/probes.md]
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import process_time
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.probes.arms import ArmProbe, ProbedRun, probe_arm, probe_run
+from looktwice.eval.probes.linear import fit_probe
+from looktwice.eval.probes.page import probe_sentences, probe_table
+from looktwice.eval.probes.questions import Question
+from looktwice.eval.records import RunFolder
+from looktwice.eval.runs import RunOptions, Study
+from looktwice.eval.scoring.score import score_run
+from looktwice.eval.statistics import bootstrap_mean
+from looktwice.pipelines.config import load_plan
+from looktwice.pipelines.models.internals.layers import Layer
+from tests.paths import CONFIGS
+
+Labels = NDArray[np.int64]
+KINDS, WIDTH, HELD_OUT = 4, 16, 0.4
+TOWER, PROJECTOR, LAST = Layer("tower", 1), Layer("projector", 1), Layer("decoder", 1, "last")
+BLOCK = re.compile(r"(<!-- figures: .*? -->\n).*?(<!-- /figures -->)", re.DOTALL)
+
+
+def simulate(seed: int, n: int, size: int, strength: dict[Layer, float]) -> ArmProbe:
+    """An arm of n questions in clusters of so many, which share their answer, and layers that hold it this strongly."""
+    random = np.random.default_rng(seed)
+    labels = np.repeat(random.integers(0, KINDS, n // size), size)
+    signs = random.normal(size=(KINDS, WIDTH))
+    states = [
+        {
+            layer: (random.normal(size=WIDTH) + much * signs[label]).astype(np.float32)
+            for layer, much in strength.items()
+        }
+        for label in labels
+    ]
+    questions = [
+        Question(f"q{k}", f"{seed} {k // size}", str(label), "how many?", 0.0, ()) for k, label in enumerate(labels)
+    ]
+    return probe_arm("simulated", "task", questions, states, HELD_OUT)
+
+
+def planted(times: int) -> str:
+    """An answer that is in the last layer alone."""
+    found = [simulate(seed, 400, 1, {TOWER: 0, PROJECTOR: 0, LAST: 6}) for seed in range(times)]
+    before, last, shuffled = (
+        100 * np.mean(values)
+        for values in (
+            [probe.right.mean() for arm in found for probe in arm.layers[:2]],
+            [arm.layers[2].right.mean() for arm in found],
+            [probe.shuffled for arm in found for probe in arm.layers],
+        )
+    )
+    return (
+        f"Planted in the last layer of {times} simulated models: {last:.1f} % are read there, {before:.1f} % before "
+        f"it, {shuffled:.1f} % with shuffled labels (chance is {100 / KINDS:.1f} %)."
+    )
+
+
+def null_coverage(times: int) -> Iterator[str]:
+    """Layers without the answer: how often the interval holds chance, and how often an answer is said to be found."""
+    for n, size in ((150, 1), (400, 1), (400, 2), (600, 4), (1200, 1)):
+        hits = finds = 0
+        for seed in range(times):
+            arm = simulate(seed, n, size, {LAST: 0})
+            found = bootstrap_mean(arm.layers[0].right, arm.clusters)
+            hits += found.low <= 1 / KINDS <= found.high
+            finds += arm.is_found
+        yield (f"| {n} in clusters of {size} | {100 * hits / times:.1f} % | {100 * finds / times:.1f} % |")
+
+
+def losses(times: int) -> Iterator[str]:
+    """How often a loss is said of models that answer as well as is read, and of such that answer worse by `less`."""
+    for less in (0.0, 0.05, 0.1):
+        said = 0
+        for seed in range(times):
+            arm = simulate(seed, 1000, 1, {TOWER: 0.5, PROJECTOR: 0.5, LAST: 0.5})
+            tower, projector, last = arm.layers
+            kept = np.random.default_rng(seed).random(len(last.right)) >= less / max(last.right.mean(), less)
+            answered = last.right * kept  # as good as another layer, then worse
+            both = ArmProbe("m", "t", (tower, projector), answered, arm.commonest, arm.clusters, arm.trained, 1)
+            said += both.loss is not None
+        yield f"| {100 * less:.0f} points | {100 * said / times:.1f} % |"
+
+
+def cost() -> str:
+    """Seconds of one layer of a model of 7 billion weights."""
+    random, n = np.random.default_rng(0), 1200
+    states, labels, free = random.normal(size=(n, 3584)), random.integers(0, 8, n), np.ones((n, 8), bool)
+    start = process_time()
+    fit_probe(states[:720], labels[:720], range(720), states[720:], free[:720], free[720:])
+    return f"One layer 3,584 wide over 1,200 questions: {process_time() - start:.1f} s of one core for its probes."
+
+
+def pocket(folder: Path) -> ProbedRun:
+    """The probes of `configs/probes.yaml`."""
+    plan = load_plan(CONFIGS / "probes.yaml")
+    return probe_run(score_run(RunFolder(Study(plan, folder, RunOptions(workers=2))().folder)))
+
+
+def figures(folder: Path, times: int) -> Iterator[str]:
+    """All that is said, in Markdown."""
+    found = pocket(folder)
+    yield from (" ".join(probe_sentences(arm)) + "\n" for arm in found.arms)
+    yield probe_table(found, whole=False).markdown + "\n"
+    yield planted(max(1, times // 20)) + "\n"
+    yield f"Nothing is there, in {times} simulations each:\n"
+    yield "| questions | intervals that hold chance | said to be found |\n|---|---:|---:|"
+    yield from null_coverage(times)
+    yield f"\nThe model's answers are worse than what is read by so much, 1,000 questions, {times} simulations each:\n"
+    yield "| worse by | a loss is said |\n|---|---:|"
+    yield from losses(times)
+    yield "\n" + cost()
+
+
+def test_probes(tmp_path: Path) -> None:
+    """What `make bench` prints."""
+    for line in figures(tmp_path, 200):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=500, help="simulated data sets of each case")
+    parser.add_argument("--page", type=Path, help="write the figures into this page instead")
+    parser.add_argument("--runs", type=Path, help="the folder of the run, which goes on there")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as held:
+        lines = figures(asked.runs or Path(held), asked.times)
+        if asked.page:
+            text = "\n".join(lines) + "\n"
+            page = asked.page.read_text(encoding="utf-8")
+            asked.page.write_text(BLOCK.sub(lambda found: found[1] + text + found[2], page), encoding="utf-8")
+        else:
+            for line in lines:
+                print(line, flush=True)

@@ -1,0 +1,87 @@
+"""What the probes of a run found: in words, as a table, and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import fmean
+
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.probes.arms import LEVEL, ArmProbe, ProbedRun
+from looktwice.eval.probes.linear import SHUFFLES, Floats
+from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.bootstrap import bootstrap_mean
+from looktwice.eval.statistics.significance import holm
+
+NOTE = (
+    "Right: the share of held-out questions, with the 95 % interval of a cluster bootstrap. Shuffled: the same probe "
+    f"that learnt from labels in a random order, the mean of {SHUFFLES}. Against the model: the paired difference to "
+    "the model's own answers on the same questions, p corrected over an arm's layers (Holm)."
+)
+
+
+def probe_table(found: ProbedRun, whole: bool = True) -> TextTable:
+    """A line for each layer, or only for the best of each place, and for the model's own and the commonest answer."""
+    header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
+    rows = [line for arm in found.arms for line in _lines(arm, whole)]
+    return TextTable(header, tuple(rows), text_columns=3)
+
+
+def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
+    tests = [arm.compare(probe.right, arm.answered) for probe in arm.layers]
+    corrected = dict(zip(arm.layers, holm([test.p for test in tests]), strict=True))
+    gaps = dict(zip(arm.layers, tests, strict=True))
+    for probe in arm.layers if whole else arm.best.values():
+        gap = with_interval(gaps[probe].value, gaps[probe].low, gaps[probe].high, sign=True)
+        shuffled, p = percent(probe.shuffled), format_p(corrected[probe])
+        yield arm.contestant, arm.task, str(probe.layer), _right(arm, probe.right), shuffled, gap, p
+    for name, right in (("the model", arm.answered), ("commonest", arm.commonest)):
+        yield arm.contestant, arm.task, name, _right(arm, right), "", "", ""
+
+
+def _right(arm: ArmProbe, right: Floats) -> str:
+    found = bootstrap_mean(right, arm.clusters)
+    return with_interval(found.value, found.low, found.high)
+
+
+def probe_sentences(arm: ArmProbe) -> list[str]:
+    """What was found of an arm, with intervals, and where the answer is lost."""
+    read = ", ".join(f"{percent(fmean(probe.right))} % in {probe.layer}" for probe in arm.best.values())
+    said = [
+        f"{arm.contestant} on {arm.task}: of {len(arm.answered)} held-out questions a linear probe reads the answer to "
+        f"{read}; the model itself answers {percent(fmean(arm.answered))} %, and the commonest answer is right on "
+        f"{percent(fmean(arm.commonest))} %."
+    ]
+    low, high = (percent(each, sign=True) for each in (arm.gap.low, arm.gap.high))
+    beside = (
+        f"the model is {percent(arm.gap.value, sign=True)} points [{low}, {high}] against what is read in "
+        f"{arm.peak.layer}, p {_p(arm.gap.p)}"
+    )
+    if not arm.is_found:
+        said.append(f"Nothing is found: in {arm.peak.layer}, the best, no more is read than by the commonest answer.")
+    elif arm.loss:
+        said.append(f"It is lost between {arm.loss.last} and {arm.loss.first}: {beside}.")
+    elif arm.gap.p <= LEVEL:
+        said.append(f"The model knows more than is linear in one vector of it: {beside}.")
+    else:
+        said.append(f"No loss is found: {beside}.")
+    if arm.wordings > 1 and "tower" in arm.best:
+        said.append(
+            f"Tower and projector have not read the question, of which there are {arm.wordings} here: what is not read "
+            "there may lack the question alone."
+        )
+    return said
+
+
+def probe_page(run: RunScores, found: ProbedRun) -> str:
+    """All of it as Markdown."""
+    parts = [f"# What the layers hold in {run.name}"]
+    parts += [" ".join(probe_sentences(arm)) for arm in found.arms]
+    parts += ["## Layers", NOTE, probe_table(found).markdown]
+    if found.left_out:
+        parts += ["## Not probed", "\n".join(f"- {name}: {why}" for name, why in found.left_out.items())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _p(p: float) -> str:
+    said = format_p(p)
+    return f"< {said[1:]}" if said.startswith("<") else f"= {said}"

@@ -1,0 +1,153 @@
+"""Where the words of a question look: attention of a language model's question tokens over its image tokens."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.model import Message, Messages, Model, canonical
+from looktwice.pipelines.models.chat_template import Chat
+from looktwice.pipelines.models.local_vlm import LocalVLM
+from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.pipelines.state import State
+from looktwice.specialists.features.attention import Floats, cover, labelled
+from looktwice.specialists.features.attention_weights import attention_setting, receive
+from looktwice.specialists.features.token_places import spread, token_places
+from looktwice.specialists.networks.network import Network
+from looktwice.specialists.protocols import NoEvidence
+
+
+@dataclass(frozen=True, eq=False)
+class Looks:
+    """What each image token gets of a question's tokens, on average over these: `values` (tokens,), of 1 in all.
+
+    `pictures` (tokens,) is the number of its picture, `places` (tokens, 4) are those of `token_places`.
+    """
+
+    values: Floats
+    pictures: Any
+    places: Floats
+
+    def map(self, picture: int, height: int, width: int) -> Floats:
+        """What the pixels of a picture get, at this size."""
+        own = self.pictures == picture
+        return spread(self.values[own], self.places[own], height, width)
+
+
+@dataclass(frozen=True)
+class QuestionAttention(Network[tuple[Any, ...], Looks]):
+    """Measures how much of the attention that a question's tokens give to its pictures lies on the sample's marks.
+
+    `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM whose language model is
+    looked into: LLaVA, LLaVA-NeXT, Qwen2-VL or Qwen2.5-VL. It is opened a second time, with attention that can be added
+    up, and given the conversation up to the last turn of the user in the same tokens as when it answers; before
+    anything was asked, the views and the prompt. The weights from the tokens of that turn's words to each image token
+    are averaged over words, heads and layers, or taken of one `layer` (0 is the first, -1 the last). Conversations are
+    run one by one.
+
+    Measured are `question_attention`, the share of the marks in what the pictures get, `marked_area`, their share of
+    the area, and `image_attention`, what image tokens get of all. `labels` and `radius` are those of AttentionShare;
+    marks lie where the views show them. Samples without such a mark in a view, or with all words in front of the
+    pictures, get a note. After Do You See Me, appendix N, which asks it of the vision encoder. Raises WeightsError for
+    other families.
+    """
+
+    layer: int | None = None
+    labels: tuple[str, ...] = ()
+    radius: float = 10
+    system: str = ""
+    max_pixels: int | None = None
+
+    asks: ClassVar[bool] = False
+    result: ClassVar[type[Any]] = Looks
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its measurements, or a note that says why there are none."""
+        messages = _question(state)
+        views = [view for message in messages for view in message.views]
+        kept = labelled(state.sample.marks, self.labels)
+        places = [[place for mark in kept for place in view.to_view(mark)] for view in views]
+        try:
+            if not any(places):
+                raise NoEvidence("no view shows a mark")
+            looks = self.predict((messages,))
+        except NoEvidence as exc:
+            return state.with_notes(f"question attention: {exc}")
+        inside = total = area = pixels = 0.0
+        for number, (view, marks) in enumerate(zip(views, places, strict=True)):
+            width, height = view.size
+            values, covered = looks.map(number, height, width), cover(marks, (height, width), self.radius)
+            inside, total = inside + values[covered].sum(), total + values.sum()
+            area, pixels = area + covered.sum(), pixels + covered.size
+        state = state.measured("question_attention", inside / total).measured("marked_area", area / pixels)
+        return state.measured("image_attention", float(looks.values.sum()))
+
+    def prepare(self, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The conversation as plain text, and its pictures. Raises PictureError."""
+        chat = self._asked().chat(given[0])
+        return canonical(list(chat.turns)), *chat.images
+
+    def open_network(self, place: Place) -> Any:
+        """Network and processor, as the model opens them. Raises WeightsError."""
+        return self._asked().network(attn_implementation={"text_config": attention_setting()})
+
+    def network_key(self) -> Hashable:
+        """Apart from networks that were opened without their attention weights."""
+        return ("question attention", self.model, self.revision)
+
+    def place(self) -> Place:
+        """As of the model that answers."""
+        return Place.of(self.device, self.dtype, half="bfloat16")
+
+    def forward(self, network: Any, place: Place, items: Sequence[tuple[Any, ...]]) -> list[Looks]:
+        """What the words of each conversation look at. Raises NoEvidence where they see no picture."""
+        return [self._look(network, json.loads(turns), images) for turns, *images in items]
+
+    def _look(self, network: Any, turns: list[Any], images: Sequence[Any]) -> Looks:
+        torch, model = import_torch(), self._asked()
+        inputs, muted = (model.inputs(network, [Chat(each, images)]) for each in (turns, _mute(turns)))
+        places = token_places(network, inputs, [image.shape[:2] for image in images])
+        tokens = inputs["input_ids"][0]
+        rows = words_among(tokens.tolist(), muted["input_ids"][0].tolist())
+        (seen,) = torch.where(tokens == network.config.image_token_id)
+        if not rows or not len(seen) or rows[-1] < int(seen[0]):
+            raise NoEvidence("no word of the question stands behind a picture")
+        asking = torch.zeros(len(tokens), device=tokens.device)
+        asking[rows] = 1 / len(rows)
+        with receive(asking) as received:
+            network.model(**inputs, use_cache=False, logits_to_keep=1)
+        values = received.mean(self.model, self.layer)[0][seen].cpu().numpy().astype(np.float64)
+        numbers = np.repeat(np.arange(len(places)), list(map(len, places)))
+        return Looks(values, numbers, np.vstack(places))
+
+    def _asked(self) -> LocalVLM:
+        return LocalVLM(
+            self.model, self.revision, system=self.system, max_pixels=self.max_pixels, dtype=self.dtype,
+            device=self.device,
+        )  # fmt: skip
+
+
+def words_among(prompt: Sequence[int], without: Sequence[int]) -> list[int]:
+    """The positions of a prompt's tokens that are not in the same prompt `without` words."""
+    start = next((n for n, (a, b) in enumerate(zip(prompt, without, strict=False)) if a != b), len(without))
+    ends = zip(reversed(prompt), reversed(without[start:]), strict=False)
+    same = next((n for n, (a, b) in enumerate(ends) if a != b), len(without) - start)
+    return list(range(start, len(prompt) - same))
+
+
+def _question(state: State) -> Messages:
+    """The conversation up to the last turn of the user; the views and the prompt where nothing was asked."""
+    users = [n for n, message in enumerate(state.messages) if message.role == "user"]
+    if not users:
+        return (Message("user", (*state.views, *([state.prompt] if state.prompt else []))),)
+    return state.messages[: users[-1] + 1]
+
+
+def _mute(turns: Sequence[Any]) -> list[Any]:
+    """The turns without the words of the last one."""
+    content = [part if part["type"] == "image" else {**part, "text": ""} for part in turns[-1]["content"]]
+    return [*turns[:-1], {**turns[-1], "content": content}]

@@ -1,0 +1,105 @@
+"""SAM 3: every thing that a word names, as a mask."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, import_torch
+from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, require_numbers
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Masks
+
+LONGEST = 32  # tokens of a word, which all are filled up to
+
+Item = tuple[Pixels, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class SAM3(HubNetwork[Item, Masks]):
+    """Masks of all things that words name, by SAM 3 (Carion et al., ICLR 2026): short nouns such as `yellow bus`.
+
+    Each of `words` is asked for by itself. A mask is kept where its score is above `threshold`, a probability whose
+    default is the authors'; the surest comes first, and at most `most` are given. With `detection.MaskBoxes` around
+    it, it is a detector, and then the words of a question take the place of `words`.
+    """
+
+    model: str = "facebook/sam3"
+    words: tuple[str, ...] = ()
+    threshold: float = 0.5
+    most: int = 100
+
+    result: ClassVar[type[Any]] = Masks
+    model_class: ClassVar[str] = "Sam3Model"
+    processor_class: ClassVar[str] = "AutoTokenizer"
+    half_is_safe: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 <= self.threshold < 1:
+            raise ValueError(f"threshold is a probability, 0 or more and below 1, found {self.threshold}")
+
+    def __call__(self, pixels: Pixels, /) -> Masks:
+        """The masks at the size of an HxWx3 RGB image, with words as labels. Raises NoEvidence, WeightsError."""
+        return self.predict((pixels,))
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image and the words. Raises NoEvidence without a word."""
+        asked = tuple(word.strip().lower() for word in self.words if word.strip())
+        if not asked:
+            raise NoEvidence("SAM3 looks for words, and none was given")
+        return super().prepare(given[:1])[0], asked
+
+    def forward(self, network: HubModel, place: Place, items: Sequence[Item]) -> list[Masks]:
+        """The masks of each image: all are seen together, and each is asked for its words."""
+        images = import_torch().cat([see_square(image, int(network.config.image_size)) for image, _ in items])
+        seen = network.model.get_vision_features(pixel_values=images.to(place.device, place.torch_dtype))
+        return [self._masks(network, place, _repeated(seen, n, len(item[1])), item) for n, item in enumerate(items)]
+
+    def batch_key(self, item: Item) -> Hashable:
+        """Images of all sizes go together: the network looks at squares."""
+        return None
+
+    def _masks(self, network: HubModel, place: Place, seen: Any, item: Item) -> Masks:
+        """The masks of one image, which was seen once for each word."""
+        torch, (image, words) = import_torch(), item
+        filled = {"padding": "max_length", "max_length": LONGEST, "truncation": True, "return_tensors": "pt"}
+        text = network.processor(list(words), **filled).to(place.device)
+        found = network.model(vision_embeds=seen, input_ids=text["input_ids"], attention_mask=text["attention_mask"])
+        scores = found.pred_logits.float().sigmoid() * found.presence_logits.float().sigmoid()  # a row for each word
+        require_numbers(scores, self.model, place.dtype)
+        order = scores.flatten().argsort(descending=True, stable=True)
+        kept = order[scores.flatten()[order] > self.threshold][: self.most]
+        small = found.pred_masks.float().flatten(0, 1)[kept].sigmoid()
+        inside = np.empty((0, *image.shape[:2]), bool)
+        if len(kept):
+            resize = torch.nn.functional.interpolate
+            large = resize(small[None], image.shape[:2], mode="bilinear", align_corners=False)[0]
+            inside = (large > 0.5).cpu().numpy()
+        labels = [words[int(n)] for n in kept // scores.shape[1]]
+        return Masks(inside, scores.flatten()[kept].cpu().numpy(), np.array(labels, str))
+
+    def _settings(self) -> str:
+        """The settings that change results; the words are a part of each item."""
+        return replace(self, words=())._settings() if self.words else super()._settings()
+
+
+def see_square(image: Pixels, side: int) -> Any:
+    """An image (1, 3, side, side) as SAM 3 sees it: stretched in whole steps of brightness, then -1..1."""
+    torch = import_torch()
+    pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None]
+    resize = torch.nn.functional.interpolate
+    return resize(pixels, (side, side), mode="bilinear", align_corners=False, antialias=True).float() / 127.5 - 1
+
+
+def _repeated(seen: Any, n: int, times: int) -> Any:
+    """What was seen in image n of a batch, several times."""
+    levels = {
+        name: tuple(each[n : n + 1].expand(times, -1, -1, -1) for each in getattr(seen, name))
+        for name in ("fpn_hidden_states", "fpn_position_encoding")
+    }
+    return type(seen)(**levels)

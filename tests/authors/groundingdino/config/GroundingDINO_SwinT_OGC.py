@@ -1,0 +1,2 @@
+modelname = "groundingdino"
+text_encoder_type = "bert-base-uncased"

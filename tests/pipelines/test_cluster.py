@@ -1,0 +1,115 @@
+"""What tasks on several machines share: an endpoint's places, never more than it has, and networks of others."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from looktwice.pipelines.cluster import desk as desk_module
+from looktwice.pipelines.cluster.desk import Desk, obey, share_out
+from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
+from looktwice.pipelines.models.offline import Scripted
+
+KEY = LimitKey("http://h/v1", 10, None)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "most", "shares"),
+    [
+        ({"a": 3, "b": 4}, 10, {"a": 3, "b": 4}),
+        ({"a": 3, "b": 40, "c": 40}, 11, {"a": 3, "b": 4, "c": 4}),
+        ({"a": 9, "b": 9, "c": 9}, 2, {"a": 0, "b": 1, "c": 1}),
+        ({}, 5, {}),
+    ],
+)
+def test_who_wants_little_gets_it_and_the_others_alike(wanted: dict[str, int], most: int, shares: object) -> None:
+    assert share_out(wanted, most) == shares
+
+
+def test_a_task_alone_gets_all_that_it_wants_and_gives_it_back_by_and_by() -> None:
+    desk = Desk(tasks=2)
+    assert desk.ask("a", {KEY: Load(0, 0)}) == (False, {KEY: 5}), "half of it at first: another may come"
+    assert desk.ask("a", {KEY: Load(5, 30)}) == (False, {KEY: 10})
+    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 0}), "all are in use"
+    assert desk.ask("a", {KEY: Load(10, 30)}) == (False, {KEY: 5})
+    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 0}), "those under way end first"
+    assert desk.ask("a", {KEY: Load(6, 30)}) == (False, {KEY: 5})
+    assert desk.ask("b", {KEY: Load(0, 30)}) == (False, {KEY: 4})
+    desk.leave("a")
+    assert desk.ask("b", {KEY: Load(4, 30)}) == (False, {KEY: 10})
+    desk.ring()
+    assert desk.ask("b", {})[0]
+
+
+def test_a_task_that_is_silent_is_lost_and_its_places_are_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("looktwice.pipelines.cluster.desk.time", SimpleNamespace(monotonic=lambda: now[0]))
+    desk = Desk(tasks=1)
+    assert desk.ask("a", {KEY: Load(0, 50)})[1] == {KEY: 10}
+    now[0] = desk_module.SILENT - 1
+    assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 0}
+    now[0] = desk_module.SILENT + 1
+    assert desk.ask("b", {KEY: Load(0, 50)})[1] == {KEY: 10}
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 12), st.integers(0, 20)), max_size=60))
+def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
+    """Each step a task starts and ends requests as it may, and asks."""
+    desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
+    for task, goes_to, waiting in steps:
+        used[task] = min(goes_to, max(used[task], slots[task]))  # begins no more than it may, ends what it likes
+        slots[task] = desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
+        for name in used:  # at worst all begin what they may
+            used[name] = max(used[name], slots[name])
+        assert sum(used.values()) <= KEY.in_flight, (used, slots)
+
+
+def test_a_limiter_keeps_to_what_it_is_given() -> None:
+    model = Scripted("A")
+    object.__setattr__(model, "endpoint", KEY.endpoint)
+    limited, drain, said = Limited(model, KEY.in_flight), threading.Event(), list[Mapping[LimitKey, Load]]()
+
+    def ask(loads: Mapping[LimitKey, Load]) -> tuple[bool, dict[LimitKey, int]]:
+        said.append(loads)
+        return False, {KEY: 1}
+
+    obey(ask, drain)
+    assert said[0][KEY] == Load(0, 0) and not drain.is_set()
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with limited.limiter.enter(drain):
+            inside.set()
+            leave.wait(10)
+
+    first, second = threading.Thread(target=hold), threading.Thread(target=hold)
+    first.start()
+    assert inside.wait(10)
+    inside.clear()
+    second.start()
+    assert not inside.wait(0.3), "one place, and it is taken"
+    assert limiters()[KEY].load == Load(1, 1)
+    limited.limiter.allot(2)
+    assert inside.wait(10)
+    leave.set()
+    first.join()
+    second.join()
+    assert limiters()[KEY].load == Load(0, 0)
+    obey(lambda loads: (True, {}), drain)
+    assert drain.is_set()
+
+
+def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute() -> None:
+    limiter, stop = RateLimiter(10, 600.0), threading.Event()
+    limiter.allot(5)
+    with limiter.enter(stop):
+        assert limiter._seconds_left() == pytest.approx(0.2, abs=0.05)
+    limiter.shrink()
+    limiter.allot(8)
+    limiter.grow()
+    assert int(limiter._slots) == 2, "a crowd is not forgotten"

@@ -1,0 +1,92 @@
+"""The states of layers: those that the networks themselves tell, in four families, and Pocket's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.model import Message, Messages, ModelError
+from looktwice.pipelines.models import LocalVLM, Pocket, Scripted
+from looktwice.pipelines.models.chat_template import chat_of
+from looktwice.pipelines.models.internals.layers import Layer
+from looktwice.pipelines.models.internals.read import read_states
+from looktwice.pipelines.models.pocket.model import network_inputs
+from looktwice.pipelines.models.pocket.network import Conversation, shipped_weights
+from looktwice.pipelines.models.pocket.words import ANSWER
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.view import View
+from tests import tiny_networks
+
+FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl", "qwen3_vl")
+DECODER = [Layer("decoder", number, over) for number in (1, 2) for over in ("image", "last")]
+WHOLE = [Layer("tower", 1), Layer("tower", 2), Layer("projector", 1), *DECODER]
+
+
+def asked(*shapes: tuple[int, int]) -> Messages:
+    random = np.random.default_rng(0)
+    views = [View.of(Picture(random.integers(0, 255, (*shape, 3), dtype=np.uint8)), 0) for shape in shapes]
+    return [Message("user", (*views, "how many circles are there?"))]
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    pytest.importorskip("transformers")
+    return pytest.importorskip("torch")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_states_are_those_that_the_network_tells(family: str, tmp_path: Path, torch: Any) -> None:
+    model = LocalVLM(str(getattr(tiny_networks, family)(tmp_path / family)))
+    said, question = model(asked((60, 80), (50, 40))).text, asked((60, 80), (50, 40))
+    network = model.network()
+    found = read_states(model, question)
+    assert list(found) == WHOLE
+    ours = [hook for module in network.model.modules() for hook in module._forward_hooks.values()]
+    assert not any("internals" in hook.__module__ for hook in ours)
+    inputs = model.inputs(network, [chat_of(question)])
+    with torch.inference_mode():
+        whole = network.model(**inputs, output_hidden_states=True)
+        pixels = {name: inputs[name] for name in ("pixel_values", "image_sizes", "image_grid_thw") if name in inputs}
+        seen = network.model.model.get_image_features(**pixels, output_hidden_states=True)
+    first, image = whole.hidden_states[1][0].numpy(), inputs["input_ids"][0].numpy() == 3 + 3 * ("qwen" in family)
+    np.testing.assert_allclose(found[Layer("decoder", 1, "last")], first[-1], atol=1e-4)
+    np.testing.assert_allclose(found[Layer("decoder", 1, "image")], first[image].mean(0), atol=1e-4)
+    if family != "llava_next":  # which adds line ends to what its projector gives
+        projected = torch.cat(list(seen.pooler_output)).numpy()
+        np.testing.assert_allclose(found[Layer("projector", 1)], projected.mean(0), atol=1e-4)
+    if "llava" in family:
+        tower = seen.hidden_states[1][:, 1:].flatten(0, 1).numpy()
+        np.testing.assert_allclose(found[Layer("tower", 1)], tower.mean(0), atol=1e-4)
+    assert model(question).text == said
+
+
+def test_of_a_tower_only_the_layers_that_the_projector_gets(tmp_path: Path, torch: Any) -> None:
+    model = LocalVLM(str(tiny_networks.llava(tmp_path / "llava")))
+    model.network().model.config.vision_feature_layer = -2
+    assert [layer for layer in read_states(model, asked((60, 80))) if layer.part == "tower"] == [Layer("tower", 1)]
+    assert list(read_states(model, asked())) == [Layer("decoder", number, "last") for number in (1, 2)]
+
+
+def test_what_cannot_be_read_is_said(tmp_path: Path, torch: Any) -> None:
+    with pytest.raises(ModelError, match=r"llava, llava_next, qwen2_vl, qwen2_5_vl, qwen3_vl, and this is idefics3"):
+        read_states(LocalVLM(str(tiny_networks.idefics3(tmp_path / "idefics3"))), asked((60, 80)))
+    with pytest.raises(ModelError, match="Scripted cannot be read"):
+        read_states(Scripted("A"), asked((60, 80)))
+
+
+def test_what_pocket_says_follows_from_its_last_state() -> None:
+    question, weights = asked((60, 80), (50, 40)), shipped_weights()
+    found = read_states(Pocket(), question)
+    towers, decoders = ([layer for layer in found if layer.part == part] for part in ("tower", "decoder"))
+    assert len(towers) == 6 and len(decoders) == weights.layers and {layer.over for layer in decoders} == {"last"}
+    logits = weights.norm("before_end", found[decoders[-1]]) @ weights["embed"].T
+    said = Pocket()(question)
+    tokens, inputs = network_inputs(question)
+    places = [weights.places(sha, pixels) for sha, pixels in inputs.items()]
+    likely = Conversation(weights, tokens, places).write(ANSWER)
+    assert said.text and logits.argmax() == likely.argmax()
+    np.testing.assert_allclose(logits - logits.max(), likely - likely.max(), atol=1e-3)
+    np.testing.assert_allclose(found[Layer("projector", 1)], np.concatenate(places).mean(0), atol=1e-5)

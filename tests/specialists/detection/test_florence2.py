@@ -1,0 +1,127 @@
+"""Florence-2 against transformers' own steps on the same tensors, with a tiny network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime import close_networks, use_result_store
+from looktwice.specialists.detection import Florence2
+from looktwice.specialists.protocols import NoEvidence
+from tests import tiny_detectors as tiny
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = [(48, 80), (100, 30), (64, 64), (200, 300)]  # wide, high, the network's own, and larger than it looks
+LONGEST = 60
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    yield str(tiny.florence2(tmp_path_factory.mktemp("florence") / "tiny"))
+    close_networks()
+
+
+def noise(size: tuple[int, int], seed: int) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+
+
+IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
+
+
+def bare(folder: str, image: Pixels, task: str, words: str = "", dtype: str = "float32") -> Any:
+    """Processor, network and post-processing of transformers used as its documentation shows."""
+    processor = transformers.AutoProcessor.from_pretrained(folder, backend="pil")
+    network = transformers.Florence2ForConditionalGeneration.from_pretrained(folder, dtype=getattr(torch, dtype)).eval()
+    inputs = processor(images=image, text=task + words, return_tensors="pt").to("cpu", getattr(torch, dtype))
+    with torch.inference_mode():
+        written = network.generate(**inputs, max_new_tokens=LONGEST, num_beams=3, do_sample=False)
+    text = processor.batch_decode(written, skip_special_tokens=False)[0]
+    height, width = image.shape[:2]
+    return processor.post_process_generation(text, task=task, image_size=(width, height))[task]
+
+
+def upright(boxes: Any) -> Any:
+    """Those that have an area, for a network of random weights writes some from right to left."""
+    boxes = np.reshape(np.asarray(boxes, float), (-1, 4))
+    return (boxes[:, 2:] > boxes[:, :2]).all(1), boxes
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+def test_all_things_are_those_of_transformers(folder: str, dtype: Any) -> None:
+    detector = Florence2(folder, longest=LONGEST, device="cpu", dtype=dtype)
+    number = 0
+    for image in IMAGES:
+        found, expected = detector(image), bare(folder, image, "<OD>", dtype=dtype)
+        kept, boxes = upright(expected["bboxes"])
+        np.testing.assert_array_equal(found.xyxy, boxes[kept])
+        assert found.labels.tolist() == [name for name, good in zip(expected["labels"], kept, strict=True) if good]
+        assert set(found.scores) <= {1.0}
+        number += len(found)
+    assert number > 3
+
+
+def test_each_word_is_looked_for_by_itself_and_phrases_together(folder: str) -> None:
+    image = IMAGES[3]
+    found = Florence2(folder, longest=LONGEST, device="cpu")(image, ["Cat", "red box."])
+    expected = [bare(folder, image, "<OPEN_VOCABULARY_DETECTION>", word)["bboxes"] for word in ("cat", "red box")]
+    lists = [boxes[kept] for kept, boxes in map(upright, expected)]
+    np.testing.assert_array_equal(found.xyxy, np.concatenate(lists))
+    assert found.labels.tolist() == ["cat"] * len(lists[0]) + ["red box"] * len(lists[1])
+    assert all(map(len, lists))
+    phrases = Florence2(folder, task="phrases", longest=LONGEST, device="cpu")
+    together = bare(folder, image, "<CAPTION_TO_PHRASE_GROUNDING>", "cat, red box")
+    kept, boxes = upright(together["bboxes"])
+    np.testing.assert_array_equal(phrases(image, ["cat", "red box"]).xyxy, boxes[kept])
+    assert kept.any()
+    with pytest.raises(NoEvidence, match="looks for phrases, and none was given"):
+        phrases(image, [" "])
+
+
+def test_lines_of_text_are_the_bounds_of_their_corners(folder: str, tmp_path: Path) -> None:
+    reader = Florence2(folder, task="text", longest=LONGEST, device="cpu")
+    number = 0
+    for image in IMAGES:
+        expected = bare(folder, image, "<OCR_WITH_REGION>")
+        quads = np.reshape(expected["quad_boxes"], (-1, 4, 2))
+        found = reader(image)
+        np.testing.assert_array_equal(found.xyxy, np.hstack((quads.min(1), quads.max(1))))
+        assert found.labels.tolist() == expected["labels"]
+        number += len(found)
+    assert number > 3
+    letter = str(reader(IMAGES[0]).labels[0])[-1]
+    chosen = reader(IMAGES[0], letter.upper())
+    assert set(chosen.labels) == {letter.upper()} and 0 < len(chosen) <= len(reader(IMAGES[0]))
+    with use_result_store(tmp_path):
+        assert len(reader(IMAGES[0], ["no such word"])) == 0 < len(reader(IMAGES[0]))
+    assert len(list(tmp_path.rglob("*.npz"))) == 1  # an image is read once, whatever is looked for
+
+
+@pytest.mark.parametrize("task", ["things", "phrases", "text"])
+def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(folder: str, task: Any) -> None:
+    detector = Florence2(folder, task=task, longest=LONGEST, device="cpu")
+    words = [["cat"], ["dog", "cat"], ["cat"], ["dog", "cat"]]
+    for given, found in zip(
+        zip(IMAGES, words, strict=True), detector.many(list(zip(IMAGES, words, strict=True))), strict=True
+    ):
+        alone = detector(*given)
+        np.testing.assert_array_equal(found.xyxy, alone.xyxy)
+        assert found.labels.tolist() == alone.labels.tolist()
+        height, width = given[0].shape[:2]
+        assert (found.xyxy >= 0).all() and (found.xyxy <= [width, height, width, height]).all()
+
+
+def test_settings_have_a_meaning(folder: str) -> None:
+    detector = Florence2(folder, longest=LONGEST, device="cpu")
+    every = detector(IMAGES[0], ["cat", "dog"])
+    assert len(replace(detector, most=1)(IMAGES[0], ["cat", "dog"])) == 1 < len(every)
+    assert len(replace(detector, longest=10)(IMAGES[0], ["cat", "dog"])) < len(every)
+    with pytest.raises(ValueError, match="beams and longest are 1 or more, found 0 and 1024"):
+        Florence2(beams=0)

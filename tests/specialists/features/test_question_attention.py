@@ -1,0 +1,232 @@
+"""Attention of question tokens over image tokens: against transformers, by hand, planted, and where tokens lie."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import Message, Messages
+from looktwice.pipelines.models import LocalVLM
+from looktwice.pipelines.picture import Picture, Pixels
+from looktwice.pipelines.pipeline import NoModel, Pipeline
+from looktwice.pipelines.runtime import WeightsError
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.pipelines.view import View
+from looktwice.prompting.turns import Ask
+from looktwice.prompting.views import FixedHeight
+from looktwice.specialists.features import QuestionAttention
+from looktwice.specialists.features.question_attention import words_among
+from looktwice.specialists.features.token_places import spread, token_places
+from tests import tiny_networks
+from tests.planted_network import MORE, seeks_ink
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+FAMILIES = ("llava", "llava_next", "qwen2_vl", "qwen2_5_vl")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], str]:
+    """The folder of a family's tiny network, built once."""
+    root = tmp_path_factory.mktemp("networks")
+    return cache(lambda family: str(getattr(tiny_networks, family)(root / family)))
+
+
+def picture(height: int, width: int, seed: int = 0) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 255, (height, width, 3), dtype=np.uint8)
+
+
+def view(pixels: Pixels) -> View:
+    return View.of(Picture(pixels))
+
+
+def attention_of(model: LocalVLM, **settings: Any) -> QuestionAttention:
+    return QuestionAttention(model.model, system=model.system, max_pixels=model.max_pixels, **settings)
+
+
+def tiles(values: Any, rows: int, columns: int) -> Any:
+    """Values (r, c), each spread evenly over a tile of so many pixels."""
+    return np.kron(values, np.full((rows, columns), 1 / (rows * columns)))
+
+
+def by_hand(family: str, values: Any) -> Any:
+    """The map of a picture of 28 x 56 pixels from the values of its image tokens in order."""
+    if family == "llava":  # of the square in its middle four tokens
+        return np.pad(tiles(values.reshape(2, 2), 14, 14), ((0, 0), (14, 14)))
+    if family == "llava_next":  # four of the whole, then two rows of four, each with a newline
+        fine = values[4:].reshape(2, 5)[:, :4]
+        return tiles(values[:4].reshape(2, 2), 14, 28) + tiles(fine, 14, 14)
+    raise AssertionError(family)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("layer", [None, 0, -1])
+def test_a_map_is_what_transformers_own_attentions_say(
+    family: str, layer: int | None, folder: Callable[[str], str]
+) -> None:
+    from transformers import AutoModelForImageTextToText
+
+    words = "how many stars"
+    model = LocalVLM(folder(family), system="be brief", max_pixels=100_000)
+    size = (56, 112) if "qwen" in family else (28, 56)  # as their processors leave them
+    messages = [Message("user", (view(picture(*size)), words))]
+    inputs = model.inputs(model.network(), [model.chat(messages)])
+    eager = AutoModelForImageTextToText.from_pretrained(folder(family), attn_implementation="eager").eval()
+    with torch.inference_mode():
+        given = eager(**inputs, output_attentions=True).attentions
+    assert len(given) == 2
+    weights = torch.stack(list(given) if layer is None else [given[layer]]).mean((0, 1, 2))
+    tokens = inputs["input_ids"][0].tolist()
+    said = model.network().tokenizer(words, add_special_tokens=False)["input_ids"]
+    (start,) = [n for n in range(len(tokens)) if tokens[n : n + len(said)] == said]
+    row = weights[start : start + len(said)].mean(0).numpy()
+    values = row[[n for n, token in enumerate(tokens) if token == eager.config.image_token_id]]
+    expected = tiles(values.reshape(2, 4), 28, 28) if "qwen" in family else by_hand(family, values)
+    looks = attention_of(model, layer=layer).predict((messages,))
+    assert np.allclose(looks.map(0, *size), expected, atol=1e-7)
+    assert np.allclose(looks.values, values, atol=1e-6) and 0.01 < values.sum() < 1
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "size", [(60, 80), (100, 30), (56, 56), (31, 67), (84, 196), (100, 190), (190, 100), (20, 100)]
+)
+def test_a_token_lies_where_pixels_change_it(family: str, size: tuple[int, int], folder: Callable[[str], str]) -> None:
+    """Without attention in its encoder, a token knows its own pixels alone: those inside of its place change it."""
+    model = LocalVLM(folder(family))
+    network, own = model.network(), model.network().model.model
+    kept = {name: tensor.clone() for name, tensor in own.state_dict().items()}
+    try:
+        with torch.no_grad():
+            for name, tensor in own.named_parameters():
+                if name.startswith(("vision_tower.", "visual.blocks.")) and name.split(".")[-2] in ("out_proj", "fc2"):
+                    tensor.zero_()
+                if name.startswith("visual.blocks.") and name.split(".")[-2] in ("proj", "down_proj", "fc2"):
+                    tensor.zero_()
+        check_places(model, network, own, size)
+    finally:
+        own.load_state_dict(kept)
+
+
+def check_places(model: LocalVLM, network: Any, own: Any, size: tuple[int, int]) -> None:
+    rng, plain = np.random.default_rng(0), np.full((*size, 3), 128, np.uint8)
+    inputs, before = features(model, network, own, plain)
+    (places,) = token_places(network, inputs, [size])
+    assert len(places) == len(before)
+    for _ in range(12):
+        y, x = (int(rng.integers(edge)) for edge in size)
+        spotted = plain.copy()
+        spotted[y, x] = (255, 0, 0)
+        changed = np.abs(features(model, network, own, spotted)[1] - before).max(1) > 1e-5
+        certain, possible = (over(places, size, (y, x), n) for n in (0, 1))
+        assert not (changed & ~possible).any(), (size, y, x)
+        assert changed[certain].all(), (size, y, x)
+
+
+def over(places: Any, size: tuple[int, int], at: tuple[int, int], reach: int) -> Any:
+    """Which tokens hold a pixel for certain (0), or may know of it (1), for pixels are resampled by cubes."""
+    found = np.ones(len(places), bool)
+    for low, high, pixels, where in ((0, 1, size[0], at[0]), (2, 3, size[1], at[1])):
+        edges = places[:, (low, high)] * pixels
+        more = reach * 2.5 * np.maximum(1, (edges[:, 1] - edges[:, 0]) / 14)
+        found &= (edges[:, 0] - more <= where) & (where + 1 <= edges[:, 1] + more)
+    return found
+
+
+def features(model: LocalVLM, network: Any, own: Any, pixels: Pixels) -> tuple[Any, Any]:
+    inputs = model.inputs(network, [model.chat([Message("user", (view(pixels), "x"))])])
+    names = ("pixel_values", "image_sizes", "image_grid_thw")
+    with torch.inference_mode():
+        found = own.get_image_features(**{name: inputs[name] for name in names if name in inputs}).pooler_output
+    return inputs, torch.cat(list(found)).numpy().reshape(-1, 32)
+
+
+def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> None:
+    places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
+    found = spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
+    assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "without", "words"),
+    [
+        ("abXYZcd", "abcd", [2, 3, 4]), ("abab", "ab", [2, 3]), ("XY", "", [0, 1]), ("abX", "ab", [2]),
+        ("Xab", "ab", [0]), ("ab", "ab", []), ("aXbYb", "ab", [1, 2, 3]),
+    ],
+)  # fmt: skip
+def test_words_are_what_the_same_prompt_lacks_without_them(prompt: str, without: str, words: list[int]) -> None:
+    assert words_among(list(map(ord, prompt)), list(map(ord, without))) == words
+
+
+@pytest.mark.parametrize("corner", [(0, 0), (0, 1), (1, 0), (1, 1)])
+def test_planted_attention_gives_its_known_share(corner: tuple[int, int], tmp_path: Path) -> None:
+    """Words ask for ink: of four image tokens the dark one gets e^3 times what another token gets."""
+    model = LocalVLM(str(seeks_ink(tmp_path / "planted")))
+    down, right = (28 * each for each in corner)
+    pixels = np.full((56, 56, 3), 255, np.uint8)
+    pixels[down : down + 28, right : right + 28] = 0
+    sample = Sample(
+        "s", "how many", (Picture(pixels),),
+        marks=(Box("star 1", right, down, right + 28, down + 28), Box("circle 1", 28 - right, 0, 56 - right, 56)),
+    )  # fmt: skip
+    attention = attention_of(model, labels=("star",))
+    measured = attention(State.start(sample), NoModel()).measures
+    assert measured["question_attention"] == pytest.approx(np.exp(MORE) / (np.exp(MORE) + 3), rel=2e-3)
+    assert measured["marked_area"] == 0.25
+    tokens = model.inputs(model.network(), [model.chat(asked_of(State.start(sample)))])["input_ids"][0].tolist()
+    first, words = tokens.index(6) + 5, model.network().tokenizer(" how many")["input_ids"]
+    assert tokens[first : first + len(words)] == words
+    seen = [
+        (np.exp(MORE) + 3) / (np.exp(MORE) + n) for n in range(first, first + len(words))
+    ]  # of so many other tokens
+    assert measured["image_attention"] == pytest.approx(np.mean(seen[1:]), rel=2e-3)
+
+
+def test_it_asks_what_the_model_was_asked(folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder("qwen2_5_vl"), max_tokens=3)
+    sample = Sample("s", "how many", (Picture(picture(56, 84)),), marks=(Box("A", 0, 0, 40, 30),))
+    look = attention_of(model)
+    asked = Pipeline({"ask": Ask(), "look": look})(State.start(sample), model)
+    assert asked.messages[-1].role == "assistant"
+    assert asked.measures == look(State.start(sample), NoModel()).measures, "the reply is not among the words"
+    other = Pipeline({"ask": Ask(images="after"), "look": look})(State.start(sample), model)
+    assert other.notes[-1] == "question attention: no word of the question stands behind a picture"
+    assert not other.measures
+    system = Pipeline({"ask": Ask(system="be brief"), "look": look})(State.start(sample), model)
+    assert system.measures["image_attention"] < asked.measures["image_attention"]  # type: ignore[operator]
+
+
+def test_of_several_pictures_the_marks_of_each_count(folder: Callable[[str], str]) -> None:
+    model = LocalVLM(folder("llava_next"))
+    pictures = tuple(Picture(picture(40, 60, seed)) for seed in range(2))
+    marks = (Box("A", 0, 0, 60, 40, 0), Box("B", 0, 0, 30, 40, 1))
+    state = State.start(Sample("s", "which", pictures, marks=marks))
+    attention = attention_of(model)
+    for after, size in ((state, (40, 60)), (FixedHeight(80)(state, NoModel()), (80, 120))):
+        looks = attention.predict((asked_of(after),))
+        first, second = (looks.map(number, *size) for number in (0, 1))
+        measured = attention(after, NoModel()).measures
+        inside = (first.sum() + second[:, : size[1] // 2].sum()) / (first.sum() + second.sum())
+        assert measured["question_attention"] == pytest.approx(inside) and measured["marked_area"] == 0.75
+        assert first.sum() + second.sum() < looks.values.sum(), "newlines have no place"
+    alone = replace(attention, labels=("C",))(state, NoModel())
+    assert alone.notes == ("question attention: no view shows a mark",) and not alone.measures
+
+
+def asked_of(state: State) -> Messages:
+    return [Message("user", (*state.views, state.prompt))]
+
+
+def test_families_whose_tokens_have_no_known_place_are_refused(folder: Callable[[str], str]) -> None:
+    messages = [Message("user", (view(picture(56, 56)), "x"))]
+    with pytest.raises(WeightsError, match="known of llava, llava_next, qwen2_vl, qwen2_5_vl, not of 'idefics3'"):
+        QuestionAttention(folder("idefics3")).predict((messages,))

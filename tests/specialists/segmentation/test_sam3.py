@@ -1,0 +1,187 @@
+"""SAM 3 and EdgeTAM against transformers' own steps on the same tensors, with tiny networks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime import WeightsError, close_networks, use_result_store
+from looktwice.specialists.detection import MaskBoxes
+from looktwice.specialists.protocols import NoEvidence
+from looktwice.specialists.results import Boxes, Masks
+from looktwice.specialists.segmentation import SAM, SAM3
+from looktwice.specialists.segmentation.sam3 import see_square
+from tests import tiny_sam3 as tiny
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SIZES = [(48, 80), (100, 30), (56, 56), (200, 300)]  # wide, high, the network's own, and larger than it looks
+LEVEL = 0.03
+
+
+def noise(size: tuple[int, int], seed: int) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (*size, 3), np.uint8)
+
+
+IMAGES = [noise(size, seed) for seed, size in enumerate(SIZES)]
+
+
+@pytest.fixture(scope="module", params=["concepts", "video"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The detector of concepts alone, and as it is published, with a tracker."""
+    yield str(getattr(tiny, request.param)(tmp_path_factory.mktemp("sam3") / request.param))
+    close_networks()
+
+
+def seen_by_transformers(image: Pixels) -> Any:
+    """What its processor gives: itself where torchvision is, else PIL's filter, which is the same but for a step."""
+    if find_spec("torchvision") is not None:
+        processor = transformers.Sam3ImageProcessor(size={"height": 56, "width": 56})
+        return processor(images=image, return_tensors="pt")["pixel_values"]
+    from PIL import Image
+
+    small = np.asarray(Image.fromarray(image).resize((56, 56), Image.Resampling.BILINEAR))
+    return torch.from_numpy((small / 255 - 0.5) / 0.5).permute(2, 0, 1)[None].float()
+
+
+def test_images_are_seen_as_by_transformers() -> None:
+    step = 1e-6 if find_spec("torchvision") is not None else 1 / 127.4
+    for image in IMAGES:
+        np.testing.assert_allclose(see_square(image, 56), seen_by_transformers(image), atol=step)
+
+
+def test_masks_are_those_of_transformers(model: str) -> None:
+    """Network and post-processing used bare as its documentation shows, a word at a time."""
+    network = transformers.Sam3Model.from_pretrained(model).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    words = ("cat", "red box")
+    for image, found in zip(IMAGES, SAM3(model, words=words, threshold=LEVEL, device="cpu").many(IMAGES), strict=True):
+        assert len(found) > 2
+        for word in words:
+            text = tokenizer(word, padding="max_length", max_length=32, return_tensors="pt")
+            given = {name: text[name] for name in ("input_ids", "attention_mask")}
+            with torch.no_grad():
+                out = network(pixel_values=see_square(image, 56), **given)
+            scores = (out.pred_logits.sigmoid() * out.presence_logits.sigmoid())[0].numpy()
+            small = out.pred_masks.sigmoid()[:, scores > LEVEL]
+            ours = found[found.labels == word]
+            assert len(ours) == small.shape[1]
+            order = np.argsort(-scores[scores > LEVEL], kind="stable")
+            np.testing.assert_allclose(ours.scores, scores[scores > LEVEL][order], atol=1e-5)
+            if len(ours):
+                large = torch.nn.functional.interpolate(small, image.shape[:2], mode="bilinear", align_corners=False)
+                assert (ours.masks != (large[0] > 0.5).numpy()[order]).mean() < 1e-3
+
+
+def same(one: Masks, two: Masks) -> None:
+    np.testing.assert_allclose(one.scores, two.scores, atol=1e-4)
+    assert one.labels.tolist() == two.labels.tolist()
+    assert one.masks.shape == two.masks.shape and (one.masks != two.masks).mean() < 0.002
+
+
+def test_a_batch_of_mixed_sizes_gives_what_single_calls_give(model: str) -> None:
+    sam = SAM3(model, words=("Dog", "cat"), threshold=0, most=8, device="cpu")
+    together = sam.many(IMAGES)
+    for image, found in zip(IMAGES, together, strict=True):
+        same(found, sam(image))
+        assert found.masks.shape == (8, *image.shape[:2])
+        assert (np.diff(found.scores) <= 0).all()
+        assert set(found.labels) <= {"dog", "cat"}
+    assert min(found.masks.mean() for found in together) < 0.9 and max(found.masks.mean() for found in together) > 0.1
+
+
+def test_words_of_a_question_take_the_place_of_its_own(model: str) -> None:
+    sam = SAM3(model, words=("cat",), threshold=0, most=5, device="cpu")
+    detector = MaskBoxes(sam)
+    own, asked = detector(IMAGES[0]), detector(IMAGES[0], ["Red box."])
+    assert set(own.labels) == {"cat"} and set(asked.labels) == {"red box"}
+    assert asked.scores.tolist() == replace(sam, words=("red box",))(IMAGES[0]).scores.tolist() != own.scores.tolist()
+    assert len(MaskBoxes(replace(sam, words=()))(IMAGES[0], "dog")) > 0
+    with pytest.raises(NoEvidence, match="looks for words, and none was given"):
+        replace(sam, words=(" ",))(IMAGES[0])
+
+
+def test_results_are_stored_by_word(model: str, tmp_path: Path) -> None:
+    sam = SAM3(model, words=("cat",), threshold=0, most=5, device="cpu")
+    with use_result_store(tmp_path / "results"):
+        first, other, again = sam(IMAGES[0]), replace(sam, words=("dog",))(IMAGES[0]), sam(IMAGES[0])
+    same(first, again)
+    assert set(other.labels) == {"dog"}
+    assert len(list((tmp_path / "results").rglob("*.npz"))) == 2
+    assert sam._batcher() is replace(sam, words=("dog",))._batcher()  # so that words of many threads are one batch
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_near(model: str, dtype: Any) -> None:
+    whole = SAM3(model, words=("cat",), threshold=0, most=3, device="cpu", dtype="float32")(IMAGES[3])
+    half = SAM3(model, words=("cat",), threshold=0, most=3, device="cpu", dtype=dtype)(IMAGES[3])
+    np.testing.assert_allclose(half.scores, whole.scores, atol=0.03)
+    assert (half.scores != whole.scores).any()
+
+
+def test_the_surest_are_kept(model: str) -> None:
+    every = SAM3(model, words=("cat",), threshold=0, device="cpu")(IMAGES[1])
+    level = float(np.median(every.scores))
+    some = SAM3(model, words=("cat",), threshold=level, device="cpu")(IMAGES[1])
+    assert some.scores.tolist() == [score for score in every.scores if score > level]
+    assert SAM3(model, words=("cat",), threshold=0.9999, device="cpu")(IMAGES[1]).masks.shape == (0, 100, 30)
+    with pytest.raises(ValueError, match="threshold is a probability"):
+        SAM3(threshold=1)
+
+
+# The tracker and EdgeTAM, as kinds of SAM
+
+
+def stretched(image: Pixels, side: int) -> Any:
+    """An image as SAM 2 and EdgeTAM see it: stretched, then with ImageNet's mean and deviation taken out."""
+    pixels = torch.from_numpy(image.copy()).permute(2, 0, 1)[None] / 255
+    small = torch.nn.functional.interpolate(pixels, (side, side), mode="bilinear", antialias=True)
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return (small - mean.view(3, 1, 1)) / std.view(3, 1, 1)
+
+
+@pytest.mark.parametrize("name", ["tracker", "video", "edgetam"])
+def test_other_kinds_of_sam_give_what_transformers_gives(name: str, tmp_path: Path) -> None:
+    """The network used bare, with the box in pixels of the square that it looks at."""
+    folder = str(getattr(tiny, name)(tmp_path / name))
+    kind = transformers.EdgeTamModel if name == "edgetam" else transformers.Sam3TrackerModel
+    network = kind.from_pretrained(folder).eval()
+    side = 64 if name == "edgetam" else 56
+    sam = SAM(folder, device="cpu")
+    boxes = np.array([[2.0, 3, 20, 25], [10, 5, 29, 40]])
+    asked = Boxes(boxes, np.ones(2), np.array(["cat", "dog"]))
+    shares = []
+    for image, found in zip(IMAGES, sam.many([(image, asked) for image in IMAGES]), strict=True):
+        height, width = image.shape[:2]
+        scale = np.array([side / width, side / height] * 2)
+        # the processor's boxes are pixel centres of the square, ours edges
+        given = torch.from_numpy(boxes * scale - 0.5).float()[None]
+        seen = stretched(image, 64) if name == "edgetam" else see_square(image, 56)
+        with torch.no_grad():
+            out = network(pixel_values=seen, input_boxes=given, multimask_output=False)
+            large = torch.nn.functional.interpolate(
+                out.pred_masks[0], (height, width), mode="bilinear", align_corners=False
+            )[:, 0]
+        np.testing.assert_allclose(found.scores, out.iou_scores[0, :, 0].numpy(), atol=1e-5)
+        assert (found.masks != (large > 0).numpy()).mean() < 1e-3
+        assert found.labels.tolist() == ["cat", "dog"]
+        shares.append(found.masks.mean())
+        same(sam(image, asked), found)
+    assert min(shares) < 0.7 and max(shares) > 0.3
+    close_networks()
+
+
+def test_edgetam_without_timm_names_it(tmp_path: Path) -> None:
+    if find_spec("timm") is not None:
+        pytest.skip("timm is installed")
+    transformers.EdgeTamConfig().save_pretrained(tmp_path)
+    with pytest.raises(WeightsError, match="pip install timm"):
+        SAM(str(tmp_path), device="cpu")(IMAGES[0], Boxes(np.array([[0, 0, 9, 9.0]]), np.ones(1), np.array(["a"])))
