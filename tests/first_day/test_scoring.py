@@ -276,7 +276,7 @@ def test_a_table_holds_the_present_plan_and_names_the_older_arms(folder: Path) -
     for name in ("report.md", "report.html"):
         assert "3 arms of earlier plans" in (folder / "runs/radii" / name).read_text()
     assert "plain [mark.radius=15]  " in looktwice("score", "runs/radii", "--all").output
-    assert "not shown" not in looktwice("score", "runs/radii", "--all").output
+    assert "arms of earlier plans" not in looktwice("score", "runs/radii", "--all").output
     looktwice("report", "runs/radii", "--all")
     rows = report_rows(folder / "runs/radii")
     assert len({row["contestant"] for row in rows if row["point"]}) == 4
