@@ -68,7 +68,7 @@ format: $(VENV)/.dev
 	$(PY) -m ruff format .
 
 bench: $(VENV)/.dev
-	$(PY) -m pytest bench -q -s $(ARGS)
+	$(PY) -m pytest -q -s $(or $(ARGS),bench)
 	$(PY) -m pytest tests -q -m slow
 
 soak: $(VENV)/.dev
