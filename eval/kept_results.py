@@ -94,13 +94,17 @@ class KeptResults:
         scorers = [spec(arm.task.facts.scorer or {}).get("use", "") for arm in arms] if own else []
         return own and not (self.plan.plugins or any(map(is_foreign, scorers)))
 
+    @cached_property
+    def _code(self) -> list[tuple[str, tuple[int, ...] | None]]:
+        return sorted(_sources())
+
     def _digest_of_inputs(self) -> str:
         return _digest(
             [_state(self.run / name) for name in READ],
             [(self.run / name).read_bytes() for name in REWRITTEN],
             [str(self.run), str(self.run.resolve())],  # sentences name it
             [sys.version, *((place, _state(Path(place))) for place in sys.path if place.endswith("-packages"))],
-            sorted(_sources()),
+            self._code,
             [self.console.options, self.console.color_system, self.console.no_color, self.console.safe_box],
             _digest_of_keys(),
         )

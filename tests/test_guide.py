@@ -19,11 +19,11 @@ from typer.testing import CliRunner
 
 from looktwice.eval import RunFolder
 from looktwice.eval.cli import app
-from looktwice.eval.page.conversations import thumbnail
 from looktwice.eval.statistics.bootstrap import resampled_means
 from looktwice.eval.tasks import Folder
 from looktwice.eval.tasks.folder import KEYS
 from looktwice.pipelines.config.load import load
+from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture
 from tests.chat_server import ChatServer, chat_server
 from tests.paths import CONFIGS, DOCS
@@ -99,9 +99,9 @@ def make_no_twice(patch: pytest.MonkeyPatch) -> None:
     """Eleven reports show the same pictures, and no end of an interval is compared: made once, and roughly."""
     made: dict[str, str] = {}
 
-    def once(picture: Picture) -> str:
+    def once(picture: Picture, *look: int) -> str:
         if picture.sha not in made:
-            made[picture.sha] = thumbnail(picture)
+            made[picture.sha] = thumbnail(picture, *look)
         return made[picture.sha]
 
     def few(*arguments: Any, **more: Any) -> NDArray[np.float64]:

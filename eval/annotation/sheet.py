@@ -17,12 +17,12 @@ from typing import Any
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.templates import template
 from looktwice.eval.logs.log import Log, name_apart
-from looktwice.eval.page.conversations import thumbnail
 from looktwice.eval.page.render import escape_json
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
 ERRORS, ANSWERS = "errors", "answers"

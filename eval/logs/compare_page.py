@@ -11,8 +11,9 @@ import numpy as np
 
 from looktwice.eval.logs.compare import LogComparison
 from looktwice.eval.logs.log import Log
-from looktwice.eval.page.conversations import thumbnail
+from looktwice.eval.page.conversations import THUMBNAIL
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PagePicture, PageSample, PageTask, PageTurn
+from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import PictureError
 
 MOST_SAMPLES = 20_000
@@ -92,7 +93,7 @@ def _turns(row: Mapping[str, Any], log: Log, thumbnails: dict[str, str]) -> Iter
             parts.append(PagePicture(sha))
             if sha not in thumbnails and len(thumbnails) < MOST_THUMBNAILS:
                 try:
-                    thumbnails[sha] = thumbnail(part.picture)
+                    thumbnails[sha] = thumbnail(part.picture, *THUMBNAIL)
                 except PictureError:
                     continue
         yield PageTurn(message.role, tuple(parts))

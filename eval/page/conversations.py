@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import io
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -12,10 +10,10 @@ from typing import Any
 from looktwice.eval.page.data import PageAnswer, PagePicture, PageTurn
 from looktwice.eval.records.records import Record, RunError, RunFolder, SampleRow, read_message
 from looktwice.pipelines.marks import Box, Mark, mark_from_dict
-from looktwice.pipelines.picture import Picture
 from looktwice.prompting.agent.record import read_looks
 
-THUMBNAIL_SIDE, THUMBNAIL_QUALITY = 256, 70
+THUMBNAIL = 256, 75
+"""The longest side of a thumbnail in pixels, and its quality as a JPEG."""
 
 
 @dataclass
@@ -92,22 +90,6 @@ def _placed(mark: Mark, size: tuple[int, int]) -> tuple[str, float, float, float
         return ("box", *(round(side, 4) for side in sides), mark.label)  # type: ignore[return-value]
     x, y = mark.center
     return "point", round((x + 0.5) / width, 4), round((y + 0.5) / height, 4), 0.0, 0.0, mark.label
-
-
-def thumbnail(picture: Picture, longest: int = THUMBNAIL_SIDE) -> str:
-    """A WebP data URL of a picture, its longest side at most `longest` pixels. Raises PictureError."""
-    import cv2
-    from PIL import Image
-
-    pixels: Any = picture.reduced(longest)
-    height, width = pixels.shape[:2]
-    scale = min(1.0, longest / max(height, width))
-    if scale < 1.0:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        pixels = cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
-    data = io.BytesIO()  # a third of the time of OpenCV's writer, for a sixth more bytes
-    Image.fromarray(pixels).save(data, "WEBP", quality=THUMBNAIL_QUALITY, method=1)
-    return "data:image/webp;base64," + base64.b64encode(data.getvalue()).decode()
 
 
 def shown_pictures(answers: Sequence[PageAnswer]) -> dict[str, None]:

@@ -12,12 +12,13 @@ from typing import Any
 
 import yaml
 
-from looktwice.eval.page.conversations import Conversations, place_marks, shown_pictures, thumbnail
+from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks, shown_pictures
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PagePicture, PageSample, PageTask
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
 Images = Callable[[str, str], tuple[Picture, ...]]
@@ -194,16 +195,25 @@ class RunPage:
         of_sample: dict[int, list[PageAnswer]] = defaultdict(list)
         for (_, sample), draws in self.answers.items():
             of_sample[sample] += draws
+
+        def is_full() -> bool:
+            return length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES
+
         for number in first:
+            sources = self.rows[number].sample["images"]
+            if is_full() and made.keys().isdisjoint(sources):  # what is not shown need not be read
+                named = (PagePicture(sha, f"source {place}") for place, sha in enumerate(sources, 1))
+                self.samples[number] = replace(self.samples[number], pictures=tuple(named))
+                continue
             own = self.own_pictures(number)
             self.samples[number] = replace(self.samples[number], pictures=tuple(picture for picture, _ in own))
             wanted = {picture.name: pixels for picture, pixels in own}
             wanted |= {sha: self.stored(sha) for sha in shown_pictures(of_sample[number]) if sha not in wanted}
             for name, picture in wanted.items():
-                if name in made or length >= MOST_PICTURE_CHARACTERS or len(made) >= MOST_PICTURES:
+                if name in made or is_full():
                     continue
                 try:
-                    made[name] = thumbnail(picture)
+                    made[name] = thumbnail(picture, *THUMBNAIL)
                     length += len(made[name])
                 except PictureError:  # it is gone or damaged; the page says that it has none
                     continue

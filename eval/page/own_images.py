@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 from looktwice.eval.records.records import RunFolder
@@ -42,6 +43,6 @@ def sample_images(tasks: Mapping[str, Any]) -> Callable[[str, str], tuple[Pictur
             with suppress(TaskError):  # it is not here any more
                 loaded[task_id] = {item.sample.id: item.sample for item in task}
         match = loaded[task_id].get(sample)
-        return match.images if match else ()
+        return tuple(map(copy, match.images)) if match else ()  # what is read of them is not kept
 
     return images

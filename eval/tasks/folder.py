@@ -198,8 +198,7 @@ class Folder:
         return len(self._chosen)
 
     def __iter__(self) -> Iterator[Item]:
-        self._check_images()
-        for row in self._chosen:
+        for row in self._checked:
             yield row.item()
 
     @cached_property
@@ -236,7 +235,9 @@ class Folder:
         numbers = self.subset.choose(fields, Path(self.path) / self.file)
         return [rows[number] for number in numbers]
 
-    def _check_images(self) -> None:
+    @cached_property
+    def _checked(self) -> list[FolderRow]:
+        """The chosen rows, now that their images were looked at, which takes a while."""
         files = [file for row in self._chosen for file in row.images]
         if files and not any(file.exists() for file in files):
             raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
@@ -245,6 +246,7 @@ class Folder:
             for problem in _marks_outside(row):
                 faults.add(row.line, problem)
         faults.raise_any()
+        return self._chosen
 
 
 def _marks_outside(row: FolderRow) -> Iterator[str]:

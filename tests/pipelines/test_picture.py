@@ -314,6 +314,13 @@ def test_a_small_look_at_a_jpeg_decodes_no_more_than_it_shows() -> None:
     assert Picture.encoded(rotated_jpeg()).reduced(10).shape == RAMP.shape  # turned, so read whole
 
 
+@pytest.mark.parametrize("cut", [-1, -2, -100, 700])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_small_look_at_a_cut_jpeg_is_refused(cut: int, progressive: bool) -> None:
+    with pytest.raises(PictureError, match=r"torn\.jpg"):
+        Picture.encoded(jpeg_of_photograph(90, progressive=progressive)[:cut], "torn.jpg").reduced(16)
+
+
 def test_every_format_that_pillow_knows_is_opened() -> None:
     code = (
         "from PIL import Image; from looktwice.pipelines.picture import FORMATS, _formats; found = _formats();"

@@ -132,7 +132,7 @@ def test_a_sheet_of_errors_goes_out_and_comes_back(run: Path, tmp_path: Path) ->
     assert done.exit_code == 0, done.output
     page = (out / "sheet.html").read_text()
     assert "</script><b>" not in page
-    assert page.count("data:image/webp") == 3
+    assert page.count("data:image/jpeg") == 3
     assert len(list((out / "pictures").iterdir())) == 3
     again = CliRunner().invoke(app, args)
     assert (again.exit_code, "holds a sheet already" in again.output) == (2, True)

@@ -152,7 +152,7 @@ def test_pictures_come_from_the_task_or_from_what_was_sent_or_leave_a_note(made:
 
     made.samples[2].sample["images"].append(picture.sha)
     found = Page(write_report([made.write().path], tmp_path / "own", images=images)).data
-    assert found["thumbnails"][picture.sha].startswith("data:image/webp;base64,")
+    assert found["thumbnails"][picture.sha].startswith("data:image/jpeg;base64,")
     assert found["samples"][2][5] == [[picture.sha, "source 1", [["point", 0.2188, 0.4375, 0, 0, "R&D"]]]]
 
 

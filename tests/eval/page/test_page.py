@@ -7,13 +7,18 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 from looktwice.eval.display.table import score_table
 from looktwice.eval.page import PageAnswer, PageContestant, PageData, PageSample, PageTask, of_runs, render_page
+from looktwice.eval.page.own_images import sample_images
 from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
+from looktwice.eval.tasks import Folder
+from looktwice.pipelines.picture import Picture, PictureError
 from tests.made_run import MadeRun
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
@@ -131,6 +136,40 @@ def test_a_file_holds_the_samples_on_which_contestants_differ_first(
     cut = of_runs.RunPage(table.scores).data(table.rows)
     assert cut.detailed == frozenset({4})
     assert cut.answers[0, 0][0].verdict == "right" and not cut.answers[0, 0][0].turns
+
+
+def test_what_a_full_file_does_not_show_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 4)
+    pictures = [Picture(np.full((8, 8, 3), shade, np.uint8)) for shade in (10, 20, 10, 30)]
+    for row, picture in zip(made.samples, pictures, strict=True):
+        row.sample["images"].append(picture.sha)
+        row.sample["marks"].append({"label": "A", "x": 3.0, "y": 3.0, "image": 0})
+    made.answers(made.point("plain", "t"), ["A"] * 4)
+    table, read = score_table(made.write().path), list[str]()
+
+    def images(task: str, sample: str) -> tuple[Picture, ...]:
+        read.append(sample)
+        return (pictures[int(sample[1:])],)
+
+    monkeypatch.setattr(of_runs, "MOST_PICTURES", 1)
+    data = of_runs.RunPage(table.scores, images).data(table.rows)
+    assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
+    shown = [[(picture.name, picture.caption, len(picture.marks)) for picture in s.pictures] for s in data.samples]
+    assert shown == [[(p.sha, "source 1", marks)] for p, marks in zip(pictures, (1, 0, 1, 0), strict=True)]
+
+
+def test_the_bytes_of_own_images_are_not_held(tmp_path: Path) -> None:
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
+    row = {"id": "a", "question": "Which?", "image": "a.png", "answer": "B"}
+    (tmp_path / "samples.jsonl").write_text(json.dumps(row))
+    images = sample_images({"id-t": Folder(tmp_path)})
+    before = images("id-t", "a")[0]
+    assert before.size == (8, 8)
+    (tmp_path / "a.png").unlink()
+    assert before.size == (8, 8)
+    with pytest.raises(PictureError):
+        _ = images("id-t", "a")[0].size
 
 
 def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def test_run_then_score_report_and_show(study: Path) -> None:
     assert "report: runs/study/report.html" in said
     folder = study.parent / "runs" / "study"
     page = (folder / "report.html").read_text()
-    assert "seams" in page and "data:image/webp" in page
+    assert "seams" in page and "data:image/jpeg" in page
     with (folder / "report.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS

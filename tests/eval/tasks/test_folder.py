@@ -228,6 +228,13 @@ def test_images_are_not_read_before_they_are_looked_at(folder: Path, monkeypatch
     assert items[0].sample.images[0].size == (4, 4)
 
 
+def test_images_with_marks_are_looked_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = write(folder, {**ROW, "marks": [{"label": "A", "x": 5, "y": 5}]})
+    looked = iter((20, 10))
+    monkeypatch.setattr(Picture, "size", property(lambda picture: (next(looked), next(looked))))
+    assert [len(list(task)) for _ in range(3)] == [1, 1, 1]
+
+
 def test_subset_and_facts(folder: Path) -> None:
     rows = [{**ROW, "id": str(number), "meta": {"room": number % 3}} for number in range(12)]
     write(folder, *rows)
