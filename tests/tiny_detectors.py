@@ -163,13 +163,25 @@ def florence2(folder: Path) -> Path:
 
 
 def pp_ocr(folder: Path, kind: str, letters: str = "", **more: Any) -> Path:
-    """A finder (such as PPOCRV5MobileDet) or reader (such as PPOCRV6SmallRec) of text of its own size, at random."""
+    """A slim finder (PPOCRV5MobileDet) or reader (such as PPOCRV6SmallRec) of text, at random."""
     import transformers
 
     seeded()
-    settings = {"head_out_channels": len(letters)} if letters else {}
+    config = getattr(transformers, f"{kind}Config")(**({"head_out_channels": len(letters)} if letters else {}))
+    backbone = config.backbone_config
+    if kind == "PPOCRV5MobileDet":
+        config.neck_out_channels, config.layer_list_out_channels = 16, [8] * 4
+        config.backbone_config = type(backbone)(scale=0.25, conv_symmetric_num=1, out_features=backbone.out_features)
+    elif kind == "PPOCRV5ServerRec":
+        backbone.stem_channels, backbone.stage_in_channels = [3, 8, 8], [8, 16, 32, 32]
+        backbone.stage_mid_channels, backbone.stage_out_channels = [8] * 4, [16, 32, 32, 32]
+    else:
+        backbone.stem_channels, backbone.stage_out_channels = [3, 8, 16], [16] * 4
+        backbone.block_configs = [
+            [(size, 16, 16, stride, *last) for size, _, _, stride, *last in row] for row in backbone.block_configs
+        ]
     network = f"{kind}For{'TextRecognition' if letters else 'ObjectDetection'}"
-    _save(getattr(transformers, network)(getattr(transformers, f"{kind}Config")(**settings)), folder)
+    _save(getattr(transformers, network)(config), folder)
     version = "PPOCRV5Server" if "V5" in kind or not letters else "PPOCRV6Small"
     said = {"image_processor_type": f"{version}{kind[-3:]}ImageProcessor", "character_list": list(letters), **more}
     (folder / "preprocessor_config.json").write_text(json.dumps(said))

@@ -75,7 +75,7 @@ def finder(folder: Path) -> Path:
 
 
 def lines(model: str) -> Any:
-    return PPOCR(threshold=0, box_threshold=0, detector=Path(model), recognizer=Path(model).with_name("reader"))(cat())
+    return PPOCR(threshold=0, box_threshold=0, detector=Path(model), recognizer=Path(model).with_name("reader"))(PHOTO)
 
 
 LISTED: dict[str, Opens] = {
