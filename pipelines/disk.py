@@ -8,9 +8,9 @@ import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedIOBase
+from io import BufferedIOBase, RawIOBase
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 MOST_BYTES = 1 << 30  # of a file that is read whole; a hole in a file takes no room on the disk and fills any memory
 MOST_LINE = 1 << 28  # bytes; a longer line is damage, and is not read into memory
@@ -19,18 +19,27 @@ __all__: list[str] = []
 
 def open_file(path: Path) -> BinaryIO:
     """A file to read. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    _size_of(path)
     return path.open("rb")
 
 
 def read_file(path: Path) -> bytes:
-    """The content of a file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`."""
-    with open_file(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > MOST_BYTES:
-            raise OSError(errno.EINVAL, f"it has {size:,} bytes; {MOST_BYTES:,} are the most", str(path))
-        return file.read()
+    """The content of a file. Raises OSError as `open_file` does, and for more than `MOST_BYTES`.
+
+    In few system calls: threads that each make many of them wait for each other.
+    """
+    if (size := _size_of(path)) > MOST_BYTES:
+        raise OSError(errno.EINVAL, f"it has {size:,} bytes; {MOST_BYTES:,} are the most", str(path))
+    with open(path, "rb", buffering=0) as file:
+        data = file.read(size + 1)
+        return data if len(data) == size else data + file.readall()
+
+
+def _size_of(path: Path) -> int:
+    found = os.stat(path)
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return found.st_size
 
 
 def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
@@ -43,19 +52,19 @@ def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
 
 def write_file(path: Path, data: bytes | str) -> None:
     """Write a file that appears whole or not at all. Raises OSError as `whole_file` does."""
-    with whole_file(path) as file:
-        file.write(data.encode() if isinstance(data, str) else data)
+    with whole_file(path, buffering=0) as file:
+        _write_all(file, data.encode() if isinstance(data, str) else data)
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[BinaryIO]:
+def whole_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
     """A file to write that appears at the end, whichever thread or process writes it too.
 
     Raises OSError that names it, such as where the disk is full; nothing half-written stays behind.
     """
     draft = f"{path}.{os.getpid()}.{threading.get_ident()}.part"
     try:
-        with _create(draft) as file:
+        with _create(draft, buffering) as file:
             yield file
         os.replace(draft, path)
     except BaseException as exc:
@@ -65,21 +74,28 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         raise
 
 
-def _create(path: str) -> BinaryIO:
+def _create(path: str, buffering: int) -> Any:
     try:
-        return open(path, "wb")
+        return open(path, "wb", buffering)
     except FileNotFoundError:
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "wb")
+        return open(path, "wb", buffering)
+
+
+def _write_all(file: BinaryIO | RawIOBase, data: bytes) -> None:
+    """Into an unbuffered file, which takes as much at once as it will."""
+    left = memoryview(data)
+    while left:
+        left = left[file.write(left) or 0 :]
 
 
 def append_file(path: Path, data: bytes) -> None:
-    """Write behind what is in a file: all of it, or nothing. Raises OSError that names it."""
+    """Write lines behind what is in a file: as many whole ones as there is room for. Raises OSError that names it."""
     with path.open("ab", buffering=0) as file:  # a buffer would be written again when the file is closed
-        end, left = file.tell(), memoryview(data)
+        end = file.tell()
         try:
-            while left:
-                left = left[file.write(left) :]
+            _write_all(file, data)
         except OSError as exc:  # half a line would make the whole file unreadable
-            file.truncate(end)
+            written = file.tell() - end
+            file.truncate(end + data.rfind(b"\n", 0, written) + 1)
             raise OSError(exc.errno, exc.strerror, str(path)) from exc

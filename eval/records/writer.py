@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -18,7 +18,7 @@ from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder
 from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
 from looktwice.pipelines.runtime.stores import Blobs
 
-BATCH = 256
+PAUSE, MOST_WAITING = 0.05, 4096  # seconds between two writes, and lines that may wait for one
 
 
 class RunWriter:
@@ -32,7 +32,8 @@ class RunWriter:
     def __init__(self, path: Path, on_failure: Callable[[], None] = lambda: None) -> None:
         self.path, self.blobs, self.on_failure = path, Blobs(path / "blobs"), on_failure
         self._lock = FileLock(path / ".lock")
-        self._waiting: queue.Queue[tuple[str, bytes] | None] = queue.Queue(maxsize=4096)
+        self._waiting: deque[tuple[str, bytes]] = deque()
+        self._writing, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._work, name="looktwice-writer", daemon=True)
         self._failure: OSError | None = None
 
@@ -51,7 +52,7 @@ class RunWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None) -> None:
-        self._waiting.put(None)
+        self._ended.set()
         self._thread.join()
         self._lock.release()
         if self._failure and kind is None:
@@ -89,18 +90,21 @@ class RunWriter:
     def _put(self, name: str, line: bytes) -> None:
         if self._failure:
             raise self._failure
-        self._waiting.put((name, line))
+        self._waiting.append((name, line))
+        if len(self._waiting) > MOST_WAITING:  # the disk is slower than what comes
+            self._flush()
 
     def _work(self) -> None:
-        going = True
-        while going:
-            batch = [self._waiting.get()]
-            while len(batch) < BATCH and not self._waiting.empty():
-                batch.append(self._waiting.get())
-            going = None not in batch
+        while not self._ended.wait(PAUSE):
+            self._flush()
+        self._flush()
+
+    def _flush(self) -> None:
+        with self._writing:
             try:
+                batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 if self._failure is None:
-                    self._write([entry for entry in batch if entry is not None])
+                    self._write(batch)
             except OSError as exc:  # a full disk must stop the run, not this thread alone
                 self._failure = exc
                 self.on_failure()

@@ -38,6 +38,7 @@ from looktwice.pipelines.models.wire import (
     reply_of,
     wire_messages,
     wire_options,
+    write_body,
 )
 
 OPENAI = "https://api.openai.com/v1"
@@ -188,7 +189,7 @@ class ChatAPI:
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
-        body = json.dumps(self.body(messages, draw, options), separators=(",", ":")).encode()
+        body = write_body(self.body(messages, draw, options))
         start = time.perf_counter()
 
         def send(url: str) -> tuple[str, HttpResponse]:

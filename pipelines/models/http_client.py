@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import concurrent.futures
 import io
 import os
 import threading
@@ -12,7 +11,7 @@ from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from yarl import URL
 
@@ -50,13 +49,29 @@ class Session:
     busy: int = 0
 
 
+class Waiting(Generic[Result]):
+    """A thread that waits for work on the loop; a lock wakes it sooner than a future of Python's would."""
+
+    __slots__ = ("done", "task", "work")
+    task: asyncio.Task[Result]
+
+    def __init__(self, work: Coroutine[Any, Any, Result]) -> None:
+        self.work, self.done = work, threading.Lock()
+        self.done.acquire()
+
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin the work; its end wakes the thread."""
+        self.task = loop.create_task(self.work)
+        self.task.add_done_callback(lambda task: self.done.release())
+
+
 @dataclass(eq=False)
 class HttpLoop:
     """A loop in a daemon thread with one session per endpoint; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=lambda: import_module("asyncio").new_event_loop())
     sessions: dict[str, Session] = field(default_factory=dict)
-    waiting: set[concurrent.futures.Future[Any]] = field(default_factory=set)
+    waiting: set[Waiting[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -70,17 +85,23 @@ class HttpLoop:
         """
         import asyncio
 
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        self.waiting.add(future)
+        call = Waiting(work)
+        self.loop.call_soon_threadsafe(call.begin, self.loop)
+        self.waiting.add(call)
         try:
-            return future.result()
-        except concurrent.futures.CancelledError:
-            raise Stopped("stopped while a request was on its way") from None
+            call.done.acquire()
         except BaseException:
-            future.cancel()
+            self._cancel(call)
             raise
         finally:
-            self.waiting.discard(future)
+            self.waiting.discard(call)
+        try:
+            return call.task.result()
+        except asyncio.CancelledError:
+            raise Stopped("stopped while a request was on its way") from None
+
+    def _cancel(self, call: Waiting[Any]) -> None:
+        self.loop.call_soon_threadsafe(lambda: call.task.cancel())
 
     def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
@@ -94,8 +115,8 @@ class HttpLoop:
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
-        for future in tuple(self.waiting):
-            future.cancel()
+        for call in tuple(self.waiting):
+            self._cancel(call)
 
     def release(self, url: str) -> None:
         """Close the session of this URL's endpoint unless somebody is using it; a later request opens another."""

@@ -6,11 +6,13 @@ import os
 import queue
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 MOST = 256  # changes of a transaction
 IDLE = 1.0  # seconds after which the thread ends; the next use starts another
+GATHER = 0.002  # seconds to wait for more, where several came together the last time
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -61,7 +63,9 @@ class GroupCommit:
         return True
 
     def _work(self) -> None:
+        tasks: list[_Task] = []
         while True:
+            several = len(tasks) > 1
             try:
                 tasks = [self._waiting.get(timeout=IDLE)]
             except queue.Empty:
@@ -70,6 +74,8 @@ class GroupCommit:
                         self._working = False
                         return
                 continue
+            if several:
+                time.sleep(GATHER)
             while len(tasks) < MOST and not self._waiting.empty():
                 tasks.append(self._waiting.get())
             self._change([task for task in tasks if not self._look(task)])

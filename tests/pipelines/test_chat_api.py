@@ -1,5 +1,6 @@
 """The endpoint: requests against the openai package's own types, replies and errors of a real server, keys, stops."""
 
+import json
 import signal
 import socket
 import threading
@@ -18,7 +19,7 @@ from looktwice.pipelines.models import ChatAPI
 from looktwice.pipelines.models.chat_api import retry_after
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.keys import key_for
-from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options
+from looktwice.pipelines.models.wire import reply_of, wire_messages, wire_options, write_body
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from tests.chat_server import ChatServer, chat_server
@@ -145,6 +146,15 @@ def test_pictures_are_sent_as_the_kept_bytes_and_a_tools_pictures_follow_it() ->
     assert sent[5]["content"][0]["image_url"]["url"] == LOOK[3].views[0].picture.payload.data_url
     with pytest.raises(ModelError, match="user's turn"):
         ChatAPI("m").body((Message("system", (view(),)),))
+
+
+def test_a_request_is_written_as_json_writes_it() -> None:
+    """Pictures are put in after the rest was written; words that look like one stay words."""
+    shown = LOOK[1].views[0].picture.payload.data_url
+    asked = (*LOOK, *user(f'"{shown}"\u00e9\n', view(3), shown, '"url":"data:image/png;base64,\u2028"'))
+    body = ChatAPI("m", detail="low", system="Speak.", extra={"seen": [shown]}).body(asked)
+    assert write_body(body) == json.dumps(body, separators=(",", ":")).encode()
+    assert write_body({"model": "m"}) == b'{"model":"m"}'
 
 
 @pytest.mark.parametrize(
