@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 MOST_DEPTH = 100
@@ -13,7 +12,7 @@ MOST_VALUES = 8_000_000
 """Of one text, counted by its commas and brackets: 32,768 tokens with 20 alternatives each, spelt in bytes, are six
 million. So many lists are read in seconds, and what a text of 64 MiB may hold takes minutes."""
 __all__: list[str] = []
-_dumps = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+_dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
 def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VALUES, **settings: Any) -> Any:

@@ -324,7 +324,10 @@ def request_key(identity: str, messages: Messages, draw: int, options: CallOptio
 
 def canonical(value: Any) -> str:
     """JSON with sorted keys and no spaces; refuses NaN and anything that is not plain JSON."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
+
+
+_CANONICAL = json.JSONEncoder(sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def first_non_finite(value: Any) -> tuple[str, float] | None:
