@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -75,26 +76,31 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=["at once", "four circles each", "200 ms"],
 )
 def test_beside_a_bare_loop(folder: Path, latency: float, in_flight: int, circles: bool) -> None:
-    found: dict[str, list[Measured]] = {"bare": [], "bare, and keeps": [], "looktwice": []}
+    found: dict[str, list[Measured]] = {"bare": [], "bare, and keeps": [], "looktwice": [], "on one core": []}
     with endpoint(latency) as url:
         study = write_study(folder, url, in_flight, circles)
         for _ in range(TIMES):
-            out = folder / f"out{time.monotonic_ns()}"  # never emptied: what was just deleted slows a disk down
             draw = ["--draw"] if circles else []
             bare = [sys.executable, "-m", "bench.wire.bare", study, in_flight, *draw]
-            ours = [*LOOKTWICE, "run", study, "--out", out, "--workers", in_flight]
+            ours = [*LOOKTWICE, "run", study, "--workers", in_flight, "--out"]
             found["bare"].append(measure(url, bare))
             if not circles:
-                kept = folder / f"kept{time.monotonic_ns()}"
-                found["bare, and keeps"].append(measure(url, [*bare, "--keep", kept]))
-            found["looktwice"].append(measure(url, ours))
+                found["bare, and keeps"].append(measure(url, [*bare, "--keep", fresh(folder)]))
+            found["looktwice"].append(measure(url, [*ours, fresh(folder)]))
+            if shutil.which("taskset") and not circles:  # threads that share an interpreter hinder each other less
+                found["on one core"].append(measure(url, ["taskset", "-c", "0", *ours, fresh(folder)]))
     median = {name: Measured(*map(statistics.median, zip(*rows, strict=True))) for name, rows in found.items() if rows}
     what = f"{QUESTIONS:,} questions, {'four circles each, ' * circles}{latency * 1000:.0f} ms, {in_flight} in flight"
     print(f"\n{what}, medians of {TIMES}")
     for name, row in median.items():
         each = f"{1000 * row.cpu / QUESTIONS:.2f} ms of a core each"
         print(f"  {name:15} {row.rate:8.0f} a second once begun, whole process {row.whole:.1f} s, {each}")
-        print(f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it has looktwice" * (name != "looktwice"))
+        print(f"  {'':15} {median['looktwice'].rate / row.rate:8.2f} of it has looktwice" * name.startswith("bare"))
+
+
+def fresh(folder: Path) -> Path:
+    """A folder that is not there yet; none is emptied, as what was just deleted slows a disk down."""
+    return folder / f"out{time.monotonic_ns()}"
 
 
 def test_memory_stays_flat(tmp_path: Path) -> None:

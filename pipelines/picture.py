@@ -72,12 +72,12 @@ def decode(data: bytes, name: str) -> NDArray[np.uint8]:
     """Upright sRGB pixels, HxWx3, uint8. Raises PictureError.
 
     EXIF orientation is applied, ICC profiles and CMYK are converted to sRGB, 16 bit is scaled by its full
-    range, and transparency is laid on white.
+    range, and transparency is laid on white. The array is read-only.
     """
     image = _open(data, name)
     try:
-        upright = ImageOps.exif_transpose(image)
-        return np.array(_on_white(_to_srgb(_to_eight_bit(upright, name))))
+        ImageOps.exif_transpose(image, in_place=True)
+        return np.asarray(_on_white(_to_srgb(_to_eight_bit(image, name))))
     except BROKEN as exc:
         if isinstance(exc, PictureError):
             raise
@@ -232,7 +232,7 @@ def _on_white(image: Image.Image) -> Image.Image:
     if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
         rgba = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba).convert("RGB")
-    return image.convert("RGB")
+    return image if image.mode == "RGB" else image.convert("RGB")
 
 
 Pixels = NDArray[np.uint8]
