@@ -181,7 +181,7 @@ def count_small(messages: Messages) -> Reply:
     pixels = cv2.resize(messages[-1].views[0].pixels, None, fx=0.2, fy=0.2, interpolation=cv2.INTER_AREA)
     sample = Sample("small", messages[-1].text, (Picture(np.asarray(pixels, np.uint8)),))
     try:
-        return Reply(ColoredShapeCounter().count(sample)[0])
+        return Reply(ColoredShapeCounter().decide(sample)[0])
     except NoEvidence:
         return Reply("0")
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from looktwice.pipelines.model import CallOptions, Message, Messages, Model, Rep
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.view import View
 
-__all__ = ["Call", "Stage", "State", "Step", "collect_remarks", "remark"]
+__all__ = ["Call", "Stage", "State", "Step", "WithoutModel", "collect_remarks", "remark"]
 
 Measurement = float | str | None
 """What is measured once: a number, or a category in words; None where there is nothing."""
@@ -200,8 +200,14 @@ def _plain(value: Any) -> Any:
 class Stage(Protocol):
     """The interface of a stage: a frozen dataclass whose fields are its settings, called with a state and the model.
 
-    A class that never calls the model may say `asks: ClassVar[bool] = False`; its work is then shared by arms
-    that differ in the model alone. `version: ClassVar[int]` is raised when behaviour or a default changes.
+    A class that never calls the model may inherit `WithoutModel`. `version: ClassVar[int]` is raised when behaviour or
+    a default changes.
     """
 
     def __call__(self, state: State, model: Model) -> State: ...
+
+
+class WithoutModel:
+    """What a stage inherits that never calls the model: its work is shared by arms that differ in the model alone."""
+
+    asks: ClassVar[bool] = False

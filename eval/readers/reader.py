@@ -7,12 +7,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import ClassVar
 
 from looktwice.pipelines.config.build import ConfigError, Scope, build
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
-from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.state import Stage, State, WithoutModel
 
 
 @dataclass(frozen=True)
@@ -33,13 +32,11 @@ class Reading:
         return cls(None, "cut_off: the reply ends inside its thoughts" if reply.strip() else "empty")
 
 
-class Reader(ABC):
+class Reader(WithoutModel, ABC):
     """A stage that sets the state's answer from the last reply, or leaves it None with a reason.
 
     Scoring runs it on recorded conversations. It never asks a model and never guesses; a subclass says how by `read`.
     """
-
-    asks: ClassVar[bool] = False
 
     @abstractmethod
     def read(self, state: State) -> Reading:

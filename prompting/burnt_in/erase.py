@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import cv2
 import numpy as np
@@ -14,7 +14,7 @@ from looktwice.pipelines.marks import Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 Hole = Literal["keep", "recolor"]
@@ -23,7 +23,7 @@ Region = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class EraseMarks:
+class EraseMarks(WithoutModel):
     """Paints over the markers that RecoverMarks found, from what surrounds them; its marks stay.
 
     Rings lose their stroke, boxes their lines, labels their plate, each with `margin` more pixels around them, where
@@ -36,8 +36,6 @@ class EraseMarks:
 
     margin: float = 2.0
     hole: Hole = "keep"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.hole not in get_args(Hole):

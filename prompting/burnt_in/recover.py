@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from looktwice.pipelines.geometry import PixelRect
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.burnt_in.clipped_labels import find_clipped_markers
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel, read_labels
 from looktwice.prompting.burnt_in.pairing import Marker, MarkerScene, find_markers
@@ -29,7 +29,7 @@ NEAR = 2  # steps of 8 pixels between a box and its label, at most
 
 
 @dataclass(frozen=True)
-class RecoverMarks:
+class RecoverMarks(WithoutModel):
     """The sample with the markers of its images as marks: rings become points, drawn boxes become boxes.
 
     Looked for are circles in one of `colors` with a white label on a black plate beside them (`kinds: [rings]`), and
@@ -50,8 +50,6 @@ class RecoverMarks:
     radii: tuple[float, float] = (4.0, 17.0)
     letters: tuple[str, ...] | None = None
     on_missing: Missing = "keep"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.kinds or not set(self.kinds) <= set(get_args(Kind)):

@@ -11,16 +11,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 
 Order = Literal["shuffled", "rotated", "reversed"]
 
 
 @dataclass(frozen=True)
-class PermuteChoices:
+class PermuteChoices(WithoutModel):
     """The choices in another `order`, under the same letters; the answer is mapped back.
 
     `rotated` moves each choice `by` letters down (A to B), so that a sweep over `by: [0, 1, 2, 3]` is a circular
@@ -35,8 +35,6 @@ class PermuteChoices:
 
     order: Order = "shuffled"
     by: int = 1
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its choices permuted. Raises ValueError, see the class, and where it comes too late."""
@@ -59,7 +57,7 @@ class PermuteChoices:
 
 
 @dataclass(frozen=True)
-class PermuteLabels:
+class PermuteLabels(WithoutModel):
     """The labels of the marks permuted among the marks that the choices name; the answer is mapped back.
 
     With "Point A" and "Point B" as choices, the place that was A is now called B: who answers "B" means the former
@@ -74,8 +72,6 @@ class PermuteLabels:
 
     order: Order = "shuffled"
     by: int = 1
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its marks relabelled."""

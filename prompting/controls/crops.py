@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import ClassVar
 
 import numpy as np
 
 from looktwice.pipelines.geometry import overlap
 from looktwice.pipelines.marks import Box, Mark, mark_from_dict
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.views.crop import Crop
 
@@ -20,7 +19,7 @@ CANDIDATES = 64  # random places that are drawn at most, of which some may not h
 
 
 @dataclass(frozen=True)
-class OracleCrop:
+class OracleCrop(WithoutModel):
     """The part of a view around the region that matters: what a perfect zoom would show.
 
     A stage never sees the key, so the region must be given: by `label`, the label of a mark that every sample has,
@@ -43,8 +42,6 @@ class OracleCrop:
     elsewhere: bool = False
     tries: int = CANDIDATES
     seed: int = 0
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 1 <= self.tries <= CANDIDATES:
@@ -100,7 +97,7 @@ class OracleCrop:
 
 
 @dataclass(frozen=True)
-class RandomCrop:
+class RandomCrop(WithoutModel):
     """A crop of `share` of each view's width and height at a random place, to tell whether any zoom helps.
 
     The places are the same in every run with the same seed, sample and draw; another `seed` gives others. The placebo
@@ -109,8 +106,6 @@ class RandomCrop:
 
     share: float = 0.5
     seed: int = 0
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 < self.share <= 1:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.views.resize import resize_view
@@ -26,10 +26,8 @@ MAX_TRIES = 2000  # random places that are tried for one mark
 
 
 @dataclass(frozen=True)
-class NoImage:
+class NoImage(WithoutModel):
     """No image at all: how much can be answered from the words. Put it right before the stage that asks."""
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state without views."""
@@ -37,7 +35,7 @@ class NoImage:
 
 
 @dataclass(frozen=True)
-class BlankImage:
+class BlankImage(WithoutModel):
     """Replaces every view by a single-coloured one of its size: the same form of prompt without the image's content.
 
     `color` is a CSS name, "#rrggbb", or "mean" for each view's own mean. The map to the sources stays, so that
@@ -45,8 +43,6 @@ class BlankImage:
     """
 
     color: str = "gray"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.color != "mean":
@@ -63,7 +59,7 @@ class BlankImage:
 
 
 @dataclass(frozen=True)
-class OtherImage:
+class OtherImage(WithoutModel):
     """Replaces the images by those of another sample; question, choices and marks stay.
 
     `task` gives the samples to choose from, usually the task itself (`task: ${task}`). The choice is the same for
@@ -79,8 +75,6 @@ class OtherImage:
     seed: int = 0
     items: list[Item] = field(default_factory=list, init=False, repr=False, compare=False)
     lock: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with another sample's images. Raises ValueError where the task has none that may stand in."""
@@ -126,7 +120,7 @@ class OtherImage:
 
 
 @dataclass(frozen=True)
-class ShufflePatches:
+class ShufflePatches(WithoutModel):
     """Cuts every view into `rows` x `columns` equal patches and puts them in a random order: colours without places.
 
     The order is the same for every run of one seed, sample and draw; `seed` gives another one. What is left over at the
@@ -136,8 +130,6 @@ class ShufflePatches:
     rows: int = 4
     columns: int = 4
     seed: int = 0
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.rows < 1 or self.columns < 1 or self.rows * self.columns < 2:
@@ -161,7 +153,7 @@ class ShufflePatches:
 
 
 @dataclass(frozen=True)
-class RandomMarks:
+class RandomMarks(WithoutModel):
     """Moves the marks to random places of their images, to test whether it matters where they point.
 
     Places are the same for every run of one seed, sample and draw; `seed` gives others. No mark comes nearer than
@@ -175,8 +167,6 @@ class RandomMarks:
     margin: float = 0.05
     keep: tuple[str, ...] = ()
     seed: int = 0
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.apart < 1 or not 0 <= self.margin < 0.5:

@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.pipelines.geometry import bounds, contains
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.drawing.colors import RGB, black_or_white, rgb
@@ -24,7 +24,7 @@ Tick = tuple[str, float]  # what is written, and where: a pixel centre of the vi
 
 
 @dataclass(frozen=True)
-class Axes:
+class Axes(WithoutModel):
     """Ticks with numbers along the upper and left side of every image in every view.
 
     `frame` "pixels" counts pixels of the source image, also where the view is a crop, was resized or mirrored;
@@ -51,7 +51,6 @@ class Axes:
     layout: Layout = "overlay"
 
     where: ClassVar[str] = "its coordinates"
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_grid(1, 1, self.color, self.font_size)

@@ -12,7 +12,7 @@ import numpy as np
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, black_or_white, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
@@ -35,7 +35,7 @@ OFFSET = 3  # pixels from a dot to its label
 
 
 @dataclass(frozen=True)
-class DotGrid:
+class DotGrid(WithoutModel):
     """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of VLM2-Bench.
 
     The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole pixels, spaced by the
@@ -64,7 +64,6 @@ class DotGrid:
     crowded: Literal["fail", "draw"] = "fail"
 
     where: ClassVar[str] = "the coordinates of the dot nearest to it"
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_grid(self.rows, self.columns, self.color, self.font_size)
@@ -159,7 +158,7 @@ class DotGrid:
 
 
 @dataclass(frozen=True)
-class RuledGrid:
+class RuledGrid(WithoutModel):
     """Lines that divide the view into `rows` x `columns` cells of a size, each with its name.
 
     `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows, "row-column" writes
@@ -183,7 +182,6 @@ class RuledGrid:
     crowded: Literal["fail", "draw"] = "fail"
 
     where: ClassVar[str] = "the name of the cell that it lies in"
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_grid(self.rows, self.columns, self.color, self.font_size)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
 
@@ -54,7 +54,7 @@ class Grid(Protocol):
 
 
 @dataclass(frozen=True)
-class GridWords:
+class GridWords(WithoutModel):
     """Says below the question what the grid on the views means, and how to use it. Stands behind the grid's stage.
 
     `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; where it is null, as in
@@ -70,8 +70,6 @@ class GridWords:
     header: str = ""
     final: str | None = None
     text: Text = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)

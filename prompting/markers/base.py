@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample, check_marks
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color
 from looktwice.prompting.drawing.placement import Anchor
@@ -50,7 +50,7 @@ class Spot:
 
 
 @dataclass(frozen=True)
-class Marking:
+class Marking(WithoutModel):
     """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
     `label` says how marks are labelled. Lengths are in pixels of the view. With `reference_height` they are meant for a
@@ -64,8 +64,6 @@ class Marking:
     reference_height: int | None = None
     relative_to: Side | None = None
     only: tuple[str, ...] = ()
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.reference_height is not None and self.reference_height < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from looktwice.pipelines.geometry import iou
 from looktwice.pipelines.marks import Box, Mark, Mask, Point, bounding_box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.drawing.masks import inner_center
 
 LABELS = {"numbers": r"\d{1,4}", "letters": r"[A-Z]{1,2}"}
@@ -26,7 +26,7 @@ _SENTENCE = re.compile(r"(?<=[.!?;])\s+|\n+")
 
 
 @dataclass(frozen=True)
-class ChosenMark:
+class ChosenMark(WithoutModel):
     """Answers with the region that the last reply names by its number, as prompting.markers.SetOfMark drew them.
 
     `gives`: "label" answers the number itself; "letter" the letter of the choice whose own mark is that region: a
@@ -41,8 +41,6 @@ class ChosenMark:
     gives: Literal["label", "letter", "point", "box"] = "label"
     overlap: float = 0.5
     text: Literal["numbers", "letters"] = "numbers"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not 0 < self.overlap <= 1:

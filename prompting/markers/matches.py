@@ -5,7 +5,6 @@ from __future__ import annotations
 import colorsys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -15,7 +14,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, rgb
@@ -28,7 +27,7 @@ SHIFT = 4  # OpenCV draws at sixteenths of a pixel
 
 
 @dataclass(frozen=True)
-class MatchOverlay:
+class MatchOverlay(WithoutModel):
     """Places that a matcher finds in both of two pictures, joined by coloured lines in one view.
 
     `images` are the numbers of the two source pictures. A view that shows both is drawn on; where there is none,
@@ -51,8 +50,6 @@ class MatchOverlay:
     margin: int = 10
     missing: Missing = "fail"
     words: str = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.color not in ("position", "confidence"):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -20,7 +20,7 @@ from looktwice.pipelines.marks import Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import beside
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue, rgb
@@ -35,7 +35,7 @@ Colormap = Literal["gray", "inferno", "magma", "plasma", "viridis", "cividis", "
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Map:
+class _Map(WithoutModel):
     """A map of numbers as colours.
 
     Numbers are spread over the `colormap` between the percentiles `low` and `high` of the whole picture, with `invert`
@@ -57,8 +57,6 @@ class _Map:
     images: tuple[int, ...] | None = None
     missing: Missing = "fail"
     words: str = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rgb(self.unknown)
@@ -147,7 +145,7 @@ class ScalarOverlay(_Map):
 
 
 @dataclass(frozen=True)
-class SegmentTint:
+class SegmentTint(WithoutModel):
     """Every segment of a picture in a colour of its own, without numbers; with numbers it is SetOfMark.
 
     `alpha` is the colour's share, `contour` the width of the rim in pixels of the view, 0 for none. `color` is
@@ -162,8 +160,6 @@ class SegmentTint:
     images: tuple[int, ...] | None = None
     missing: Missing = "fail"
     words: str = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.color != "each":

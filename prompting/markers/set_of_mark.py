@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Box, Mask, Point, mask_bounds
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB, check_color, golden_hue, readable_color, rgb
 from looktwice.prompting.drawing.masks import Region, raster
@@ -36,7 +36,7 @@ from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
 
 
 @dataclass(frozen=True)
-class SetOfMark:
+class SetOfMark(WithoutModel):
     """Numbers the regions that a segmenter or detector finds, or the sample's own boxes and masks, and draws them.
 
     Regions come from `segmenter`, from `detector` (which looks for `words`), or, without either, from the sample's
@@ -82,8 +82,6 @@ class SetOfMark:
     images: tuple[int, ...] | None = None
     missing: Missing = "fail"
     say: str = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         check_color(self.color, "each", name="color")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import cv2
 import numpy as np
@@ -13,7 +13,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import check_marks
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
@@ -84,7 +84,7 @@ class Look(NamedTuple):
 
 
 @dataclass(frozen=True)
-class VPBenchStyle:
+class VPBenchStyle(WithoutModel):
     """Draws point marks in one of the seventeen `style`s of VPBench (2512.17875, section 4 and its code), or by their
     labels alone, in four more styles of its code.
 
@@ -105,8 +105,6 @@ class VPBenchStyle:
     labels: bool = True
     only: tuple[str, ...] = ()
     colors: tuple[str, ...] = ()
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.style not in DRAWINGS:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.markers.vpbench import DRAWINGS, REFERENCE, Look, VPBenchStyle
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
 
 
 @dataclass(frozen=True)
-class VPBenchPrompt:
+class VPBenchPrompt(WithoutModel):
     """Words a question as VPBench does: one sentence on how the points are marked, the question, and its choices.
 
     `marks` is the stage that draws them, best by reference, so that both always agree: `marks: ${stages.mark}`. With
@@ -29,8 +28,6 @@ class VPBenchPrompt:
 
     marks: VPBenchStyle = field(default_factory=VPBenchStyle)
     text: Text = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)

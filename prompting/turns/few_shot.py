@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
@@ -17,7 +17,7 @@ from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.turns.ask import Ask
 
 NO_MODEL = NoModel("examples are worded and drawn on without asking; name stages that never call the model")
@@ -32,7 +32,7 @@ class Example:
 
 
 @dataclass(frozen=True)
-class FewShot:
+class FewShot(WithoutModel):
     """Puts few-shot examples from a JSONL file before the question: a user turn with images and a reply for each.
 
     `path` is the file. A line has `question` and `reply` (sent word for word; `answer` works too), and may have `image`
@@ -50,8 +50,6 @@ class FewShot:
     stages: tuple[Stage, ...] = ()
     ask: Ask = field(default_factory=Ask)
     sha: str = ""
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 0:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import ClassVar, Literal
+from typing import Literal
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model, strip_thoughts
 from looktwice.pipelines.pipeline import calls_made
-from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
 from looktwice.prompting.grids.base import source_box
@@ -96,7 +96,7 @@ Here is what you pointed at, larger. Check if it really shows what you said, the
 
 
 @dataclass(frozen=True)
-class ZoomOnClaim:
+class ZoomOnClaim(WithoutModel):
     """Zooms on the boxes [left, top, right, bottom] in the model's last reply; `crop` says how.
 
     If any lines begin with LOOK, only those are read. "image 2" earlier on the same line says which view a box is on,
@@ -108,8 +108,6 @@ class ZoomOnClaim:
     frame: Frame = "0-1000"
     crop: Crop = field(default_factory=lambda: Crop(upscale=768))
     missing: Missing = "keep"
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""

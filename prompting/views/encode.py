@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 from PIL import Image
 
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 Chroma = Literal["4:4:4", "4:2:2", "4:2:0"]
@@ -24,7 +24,7 @@ MAX_SIDE = {"jpeg": 65_500, "webp": 16_383}  # pixels a side that the formats' l
 
 
 @dataclass(frozen=True)
-class Encode:
+class Encode(WithoutModel):
     """Encodes every view with one `codec`; the model is sent these bytes, and later stages see the decoded pixels.
 
     `keep` changes nothing: the source's own bytes are sent where no stage changed them, and a lossless PNG otherwise.
@@ -40,8 +40,6 @@ class Encode:
     quality: int = 90
     chroma: Chroma = "4:4:4"
     lossless: bool = False
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.codec not in ("keep", "png", "jpeg", "webp"):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.views.resize import resize_view
@@ -28,7 +28,7 @@ _ORDINAL = re.compile(
 
 
 @dataclass(frozen=True)
-class Concatenate:
+class Concatenate(WithoutModel):
     """Joins all views into one image: in a row, in a column, or in a grid, as `direction` says.
 
     The defaults are BLINK's own concatenation for models that take one image: left to right, a `margin` of 10 pixels in
@@ -45,8 +45,6 @@ class Concatenate:
     equal: Literal["none", "heights", "widths"] = "none"
     align: Literal["start", "center", "end"] = "center"
     columns: int | None = None
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rgb(self.color)
@@ -95,7 +93,7 @@ class Concatenate:
 
 
 @dataclass(frozen=True)
-class Reorder:
+class Reorder(WithoutModel):
     """Changes the order of the views: shuffled, reversed, rotated by one, or as `order` lists them, counted from 1.
 
     A shuffle is the same for every run of one seed, sample and draw; `seed` gives another one within a run, so that
@@ -110,8 +108,6 @@ class Reorder:
     order: Literal["shuffled", "reversed", "rotated"] | tuple[int, ...] = "shuffled"
     seed: int = 0
     words: Literal["fail", "keep"] = "fail"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.order, str) and sorted(self.order) != list(range(1, len(self.order) + 1)):
@@ -146,7 +142,7 @@ class Reorder:
 
 
 @dataclass(frozen=True)
-class IndexTags:
+class IndexTags(WithoutModel):
     """A line of text drawn on a strip above every view, which covers no pixel of it.
 
     `{source}` in `text` becomes the number of the sample's image that the view shows, counted from 1; `{n}` the
@@ -159,8 +155,6 @@ class IndexTags:
     font_size: float = 18
     color: str = "black"
     ground: str = "white"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         rgb(self.color)

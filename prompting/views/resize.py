@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 Size = tuple[int, int]
@@ -22,10 +21,8 @@ MOST_PIXELS = 100_000_000  # of a resized view; a larger one is a mistake that w
 QWEN_RATIO = 200  # the reference refuses images that are longer than this many times their shorter side
 
 
-class SizeRule(ABC):
+class SizeRule(WithoutModel, ABC):
     """A stage that brings every view to the size which its one method, `size`, computes."""
-
-    asks: ClassVar[bool] = False
 
     @abstractmethod
     def size(self, width: int, height: int) -> Size:

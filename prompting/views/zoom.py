@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample, check_marks
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import Missing, handle_missing, shown_sources
 from looktwice.prompting.grids.base import read_coordinates, source_box
@@ -69,7 +69,7 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
 
 
 @dataclass(frozen=True)
-class ZoomOnMarks:
+class ZoomOnMarks(WithoutModel):
     """Zooms on the sample's marks, or on those in `labels`; `crop` says how.
 
     It applies to every view of one of `images`, which are counted from 0; None means all images that have such a mark.
@@ -81,8 +81,6 @@ class ZoomOnMarks:
     images: tuple[int, ...] | None = None
     missing: Missing = "fail"
     crop: Crop = field(default_factory=Crop)
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the zoomed views."""
@@ -97,7 +95,7 @@ class ZoomOnMarks:
 
 
 @dataclass(frozen=True)
-class ZoomOnDetections:
+class ZoomOnDetections(WithoutModel):
     """Zooms on what a detector finds in the source images, the highest score first; `crop` says how.
 
     The words to look for come from one place: `words`; the sample's field `words_field`, a text or a list of texts; or
@@ -120,8 +118,6 @@ class ZoomOnDetections:
     images: tuple[int, ...] | None = None
     missing: Missing = "keep"
     crop: Crop = field(default_factory=Crop)
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         given = [name for name in ("words", "words_field", "words_pattern") if getattr(self, name)]
@@ -176,7 +172,7 @@ def _for_words(words: Sequence[str]) -> str:
 
 
 @dataclass(frozen=True)
-class ZoomOnCells:
+class ZoomOnCells(WithoutModel):
     """Zooms on cells of the grid that an earlier stage drew on the views; `crop` says how, by default without padding.
 
     `grid` repeats the settings of that stage, as a reference `${stages.SLOT}`. `cells` are names as the grid writes
@@ -194,8 +190,6 @@ class ZoomOnCells:
     images: tuple[int, ...] | None = None
     missing: Missing = "keep"
     crop: Crop = field(default_factory=lambda: Crop(padding=0, min_px=0))
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.grid, DotGrid | RuledGrid):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
 
 
 @dataclass(frozen=True)
-class AnswerLine:
+class AnswerLine(WithoutModel):
     """Asks for a last line with a `mark` such as "MY_ANSWER:" or "Final Answer:", and after it only the answer.
 
     `{mark}` in `words` becomes that text. `eval.readers.Marked` reads what follows it.
@@ -21,8 +21,6 @@ class AnswerLine:
 
     mark: str = "MY_ANSWER:"
     words: Text = 'End with a line of its own that begins with "{mark}" and then gives nothing but the answer.'
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -35,7 +33,7 @@ class AnswerLine:
 
 
 @dataclass(frozen=True)
-class JsonAnswer:
+class JsonAnswer(WithoutModel):
     """Asks for a JSON object with the answer and, unless `reasoning` is false, the reasoning before it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks, best by reference:
@@ -45,8 +43,6 @@ class JsonAnswer:
 
     reasoning: bool = True
     words: Text = "Reply with a JSON object and nothing else: {form}"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)

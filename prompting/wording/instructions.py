@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 from looktwice.pipelines.marks import Mark, Point, bounding_box
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts, text_of
 
@@ -18,7 +18,7 @@ Frame = Literal["pixels", "0-1000"]
 
 
 @dataclass(frozen=True)
-class MultipleChoice:
+class MultipleChoice(WithoutModel):
     """Adds the choices as lettered lines, and the instruction to answer with a letter.
 
     `label_style` shows how the letter A is written: "(A)", "A.", "A)", "[A]" and so on. `{letters}` in
@@ -30,8 +30,6 @@ class MultipleChoice:
 
     label_style: str = "(A)"
     instruction: str = "Answer with the letter of one choice: {letters}."
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^\w\s]*A[^\w\s]*", self.label_style):
@@ -59,7 +57,7 @@ class MultipleChoice:
 
 
 @dataclass(frozen=True)
-class MarksAsText:
+class MarksAsText(WithoutModel):
     """Writes the coordinates of each mark into the prompt, for images on which no marks are drawn.
 
     `frame` "pixels" gives pixels of the view; "0-1000" gives thousandths of its width and height, which several
@@ -68,8 +66,6 @@ class MarksAsText:
     """
 
     frame: Frame = "pixels"
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with one more line of the prompt for each place of each mark."""
@@ -98,13 +94,11 @@ class MarksAsText:
 
 
 @dataclass(frozen=True)
-class Verbatim:
+class Verbatim(WithoutModel):
     """Uses the benchmark's own prompt, word for word, from the sample's field `prompt`.
 
     Raises ValueError for a sample that has none.
     """
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the benchmark's prompt in place of any other."""
@@ -119,7 +113,7 @@ class Verbatim:
 
 
 @dataclass(frozen=True)
-class YesNo:
+class YesNo(WithoutModel):
     """Asks for one of two words: yes or no, or another pair such as `words: [T, F]`.
 
     `{first}` and `{second}` in `instruction` become the words.
@@ -127,8 +121,6 @@ class YesNo:
 
     words: tuple[str, str] = ("yes", "no")
     instruction: Text = "Answer with {first} or {second}."
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -139,13 +131,11 @@ class YesNo:
 
 
 @dataclass(frozen=True)
-class WholeNumber:
+class WholeNumber(WithoutModel):
     """Asks for a whole number in digits."""
 
     instruction: Text = "Answer with one whole number, in digits."
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         read_texts(self)
 
@@ -155,13 +145,11 @@ class WholeNumber:
 
 
 @dataclass(frozen=True)
-class Letters:
+class Letters(WithoutModel):
     """Asks for the letters in the image, in their order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         read_texts(self)
 
@@ -171,12 +159,10 @@ class Letters:
 
 
 @dataclass(frozen=True)
-class System:
+class System(WithoutModel):
     """Sets the system text of the conversation, replacing any other. Put it before the stages that ask."""
 
     text: Text
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)
@@ -200,7 +186,7 @@ REASONING = {
 
 
 @dataclass(frozen=True)
-class ChainOfThought:
+class ChainOfThought(WithoutModel):
     """Asks for reasoning before the answer.
 
     `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
@@ -210,8 +196,6 @@ class ChainOfThought:
 
     text: Text = ""
     form: Literal["plain", "steps"] = "plain"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)

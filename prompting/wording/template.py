@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import jinja2
 
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.prompting.wording.bounded_templates import LONGEST, budget, environment
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
 
 
 @dataclass(frozen=True)
-class Template:
+class Template(WithoutModel):
     """Words the prompt with a jinja2 template, given here or in a file, in a sandbox.
 
     Its variables are `prompt` (as worded so far), `question`, `choices` (each with `letter` and `text`), `letters`,
@@ -28,8 +28,6 @@ class Template:
 
     text: Text
     into: Literal["prompt", "system"] = "prompt"
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         read_texts(self)

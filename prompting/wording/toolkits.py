@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar
 
 from looktwice.pipelines.model import CallOptions, Model
 from looktwice.pipelines.picture import Picture
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 
 
@@ -81,7 +80,7 @@ _CHOICES = re.compile(r"\s*(?:Select from the following (?:choices|options)\.?\s
 
 
 @dataclass(frozen=True)
-class OfficialPrompt:
+class OfficialPrompt(WithoutModel):
     """BLINK's runner: the column `prompt` unchanged, after a `disclaimer` for three of the subtasks.
 
     `disclaimed` are the subtasks with the disclaimer, named with underscores. Samples of other benchmarks are asked
@@ -91,15 +90,13 @@ class OfficialPrompt:
     disclaimer: str = DISCLAIMER
     disclaimed: tuple[str, ...] = ("Art_Style", "Forensic_Detection", "Jigsaw")
 
-    asks: ClassVar[bool] = False
-
     def __call__(self, state: State, model: Model) -> State:
         """The state with the official prompt in place of any other."""
         return state.replace(prompt=_disclaimer_for(state, self.disclaimer, self.disclaimed) + benchmark_prompt(state))
 
 
 @dataclass(frozen=True)
-class VlmevalkitPrompt:
+class VlmevalkitPrompt(WithoutModel):
     """VLMEvalKit: a hint where there is one, "Question:", "Options:" with lines as "A. yes", and then `closing`.
 
     The question is the benchmark's prompt without its lettered choices, as in the rows of the toolkit's table (this is
@@ -113,8 +110,6 @@ class VlmevalkitPrompt:
     options: bool = True
     disclaimer: str = DISCLAIMER
     disclaimed: tuple[str, ...] = ("Art_Style",)
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the prompt in VLMEvalKit's form."""
@@ -137,15 +132,13 @@ class VlmevalkitPrompt:
 
 
 @dataclass(frozen=True)
-class LmmsEvalPrompt:
+class LmmsEvalPrompt(WithoutModel):
     """lmms-eval on BLINK: a note that asks for a letter and nothing else, then the column `prompt` unchanged.
 
     `{letters}` in `note` becomes "A, B". Raises ValueError for a sample without a prompt of its own.
     """
 
     note: str = "Note: Reply with {letters} alone, and add nothing to it.\n"
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the note and the prompt."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import Stage, State
+from looktwice.pipelines.state import Stage, State, WithoutModel
 
 
 @dataclass(frozen=True)
-class Chance:
+class Chance(WithoutModel):
     """Uniform random baseline over the sample's choices; abstains where there are none.
 
     The answer depends on the run's seed, the sample, the draw and `slot`; two of these with different slots are
@@ -18,8 +18,6 @@ class Chance:
     """
 
     slot: str = "chance"
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its answer."""
@@ -31,7 +29,7 @@ class Chance:
 
 
 @dataclass(frozen=True)
-class Guess:
+class Guess(WithoutModel):
     """Answers as `rule` does; where that abstains, draws one of the sample's letters uniformly at random.
 
     Specialists never guess by themselves, and `on_empty: abstain` turns this wrapper off. Each guess leaves the note
@@ -44,7 +42,6 @@ class Guess:
     among: tuple[str, ...] = ()
     slot: str = "guess"
 
-    asks: ClassVar[bool] = False
     NOTE: ClassVar[str] = "guessed: "
 
     def __post_init__(self) -> None:

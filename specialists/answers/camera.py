@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, find_choice
+from looktwice.specialists.answers.choices import AnswerRule, find_choice
 from looktwice.specialists.protocols import Matcher, NoEvidence
 from looktwice.specialists.results import Matches
 
@@ -21,7 +19,7 @@ STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
 
 
 @dataclass(frozen=True)
-class CameraMotion:
+class CameraMotion(AnswerRule):
     """Answers left or right by the sign of the horizontal flow from image 0 to image 1.
 
     `flow` says which: the "mean" over all matches (the rule behind BLINK's published LoFTR numbers, with
@@ -39,19 +37,13 @@ class CameraMotion:
     min_matches: int = 8
     tolerance: float = 1.0
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.min_matches < 1 or (self.flow == "inliers" and self.min_matches < 8):
             raise ValueError(f"min_matches is 1 or more, and for inliers 8 or more; found {self.min_matches}")
         if not self.tolerance > 0:
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.side)
-
-    def side(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")
         if left is None or right is None or left == right:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TypeVar
 
 from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.protocols import NoEvidence
 
 LABEL = re.compile(r"(?<![\w'])[A-H](?![\w'])")
@@ -21,13 +23,20 @@ LETTERED = re.compile(r"\bT\b|\btrue\b.*\bfalse\b", re.IGNORECASE | re.DOTALL)
 Marked = TypeVar("Marked", Point, Box)
 
 
-def apply_rule(state: State, rule: Callable[[Sample], tuple[str, float]]) -> State:
-    """The state with the answer and the confidence that `rule` returns; abstains where it raises NoEvidence."""
-    try:
-        answer, confidence = rule(state.sample)
-    except NoEvidence as exc:
-        return state.abstain(str(exc))
-    return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
+class AnswerRule(WithoutModel, ABC):
+    """A stage that answers as `decide` says, and abstains where that raises NoEvidence."""
+
+    @abstractmethod
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The answer, a letter where there are choices, and the confidence. Raises NoEvidence."""
+
+    def __call__(self, state: State, model: Model) -> State:
+        """The state with its answer, or the reason why there is none."""
+        try:
+            answer, confidence = self.decide(state.sample)
+        except NoEvidence as exc:
+            return state.abstain(str(exc))
+        return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
 
 
 def label_by_letter(sample: Sample) -> dict[str, str]:

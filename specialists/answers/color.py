@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import ImageColor
 
 from looktwice.pipelines.marks import Mark
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, best_choice
+from looktwice.specialists.answers.choices import AnswerRule, best_choice
 from looktwice.specialists.protocols import NoEvidence
 
 
 @dataclass(frozen=True)
-class ColorAtMark:
+class ColorAtMark(AnswerRule):
     """Answers with the choice that names the colour at the middle of the one mark of image 0.
 
     The place has the median colour of the `window` x `window` pixels around it; the choices, such as "red" or "light
@@ -28,17 +25,11 @@ class ColorAtMark:
 
     window: int = 5
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.window < 1 or self.window % 2 == 0:
             raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.name)
-
-    def name(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         from skimage.color import deltaE_ciede2000
 

@@ -12,10 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, points_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, points_by_letter
 from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.networks.image_size import is_one_color
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
@@ -26,7 +24,7 @@ MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
 
 
 @dataclass(frozen=True)
-class MatchedPoint:
+class MatchedPoint(AnswerRule):
     """Maps the point `reference` of image 0 to image 1 and answers with the candidate nearest to it there.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
@@ -46,7 +44,6 @@ class MatchedPoint:
     tolerance: float = 3.0
     reference: str = "REF"
 
-    asks: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
@@ -60,11 +57,7 @@ class MatchedPoint:
         if not self.tolerance > 0:
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.nearest)
-
-    def nearest(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         x, y = self.transfer_point(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
@@ -139,7 +132,7 @@ TIE_TOLERANCE = 1e-6  # a smaller difference of distances is rounding
 
 
 @dataclass(frozen=True)
-class NearestFeature:
+class NearestFeature(AnswerRule):
     """Answers with the candidate whose feature is most similar to that of the point `reference`, by cosine.
 
     The candidates are the points on image 1 whose labels the choices name ("Point A"), else those labelled with the
@@ -156,13 +149,7 @@ class NearestFeature:
     prompt: str = ""
     reference: str = "REF"
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.nearest)
-
-    def nearest(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         images = [sample.images[number].pixels for number in (0, 1)]

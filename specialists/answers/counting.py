@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.answers.question_parsing import parse_count
 from looktwice.specialists.protocols import Detector, NoEvidence
 
@@ -18,7 +16,7 @@ NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 @dataclass(frozen=True)
-class Count:
+class Count(AnswerRule):
     """Answers with the number of objects that the detector finds in all images together.
 
     What is counted is read from the question ("How many floats are there?") unless `words` says it; `words: ""` is for
@@ -32,13 +30,7 @@ class Count:
     nearest: bool = True
     nothing: Literal["abstain", "zero"] = "abstain"
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.count)
-
-    def count(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image to count in")

@@ -8,16 +8,14 @@ from typing import ClassVar
 import numpy as np
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, points_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, points_by_letter
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 from looktwice.specialists.results import DepthMap
 
 
 @dataclass(frozen=True)
-class NearerPoint:
+class NearerPoint(AnswerRule):
     """Answers with the choice that refers to the point nearest to the camera.
 
     The points are those on image 0 whose labels the choices name ("B is closer"), else those labelled with the
@@ -30,19 +28,14 @@ class NearerPoint:
     depth: DepthEstimator
     window: int = 5
 
-    asks: ClassVar[bool] = False
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         if self.window < 1 or self.window % 2 == 0:
             raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
-        return apply_rule(state, self.nearest)
-
-    def nearest(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""
         points = points_by_letter(sample)
         near_map = self.depth(*(image.pixels for image in sample.images))
         _same_size(near_map, sample)

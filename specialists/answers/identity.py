@@ -6,16 +6,14 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, best_choice, true_or_false
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, true_or_false
 from looktwice.specialists.answers.counting import choose_number
 from looktwice.specialists.answers.question_parsing import parse_count, parse_sameness
 from looktwice.specialists.networks.image_size import require_colors
@@ -79,7 +77,7 @@ class ObjectIdentity:
 
 
 @dataclass(frozen=True)
-class SameIdentity:
+class SameIdentity(AnswerRule):
     """Answers whether the images show the same person or object: yes or no, or true or false of a claim.
 
     The same means that no two images are further apart than `threshold` (Euclidean; 0.6 is dlib's for its faces).
@@ -91,16 +89,10 @@ class SameIdentity:
     identity: IdentityEmbedder
     threshold: float = 0.6
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.same)
-
-    def same(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
         far = _pairwise_distances(_embed_images(self.identity, sample, words)).max()
@@ -110,7 +102,7 @@ class SameIdentity:
 
 
 @dataclass(frozen=True)
-class CountIdentities:
+class CountIdentities(AnswerRule):
     """Answers how many different persons or things the images show: the clusters of their identities.
 
     Agglomerative clustering by `linkage` stops at `threshold` (Euclidean). The thing's name is read from the
@@ -123,16 +115,10 @@ class CountIdentities:
     linkage: Linkage = "average"
     words: str | None = None
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.count)
-
-    def count(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter or number, and the confidence. Raises NoEvidence."""
         if not sample.images:
             raise NoEvidence("there is no image")
@@ -146,7 +132,7 @@ class CountIdentities:
 
 
 @dataclass(frozen=True)
-class GroupIdentities:
+class GroupIdentities(AnswerRule):
     """Answers with the choice that says which images show the same person or thing: "1 and 3", or "None".
 
     A choice is as good as its margin: how much closer than `threshold` its images are to one another, and how much
@@ -160,16 +146,10 @@ class GroupIdentities:
     threshold: float = 0.6
     words: str | None = None
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         _check_threshold(self.threshold)
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.group)
-
-    def group(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         groups = {
             letter: _parse_images(str(choice), len(sample.images))

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, best_choice, images_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, images_by_letter
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import GeneratedImageDetector, ImageSimilarity, NoEvidence
 
 
 @dataclass(frozen=True)
-class MostReal:
+class MostReal(AnswerRule):
     """Answers with the choice whose image is least likely to be generated, as in BLINK's forensic detection.
 
     Confidence is the difference of the two lowest probabilities. Abstains where images and choices do not pair up,
@@ -23,20 +20,14 @@ class MostReal:
 
     detector: GeneratedImageDetector
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.most_real)
-
-    def most_real(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         images = images_by_letter(sample)
         return best_choice({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
 
 
 @dataclass(frozen=True)
-class MostSimilar:
+class MostSimilar(AnswerRule):
     """Answers with the choice whose image is most similar to the first, as in BLINK's visual similarity and art style.
 
     `similarity` says in what: `specialists.features.GlobalSimilarity` in what they show, `GramSimilarity` in style.
@@ -46,13 +37,7 @@ class MostSimilar:
 
     similarity: ImageSimilarity
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.most_similar)
-
-    def most_similar(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         candidates = images_by_letter(sample)
         if not sample.images:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.protocols import NoEvidence
 
@@ -21,7 +20,7 @@ BLACK = 2.0  # grey levels; the mean of a missing quadrant is at most this
 
 
 @dataclass(frozen=True)
-class SeamMatcher:
+class SeamMatcher(WithoutModel):
     """Answers with the candidate that fits the blacked-out quadrant of the first image, as in BLINK's jigsaw task.
 
     The cost of a candidate is `color` times the mean step across both seams plus `gradient` times the mean change
@@ -34,8 +33,6 @@ class SeamMatcher:
 
     color: float = 1.0
     gradient: float = 1.0
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if min(self.color, self.gradient) < 0 or self.color + self.gradient == 0:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from looktwice.pipelines.geometry import iou
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, best_choice, boxes_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, boxes_by_letter
 from looktwice.specialists.answers.question_parsing import parse_enclosed
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 
 @dataclass(frozen=True)
-class FittingBox:
+class FittingBox(AnswerRule):
     """Answers with the choice that refers to the box of largest overlap (IoU) with a detected box.
 
     The boxes are marks of image 0 that the choices name ("Box A"). What is looked for is read from the question
@@ -29,13 +26,7 @@ class FittingBox:
     words: str | None = None
     only_surest: bool = False
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.fitting)
-
-    def fitting(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         boxes = boxes_by_letter(sample)
         words = parse_enclosed(sample) if self.words is None else self.words

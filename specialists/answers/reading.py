@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from typing import ClassVar
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, best_choice
+from looktwice.specialists.answers.choices import AnswerRule, best_choice
 from looktwice.specialists.protocols import Detector, NoEvidence
 
 
 @dataclass(frozen=True)
-class ReadText:
+class ReadText(AnswerRule):
     """Answers with the text in the images, in the order in which `reader` gives its lines, such as `PPOCR`.
 
     `join` stands between lines; "" leaves out spaces inside the lines too. With choices the answer is the one whose
@@ -25,13 +22,7 @@ class ReadText:
     reader: Detector
     join: str = " "
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.read)
-
-    def read(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
         found = [self.reader(image.pixels) for image in sample.images]
         lines = [str(text) for boxes in found for text in boxes.labels]

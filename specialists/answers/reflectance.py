@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, find_choice, points_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, find_choice, points_by_letter
 from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
@@ -21,7 +18,7 @@ SAME = r"\b(?:same|equal)\b"
 
 
 @dataclass(frozen=True)
-class DarkerPoint:
+class DarkerPoint(AnswerRule):
     """Answers with the choice that refers to the point with the lower reflectance, or the one that says "the same".
 
     Each point of image 0 has the median luminance of the `window` x `window` pixels around it. The two are
@@ -35,20 +32,14 @@ class DarkerPoint:
     tolerance: float = 0.10
     window: int = 5
 
-    asks: ClassVar[bool] = False
-
     def __post_init__(self) -> None:
         if self.tolerance < 0:
             raise ValueError(f"tolerance is 0 or more, found {self.tolerance}")
         if self.window < 1 or self.window % 2 == 0:
             raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
 
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none. Raises ValueError for a map of another size."""
-        return apply_rule(state, self.darker)
-
-    def darker(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
+    def decide(self, sample: Sample) -> tuple[str, float]:
+        """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""
         points, same = points_by_letter(sample), find_choice(sample, SAME)
         points.pop(same or "", None)
         if len(points) != 2:

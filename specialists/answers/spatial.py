@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.geometry import overlap
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule, true_or_false
+from looktwice.specialists.answers.choices import AnswerRule, true_or_false
 from looktwice.specialists.answers.question_parsing import parse_relation
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
@@ -23,7 +20,7 @@ TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near eac
 
 
 @dataclass(frozen=True)
-class SpatialRelation:
+class SpatialRelation(AnswerRule):
     """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of each.
 
     The words and the relation are read from the question (`RELATIONS` in `question_parsing`); left and right are the
@@ -37,13 +34,7 @@ class SpatialRelation:
     detector: Detector
     depth: DepthEstimator | None = None
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with its answer, or the reason why there is none."""
-        return apply_rule(state, self.holds)
-
-    def holds(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence."""
         one, kind, two = parse_relation(sample)
         if not sample.images:

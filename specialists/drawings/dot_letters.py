@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.drawings.contours import background_color
 from looktwice.specialists.protocols import NoEvidence
 
@@ -53,7 +50,7 @@ FAINTEST = 2.0  # of 255 levels: what differs less from the ground is not seen
 
 
 @dataclass(frozen=True)
-class DotLetterReader:
+class DotLetterReader(AnswerRule):
     """Answers with the letters of a line, from left to right (Do You See Me's letter disambiguation).
 
     Each letter is brought to five by seven cells by the distance of its dots, or, where it is drawn in one piece, by
@@ -62,13 +59,7 @@ class DotLetterReader:
     letter's dots lie in more than five columns.
     """
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the letters, or the reason why there are none."""
-        return apply_rule(state, self.read)
-
-    def read(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The letters and the confidence. Raises NoEvidence."""
         if len(sample.images) != 1:
             raise NoEvidence(f"letters are read in one image, found {len(sample.images)}")

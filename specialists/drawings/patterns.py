@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.drawings.contours import color_distance
 from looktwice.specialists.protocols import NoEvidence
 
@@ -33,7 +31,7 @@ SQUARE: Sheet = tuple(
 
 
 @dataclass(frozen=True)
-class PatternMatcher:
+class PatternMatcher(AnswerRule):
     """Answers with the number of the option whose lines lie nearest to the target's (chamfer distance).
 
     The three of `kind` are Do You See Me's: in "closure" an option lacks parts, so its ink must lie on the target's,
@@ -44,13 +42,7 @@ class PatternMatcher:
 
     kind: Literal["closure", "figure_ground", "form_constancy"]
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the option's number, or the reason why there is none."""
-        return apply_rule(state, self.match)
-
-    def match(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The number of the option, and the confidence. Raises NoEvidence."""
         if len(sample.images) != 1:
             raise NoEvidence(f"target and options are on one image, found {len(sample.images)}")

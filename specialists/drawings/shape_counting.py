@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -14,8 +13,8 @@ from looktwice.pipelines.marks import Box
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule
+from looktwice.pipelines.state import State, WithoutModel
+from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.drawings.contours import DrawnShape, classify_shape, color_distance, find_shapes, parse_shape
 from looktwice.specialists.protocols import NoEvidence
 
@@ -28,46 +27,34 @@ SMALLEST = 25.0  # square pixels; what is smaller is a speck
 
 
 @dataclass(frozen=True)
-class OutlineCounter:
+class OutlineCounter(AnswerRule):
     """Counts the outlines of the shape that the question names, rings within rings too (Do You See Me's first).
 
     Each outline that closes by itself is one shape. Where lines cross, no contour tells which of them belong
     together, so it abstains.
     """
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the number, or the reason why there is none."""
-        return apply_rule(state, self.count)
-
-    def count(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of outlines that are a known shape. Raises NoEvidence."""
         asked = parse_shape(sample.question)
         return _count([classify_shape(each.contour) for each in _outlines(sample)], asked)
 
 
 @dataclass(frozen=True)
-class ColoredShapeCounter:
+class ColoredShapeCounter(AnswerRule):
     """Counts the filled shapes of the kind and colour that the question names (Do You See Me's joint task).
 
     A shape's colour is that of `COLORS` nearest to its inner half. Shapes must not touch.
     """
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the number, or the reason why there is none."""
-        return apply_rule(state, self.count)
-
-    def count(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The number, and the share of shapes of that colour whose kind is known. Raises NoEvidence."""
         asked, color = parse_shape(sample.question), _parse_color(sample.question)
         return _count([classify_shape(each.contour) for each in _filled(sample, color)], asked)
 
 
 @dataclass(frozen=True)
-class MarkAskedShapes:
+class MarkAskedShapes(WithoutModel):
     """The sample with a box around each drawn shape that the question asks for, and no other marks.
 
     For Do You See Me's own pictures, which come without the places of their shapes: outlines, rings within rings too,
@@ -75,8 +62,6 @@ class MarkAskedShapes:
     star 1". A box is one for the shape as it is drawn, so it gives the answer away: for measurements and oracles. Where
     the shapes cannot be told apart there are no marks, and a note says why.
     """
-
-    asks: ClassVar[bool] = False
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with another sample; the views are left as they are."""

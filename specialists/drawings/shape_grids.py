@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.pipelines.state import State
-from looktwice.specialists.answers.choices import apply_rule
+from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.protocols import NoEvidence
 
 Grid = Mapping[tuple[int, int], tuple[str, str]]
@@ -31,20 +28,14 @@ ASKED = re.compile(
 
 
 @dataclass(frozen=True)
-class ShapeGridReader:
+class ShapeGridReader(AnswerRule):
     """Answers how many things lie on one side of a cell in its row or column (Do You See Me's visual spatial task).
 
     Rows, columns and grids count from 1, grids from left to right. Each grid is a frame with black or white squares,
     circles and triangles in rows and columns. Abstains where the question is another, or the cell is not as it says.
     """
 
-    asks: ClassVar[bool] = False
-
-    def __call__(self, state: State, model: Model) -> State:
-        """The state with the number, or the reason why there is none."""
-        return apply_rule(state, self.count)
-
-    def count(self, sample: Sample) -> tuple[str, float]:
+    def decide(self, sample: Sample) -> tuple[str, float]:
         """The number and the confidence, 1: it reads every cell or abstains. Raises NoEvidence."""
         asked = ASKED.search(sample.question)
         if asked is None or len(sample.images) != 1:

@@ -15,7 +15,7 @@ from looktwice.pipelines.marks import Box, Mark, Mask
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import resample
 from looktwice.specialists.features.attention_weights import attention_setting, receive
 from looktwice.specialists.networks.checkpoints import refuse_file
@@ -142,7 +142,7 @@ def window_order(rows: int, columns: int, merge: int, window: int) -> Places:
 
 
 @dataclass(frozen=True)
-class AttentionShare:
+class AttentionShare(WithoutModel):
     """Measures the fraction of attention inside the sample's marks, and their fraction of the area.
 
     The means over images are `attention_share` and `marked_area`; the record notes those of each image.
@@ -155,8 +155,6 @@ class AttentionShare:
     attention: ScalarMap
     radius: float = 10
     labels: tuple[str, ...] = ()
-
-    asks: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if not self.radius > 0:

@@ -13,7 +13,7 @@ from looktwice.pipelines.model import Message, Messages, Model, canonical
 from looktwice.pipelines.models.chat_template import Chat
 from looktwice.pipelines.models.local_vlm import LocalVLM
 from looktwice.pipelines.runtime.networks import Place, import_torch
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.specialists.features.attention import Floats, cover, labelled
 from looktwice.specialists.features.attention_weights import attention_setting, receive
 from looktwice.specialists.features.token_places import spread, token_places
@@ -39,7 +39,7 @@ class Looks:
 
 
 @dataclass(frozen=True)
-class QuestionAttention(Network[tuple[Any, ...], Looks]):
+class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
     """Measures how much of the attention that a question's tokens give to its pictures lies on the sample's marks.
 
     `model`, `revision`, `system`, `max_pixels`, `dtype` and `device` are those of the LocalVLM whose language model is
@@ -62,7 +62,6 @@ class QuestionAttention(Network[tuple[Any, ...], Looks]):
     system: str = ""
     max_pixels: int | None = None
 
-    asks: ClassVar[bool] = False
     result: ClassVar[type[Any]] = Looks
 
     def __call__(self, state: State, model: Model) -> State:

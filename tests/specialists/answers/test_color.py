@@ -27,19 +27,19 @@ def test_colors_of_made_things_are_named() -> None:
         _, crescent = min(
             (abs(left + right - 2 * x) + abs(top + low - 2 * y), c) for (left, top, right, low), c in boxes
         )
-        named[crescent].append(ColorAtMark().name(item.sample)[0] == item.answer)
+        named[crescent].append(ColorAtMark().decide(item.sample)[0] == item.answer)
     assert np.mean(named[False]) >= 0.97
     assert np.mean(named[True]) < 0.9  # the middle of a crescent lies beside it
 
 
 def test_the_nearest_color_is_named_and_the_lead_is_the_confidence() -> None:
     at = Point("A", 37, 14)
-    assert ColorAtMark().name(square(("blue", "red", "white"), at))[0] == "B"
-    assert ColorAtMark(window=1).name(square(("blue", "red", "white"), at))[0] == "A"
-    sure = ColorAtMark().name(square(("red", "blue"), at))[1]
-    unsure = ColorAtMark().name(square(("red", "tomato"), at))[1]
+    assert ColorAtMark().decide(square(("blue", "red", "white"), at))[0] == "B"
+    assert ColorAtMark(window=1).decide(square(("blue", "red", "white"), at))[0] == "A"
+    sure = ColorAtMark().decide(square(("red", "blue"), at))[1]
+    unsure = ColorAtMark().decide(square(("red", "tomato"), at))[1]
     assert 0 < unsure < sure <= 1
-    assert ColorAtMark().name(square(("Gray.", "light blue"), Box("A", 0, 0, 20, 20)))[0] == "A"
+    assert ColorAtMark().decide(square(("Gray.", "light blue"), Box("A", 0, 0, 20, 20)))[0] == "A"
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_nearest_color_is_named_and_the_lead_is_the_confidence() -> None:
 )
 def test_without_evidence_it_abstains(choices: tuple[str, ...], marks: tuple[Point, ...], words: str) -> None:
     with pytest.raises(NoEvidence, match=words):
-        ColorAtMark().name(square(choices, *marks))
+        ColorAtMark().decide(square(choices, *marks))
 
 
 def test_an_even_window_is_refused() -> None:
