@@ -106,7 +106,7 @@ def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str
     found = defaultdict[tuple[str, int], list[tuple[str, str]]](list)
     for scores in run.points:
         for name, row in scores.samples.items():
-            count, first = len(row.sample["choices"]), scores.first(name)
+            count, first = row.n_choices, scores.first(name)
             letters = [chr(ord("A") + number) for number in range(count)]
             if count > 1 and first is not None and row.answer in letters and first.answer in letters:
                 seen = shown.get((scores.point.recorded_as, name), {})

@@ -43,6 +43,9 @@ _NOUN = (
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
 _LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
+_ONE_OF_A_KIND = re.compile("|".join(each.pattern for each in (_ORDINAL_CHOICE, _DIGITS, _PREDICATE, _LABEL)))
+_NUMERALS, _ALIKE = {*NUMBERS, *NUMBERS.values()}, ("about the same", "the same", "same", "equal")
+_SPECIAL = {"", "yes", "no", "left", "right", *_NUMERALS, *_ALIKE}
 _NO_JUDGEMENT = r"(?!\s*(?:answer|choice|option|hand)\b)"  # "the right answer" is no direction
 _TO = r"(?:\s+side)?\s+to\s+(?:the\s+)?"
 _ORDINALS_JOINED = re.compile(
@@ -200,7 +203,7 @@ def nameable(choices: Sequence[str], text: str) -> tuple[str, ...]:
     return tuple([choice if word in small else "" for choice, word in zip(choices, words, strict=True)])
 
 
-@lru_cache(maxsize=32768)
+@lru_cache(maxsize=4096)
 def _words_of(choices: tuple[str, ...]) -> tuple[str, ...] | None:
     """For each choice a word without which no reply names it by its text; empty where there is none, as for numbers.
 
@@ -208,9 +211,19 @@ def _words_of(choices: tuple[str, ...]) -> tuple[str, ...] | None:
     """
     if any(map(_STARTS_ORDINAL.match, choices)):
         return None
-    found = (list(_patterns_of_text(choice)) for choice in choices)
-    words = (patterns[0].word.lower() if len(patterns) == 1 else "" for patterns in found)
-    return tuple(word if word.isascii() else "" for word in words)
+    words = [longest_word(_plain(_fold(choice))) for choice in choices]
+    return tuple([word if word.isascii() else "" for word in words])
+
+
+def _fold(text: str) -> str:
+    return " ".join(text.casefold().split()).strip(" .")
+
+
+def _plain(folded: str) -> str:
+    """The words that name a choice of this text, without its article; empty where it has patterns of its own."""
+    if folded in _SPECIAL or _ONE_OF_A_KIND.fullmatch(folded):
+        return ""
+    return _ARTICLE.sub("", folded)
 
 
 @lru_cache(maxsize=4096)
@@ -227,9 +240,12 @@ def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
 
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     """The patterns by which a reply names a choice of this text, beside its letter."""
-    folded = " ".join(text.casefold().split()).strip(" .")
+    folded = _fold(text)
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
-    if ordinal:
+    if bare := _plain(folded):
+        source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
+        yield TextPattern(source, word=longest_word(bare))
+    elif ordinal:
         yield from _patterns_of_ordinal(ordinal[1])
     elif folded in ("yes", "no"):
         word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
@@ -239,18 +255,14 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"
         yield TextPattern(rf"{way}{any_word(here)}(?!{_TO}{any_word(there)}){_NO_JUDGEMENT}")
-    elif folded in NUMBERS or folded in NUMBERS.values() or _DIGITS.fullmatch(folded):
+    elif folded in _NUMERALS or _DIGITS.fullmatch(folded):
         yield from _patterns_of_number(NUMBERS.get(folded, folded))
     elif _PREDICATE.fullmatch(folded):  # else a predicate of its subject
         yield TextPattern(
             rf"^[^\w\n]*(?:\({folded[0]}\)\s*)?(?:point )?{re.escape(folded)}(?=\s*(?:[.;!\n]|$))", re.I | re.M
         )
-    elif folded in ("about the same", "the same", "same", "equal"):
+    elif folded in _ALIKE:
         yield TextPattern(_SAME.pattern, _SAME.flags)
-    elif folded and not _LABEL.fullmatch(folded):
-        bare = _ARTICLE.sub("", folded)
-        source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
-        yield TextPattern(source, word=longest_word(bare))
 
 
 def _patterns_of_number(digits: str) -> Iterator[TextPattern]:

@@ -88,7 +88,8 @@ def any_word(words: Sequence[str]) -> str:
 
 def longest_word(text: str) -> str:
     """The longest word of a text, for `may_hold`: one in ASCII where there is one."""
-    return max(text.split(), key=lambda word: (word.isascii(), len(word)), default="")
+    rank = len if text.isascii() else (lambda word: (word.isascii(), len(word)))
+    return max(text.split(), key=rank, default="")
 
 
 def may_hold(text: str, word: str) -> bool:

@@ -23,6 +23,7 @@ from looktwice.pipelines.shapes import (
     mapping_of,
     maybe,
     number,
+    quickly,
     text,
     whole,
     whole_in,
@@ -47,9 +48,9 @@ MAPPING, TEXTS, WHOLES = mapping_of(anything), list_of(text), list_of(whole)
 
 
 def finite(value: Any) -> str:
-    """A mapping without numbers that JSON does not know."""
-    found = first_non_finite(value) if type(value) is dict else None
-    return f".{found[0]} is {found[1]}, not a number" if found else MAPPING(value)
+    """Whatever holds no number that JSON does not know."""
+    found = first_non_finite({"": value})
+    return f"{found[0]} is {found[1]}, not a number" if found else ""
 
 
 def version(value: Any) -> str:
@@ -69,6 +70,9 @@ def measure(value: Any) -> str:
     return "" if fine else is_not(value, "a number, a text or a list of these")
 
 
+quickly(choice, "str")
+quickly(finite, "str", "int", "float", "bool", "none")
+quickly(measure, "int", "float", "str", "none")
 MEASURED = maybe(number)
 """A number that JSON does not know is written as null."""
 PICTURE = shape_of({"picture": text})
@@ -110,8 +114,8 @@ RECORD = shape_of(
 )
 QUESTION = {"id": text, "question": text, "images": list_of(text), "choices": list_of(choice), "marks": list_of(MARK)}
 SAMPLE = shape_of(
-    {"task": text, "sha": text, "answer": maybe(text), "sample": shape_of({**QUESTION, "meta": finite})},
-    {"truth": finite},
+    {"task": text, "sha": text, "answer": maybe(text), "sample": shape_of({**QUESTION, "meta": mapping_of(finite)})},
+    {"truth": mapping_of(finite)},
 )
 JUDGEMENT = shape_of(
     {name: text for name in ("kind", "point", "sample", "judge", "identity", "words")}

@@ -14,7 +14,7 @@ import yaml
 
 from looktwice.eval.records.checked import FACTS, MESSAGE, POINTS, RECORD, RunError as RunError, parse_line, parse_yaml
 from looktwice.eval.records.sample_rows import SampleRow as SampleRow, StoredSampleRow, stored_picture
-from looktwice.pipelines.disk import open_file, read_lines
+from looktwice.pipelines.disk import MOST_LINE, open_file, read_lines
 from looktwice.pipelines.json_input import write_json
 from looktwice.pipelines.model import Message, Reply, Role, ToolCall
 from looktwice.pipelines.runtime.stores import Blobs
@@ -319,7 +319,8 @@ def _lines(path: Path) -> Iterator[bytes]:
     with open_file(path) as file:
         number = 0
         try:
-            for number, line in enumerate(read_lines(file), 1):  # noqa: B007
+            short = os.fstat(file.fileno()).st_size < MOST_LINE
+            for number, line in enumerate(file if short else read_lines(file), 1):  # noqa: B007
                 if line.endswith(b"\n"):
                     yield line
         except ValueError as exc:

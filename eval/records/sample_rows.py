@@ -40,6 +40,17 @@ class SampleRow:
         """The sample's meta fields, for slices and groups."""
         return self.sample["meta"]  # type: ignore[no-any-return]
 
+    @property
+    def n_choices(self) -> int:
+        """How many choices it has, 0 where it is an open question."""
+        return len(self.sample["choices"])
+
+    @property
+    def shared(self) -> str:
+        """What it has in common with other samples, which makes them dependent: its group, else its pictures."""
+        group = self.meta.get("group")
+        return f"group {group}" if group not in (None, "") else " ".join(map(str, self.sample["images"]))
+
     def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
         """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
 
@@ -69,24 +80,18 @@ class StoredSampleRow(SampleRow):
     So a hundred thousand of them take a tenth of the memory. Raises ValueError for a line of another shape.
     """
 
-    __slots__ = ("_id", "_line")
-    _id: str
+    __slots__ = ("_line", "id", "n_choices", "shared")
+    id: str
+    n_choices: int
+    shared: str
     _line: bytes
 
     def __init__(self, line: bytes) -> None:
         held = parse_line(line, SAMPLE)
-        for name, value in (("task", sys.intern(held["task"])), ("answer", _shared(held["answer"]))):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "_id", held["sample"]["id"])
+        whole = SampleRow(sys.intern(held["task"]), held["sha"], _shared(held["answer"]), held["sample"])
+        for name in ("task", "sha", "answer", "id", "n_choices", "shared"):
+            object.__setattr__(self, name, getattr(whole, name))
         object.__setattr__(self, "_line", line)
-
-    @property
-    def id(self) -> str:
-        return self._id
-
-    @property
-    def sha(self) -> str:
-        return str(_parsed_sample(self._line)["sha"])
 
     @property
     def sample(self) -> Mapping[str, Any]:

@@ -42,7 +42,7 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
 def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
     """What guessing reaches, by metric: one over the number of choices, else what the benchmark's scorer says."""
     levels = dict(scorer.chance(samples)) if scorer is not None else {}
-    choices = [len(row.sample["choices"]) for row in samples.values()]
+    choices = [row.n_choices for row in samples.values()]
     return {**levels, "accuracy": fmean(1 / number for number in choices)} if all(choices) else levels
 
 

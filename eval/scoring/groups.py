@@ -79,7 +79,7 @@ class AllRight(Scorer):
         for members in group_by(samples, self.by).values():
             level = 1.0
             for name in members:
-                level /= len(samples[name].sample["choices"]) or float("inf")
+                level /= samples[name].n_choices or float("inf")
             levels.append(level)
         return {self.metric: sum(levels) / len(levels)} if levels and min(levels) > 0 else {}
 
@@ -103,7 +103,7 @@ def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
     first = by_rotation[min(by_rotation)]
     units: dict[str, float] = {}
     for name, sample in samples_with_key(first).items():
-        count = len(sample.sample["choices"])
+        count = sample.n_choices
         if count and {by % count for by in by_rotation} == set(range(count)):
             draws = right_by_draw(scores.draws(name) for scores in by_rotation.values())
             if draws:

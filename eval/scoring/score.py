@@ -188,7 +188,7 @@ class RecordScorer:
             return ReadResult(Verdict.FAILED, detail=record.error)
         if record.sample_sha and record.sample_sha != row.sha:
             return ReadResult(Verdict.FAILED, detail="the sample changed since this record was made; run it again")
-        letters = _letters(len(row.sample["choices"]))
+        letters = _letters(row.n_choices)
         if row.answer not in letters and (wrong := say_key_fault(row.answer, len(letters))):
             return ReadResult(Verdict.FAILED, detail=wrong)
         if record.answer is not None:
@@ -315,7 +315,7 @@ def _compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None)
     own = scorer.compare(result.answer, row) if scorer is not None else None
     if own is not None:
         return replace(own, group=own.group or group)
-    right = _is_same_answer(result.answer, row.answer, bool(row.sample["choices"]))
+    right = _is_same_answer(result.answer, row.answer, bool(row.n_choices))
     return _score(Verdict.RIGHT if right else Verdict.WRONG, float(right), group)
 
 

@@ -194,8 +194,7 @@ class RunScores:
 
 def cluster_of(name: str, row: SampleRow) -> str:
     """What a sample shares with others: its group, else its pictures; one that has neither is its own."""
-    group = row.meta.get("group")
-    return f"group {group}" if group not in (None, "") else " ".join(map(str, row.sample["images"])) or name
+    return row.shared or name
 
 
 def mean(draws: Sequence[float]) -> float:

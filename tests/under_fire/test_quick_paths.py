@@ -20,7 +20,7 @@ from bench.large_run import ARMS, make_run
 from looktwice.eval.readers.reader import Reader, Reading
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.records import RunError, RunFolder
-from looktwice.eval.records.checked import RECORD, parse_line, require
+from looktwice.eval.records.checked import RECORD, SAMPLE, parse_line, require
 from looktwice.eval.records.lost_blobs import ON_DISK
 from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
@@ -64,8 +64,23 @@ CHANGES: dict[str, dict[str, Any]] = {
     "a number in a list of texts": {"notes": ["a", 5]},
     "a reply of another kind": {"calls": [CALL | {"reply": "B"}]},
     "deep": {"calls": [CALL | {"options": {"a": nested(120)}}]},
+    "what was measured": {"measured": {"a": 1, "b": 1.0, "c": [2**60, None, 0.5, "x"], "d": 2**60}},
+    "a truth that was measured": {"measured": {"a": True}},
+    "truths that were measured": {"measured": {"a": [True]}},
+    "choices": {"choices": ["x", {"picture": "1"}]},
+    "a number for a choice": {"choices": ["x", 5]},
+    "any options": {"calls": [CALL | {"options": {"a": 1, "b": 1.0, "c": True, "d": None, "e": [1], "f": 2**70}}]},
     "half a pair": {"reason": "\ud83d"},
     "a whole pair": {"reason": "\U0001f600"},
+}
+METAS: dict[str, Any] = {
+    "plain values": {"a": 1, "b": 1.0, "c": True, "d": None, "e": "x", "f": 2**70, "g": -0.0},
+    "values inside": {"a": [1, {"b": [0.5, None]}]},
+    "no number at all": {"a": float("nan")},
+    "no number inside": {"a": {"b": [0, float("-inf")]}},
+    "no mapping": [1],
+    "deep values": {"a": nested(90)},
+    "too deep values": {"a": nested(120)},
 }
 LINES = {name: json.dumps(WHOLE | change) for name, change in CHANGES.items()} | {
     "twice the same field": '{"point":"p","sample":"a","sample":"s","sample_sha":"","v":1}',
@@ -76,19 +91,22 @@ LINES = {name: json.dumps(WHOLE | change) for name, change in CHANGES.items()} |
 }
 
 
-@pytest.mark.parametrize("name", LINES)
+@pytest.mark.parametrize("name", [*LINES, *METAS])
 def test_a_line_is_read_as_the_careful_look_reads_it(name: str) -> None:
     """Each line was parsed, and then looked at field by field, which took half of the time of scoring."""
+    asked = {"id": "s", "question": "", "images": [], "choices": ["x"], "marks": [], "meta": METAS.get(name)}
+    sample = {"task": "t", "sha": "", "answer": None, "sample": asked}
+    line, shape = (LINES[name], RECORD) if name in LINES else (json.dumps(sample), SAMPLE)
 
     def outcome(read: Callable[[str], Any]) -> str:
         try:
-            return json.dumps(read(LINES[name]), sort_keys=True)
+            return json.dumps(read(line), sort_keys=True)
         except ValueError as exc:
             return f"refused: {exc}"
 
-    careful = outcome(lambda line: require(read_json(line), RECORD))
-    assert outcome(lambda line: parse_line(line, RECORD)) == careful
-    quick = outcome(json_reader(RECORD))
+    careful = outcome(lambda line: require(read_json(line), shape))
+    assert outcome(lambda line: parse_line(line, shape)) == careful
+    quick = outcome(json_reader(shape))
     assert quick.startswith("refused") or not careful.startswith("refused")
 
 
