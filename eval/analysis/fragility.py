@@ -95,19 +95,6 @@ class Flip:
     flipped: float
 
 
-class RankChange(NamedTuple):
-    """How the models' competition ranks change from one set of accuracies to another.
-
-    Pairs that change places, pairs tied in either, models with another rank, the largest move, and Kendall's tau-b.
-    """
-
-    pairs_flipped: int
-    pairs_tied: int
-    models_moved: int
-    largest: int
-    tau: float
-
-
 def variance_ratio(values: Floats) -> float | None:
     """VPBench's R: the mean over variants of Var(delta), over Var(accuracy) of the default, which is row 0.
 
@@ -163,25 +150,6 @@ def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterato
             one.task, pair[0].contestant, pair[1].contestant, abs(lead), styles, len(names),
             float(turned[:, 0].mean()), float(turned.mean()),
         )  # fmt: skip
-
-
-def rank_change(before: Mapping[str, float], after: Mapping[str, float]) -> RankChange:
-    """Ranks under `before` and `after`, each an accuracy by model; larger is better. Models that both have count."""
-    from scipy.stats import kendalltau
-
-    models = [name for name in before if name in after]
-    old, new = ([each[name] for name in models] for each in (before, after))
-    moves = [abs(a - b) for a, b in zip(competition_ranks(old), competition_ranks(new), strict=True)]
-    products = [np.sign(old[i] - old[j]) * np.sign(new[i] - new[j]) for i, j in combinations(range(len(models)), 2)]
-    return RankChange(
-        sum(each < 0 for each in products), sum(each == 0 for each in products), sum(move > 0 for move in moves),
-        max(moves, default=0), float(kendalltau(old, new).statistic),
-    )  # fmt: skip
-
-
-def competition_ranks(accuracies: Sequence[float]) -> list[int]:
-    """1 plus the number that is strictly better."""
-    return [1 + sum(other > mine + 1e-9 for other in accuracies) for mine in accuracies]
 
 
 def find_variants(run: RunScores) -> list[Variants]:

@@ -13,11 +13,11 @@ from looktwice.eval.analysis.fragility import (
     Variants,
     find_variants,
     measure_fragility,
-    rank_change,
     rank_flips,
 )
 from looktwice.eval.display.text_tables import TextTable, percent, with_interval
 from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.statistics.ranks import reordering
 
 NOTE = (
     "Every style and codec is compared with the first one on the same samples. Differences have the interval of every "
@@ -155,7 +155,7 @@ def _rank_lines(found: Published, whose: str) -> list[tuple[str, ...]]:
         signed = {name: {m: sign * value for m, value in each.items()} for name, each in styles.items()}
         first, *others = signed
         for name in others if len(signed[first]) > 2 else ():
-            change = rank_change(signed[first], signed[name])
+            change = reordering(signed[first], signed[name])
             counts = (len(signed[first]), *change[:-1])
             lines.append(
                 (whose, task, name, *map(str, counts), f"{change.tau:.2f}" if change.tau == change.tau else "")

@@ -10,8 +10,6 @@ import typer
 
 from looktwice.eval.cli_options import AllowedOfRun, Plugins, Reader, build_reader, input_errors, load_plugins, say
 
-__all__: list[str] = []
-
 Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")]
 Role = Annotated[
     list[str] | None, typer.Option("--role", help="black=placebo: the contestant that stands for an arm of that name.")

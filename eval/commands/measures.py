@@ -25,8 +25,6 @@ from looktwice.eval.cli_options import (
 )
 from looktwice.eval.commands import studies
 
-__all__: list[str] = []
-
 
 def fragility(
     config: ConfigPath,

@@ -9,8 +9,6 @@ import typer
 
 from looktwice.eval.cli_options import AllowedOfRun, Plugins, Reader, build_reader, input_errors, load_plugins, say
 
-__all__: list[str] = []
-
 
 def annotate(
     sources: Annotated[

@@ -28,8 +28,6 @@ from looktwice.eval.cli_options import (
 )
 from looktwice.pipelines.counted import counted
 
-__all__: list[str] = []
-
 
 def score(
     runs: Runs,

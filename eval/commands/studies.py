@@ -29,8 +29,6 @@ from looktwice.eval.cli_options import (
 )
 from looktwice.pipelines.counted import counted
 
-__all__: list[str] = []
-
 
 def check(
     config: ConfigPath,

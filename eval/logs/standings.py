@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from looktwice.eval.logs.tables import find_columns, open_columns
+from looktwice.eval.statistics.ranks import reordering
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
 
@@ -97,7 +95,10 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
                 for name, row in wide.iterrows()
             ]
         for variant in (name for name in variants if name != base and name in wide.columns):
-            changes.append(_change(str(task), variant, wide[base].to_numpy(), wide[variant].to_numpy(), by_rank))
+            change = reordering(wide[base].to_dict(), wide[variant].to_dict())
+            change = change if len(wide) > 1 else change._replace(tau=1.0)
+            mean = None if by_rank else float((wide[variant] - wide[base]).abs().to_numpy().mean())
+            changes.append(RankChange(str(task), variant, len(wide), *change, mean))
     return Standings(base, tuple(spreads), tuple(changes))
 
 
@@ -108,22 +109,3 @@ def _figures(cells: pandas.Series, path: Path) -> pandas.Series:
         return pandas.to_numeric(cells)
     except ValueError as exc:
         raise TaskError(f"{path}: {cells.name} must hold numbers ({exc})") from exc
-
-
-def _change(
-    task: str, variant: str, before: NDArray[np.float64], after: NDArray[np.float64], by_rank: bool
-) -> RankChange:
-    from scipy.stats import kendalltau
-
-    upper = np.triu_indices(len(before), 1)
-    signs = [np.sign(values[:, None] - values)[upper] for values in (before, after)]
-    moves = np.abs(_ranks(before) - _ranks(after))
-    tau = float(kendalltau(before, after).statistic) if len(before) > 1 else 1.0
-    mean = None if by_rank else float(np.abs(after - before).mean())
-    flipped, tied = int((signs[0] * signs[1] < 0).sum()), int((signs[0] * signs[1] == 0).sum())
-    return RankChange(task, variant, len(before), flipped, tied, int((moves > 0).sum()), int(moves.max()), tau, mean)
-
-
-def _ranks(values: NDArray[np.float64]) -> NDArray[np.int64]:
-    """1 + the number of strictly better ones."""
-    return np.asarray(1 + (values[:, None] < values).sum(axis=1))

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
     MOST_TRIES,
+    MadeAtOnce,
     image_size,
     list_images,
     make_facts,
@@ -126,7 +127,7 @@ MOST = 1500  # interest points of one image
 
 
 @dataclass(frozen=True)
-class Correspondence:
+class Correspondence(MadeAtOnce):
     """`n` questions about two views of a scene: REF on the first, A to D on the second (BLINK, section 3.2).
 
     Equal `seed`s give equal questions.
@@ -146,7 +147,7 @@ class Correspondence:
     seed: int = 0
     pairs: tuple[Mapping[str, str], ...] = ()
 
-    version: ClassVar[int] = 1
+    units: ClassVar[str] = "views and scenes"
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -159,17 +160,6 @@ class Correspondence:
         sources = (f"{s.name} {[view.name for view in s.views]} {[m.tolist() for m in s.maps]}" for s in scenes)
         note = f"{len(scenes)} scenes: questions on one scene are not independent"
         return make_facts(note, self._skipped, sources)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; the images are read when they are looked at."""
-        return iter(self._items)
-
-    @cached_property
-    def _skipped(self) -> RowErrors:
-        return RowErrors(units="views and scenes")
 
     @cached_property
     def _scenes(self) -> list[HomographyScene]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from looktwice.eval.make.files import (
     MOST_TRIES,
+    MadeAtOnce,
     image_size,
     list_images,
     make_facts,
@@ -26,7 +27,6 @@ from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
 from looktwice.eval.tasks.photos.points import MARGIN
 from looktwice.eval.tasks.photos.stereo import RATIO, near_and_far
-from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.sample import Item
@@ -41,7 +41,7 @@ Map = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class RelativeDepth:
+class RelativeDepth(MadeAtOnce):
     """`n` questions about two points of an image whose depth is known (BLINK, section 3.2, from measured depth).
 
     Equal `seed`s give equal questions.
@@ -64,8 +64,6 @@ class RelativeDepth:
     maps: str = "maps"
     pairs: tuple[Mapping[str, str], ...] = ()
 
-    version: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         if self.n < 1 or self.ratio <= 1:
             raise TaskError(f"n is 1 or more and ratio above 1, found n={self.n}, ratio={self.ratio}")
@@ -75,17 +73,6 @@ class RelativeDepth:
         """What was made, and which pairs could not be used."""
         note = f"{len(self._pairs)} images: questions on one image are not independent"
         return make_facts(note, self._skipped, (f"{image.name} {held.name}" for image, held in self._pairs))
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; the images are read when they are looked at."""
-        return iter(self._items)
-
-    @cached_property
-    def _skipped(self) -> RowErrors:
-        return RowErrors(units="images")
 
     @cached_property
     def _pairs(self) -> list[tuple[Path, Path]]:

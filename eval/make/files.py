@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
@@ -56,6 +58,27 @@ def keep_readable(files: Iterable[Path], skipped: RowErrors) -> list[Path]:
 def image_size(file: Path) -> tuple[int, int]:
     """(width, height) as a person sees it. Raises PictureError."""
     return Picture.open(file).size
+
+
+class MadeAtOnce(ABC):
+    """A task whose questions are made all at once, and know what was left out of a user's files: `units`."""
+
+    units: ClassVar[str] = "images"
+
+    @property
+    @abstractmethod
+    def _items(self) -> Sequence[Item]:
+        """The questions in their order; their images are read when they are looked at."""
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @cached_property
+    def _skipped(self) -> RowErrors:
+        return RowErrors(units=self.units)
 
 
 def make_item(

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
 
 from looktwice.eval.make.files import keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.tasks.base import Facts, TaskError
@@ -36,8 +35,6 @@ class Jigsaw:
     n: int | None = None
     seed: int = 0
     whole: bool = True
-
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 1:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import image_size, make_facts, make_item
+from looktwice.eval.make.files import MadeAtOnce, image_size, make_facts, make_item
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.folder import file_inside
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
-from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.json_input import read_json
@@ -32,7 +31,7 @@ SLACK = 1.0  # pixels that a box may stick out of its image
 
 
 @dataclass(frozen=True)
-class Localization:
+class Localization(MadeAtOnce):
     """One question for each image that has a usable box, or for the first `n` (BLINK, section 3.2).
 
     Equal `seed`s give equal questions.
@@ -55,8 +54,6 @@ class Localization:
     iou: tuple[float, float] = (0.4, 0.8)
     smallest: float = 32.0
 
-    version: ClassVar[int] = 1
-
     def __post_init__(self) -> None:
         if (self.n is not None and self.n < 1) or self.noise <= 0 or not 0 <= self.iou[0] < self.iou[1] < 1:
             raise TaskError(
@@ -71,17 +68,6 @@ class Localization:
         sources = (f"{item.sample.meta['source']} {item.sample.marks}" for item in self._items)
         note = f"boxes of {Path(self.path).name} with Gaussian noise of {self.noise:g} of their sides"
         return make_facts(note, self._skipped, sources)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; the images are read when they are looked at."""
-        return iter(self._items)
-
-    @cached_property
-    def _skipped(self) -> RowErrors:
-        return RowErrors(units="images")
 
     @cached_property
     def _json(self) -> Mapping[str, Any]:

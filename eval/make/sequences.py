@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 
 from numpy.random import Generator
 
-from looktwice.eval.make.files import keep_readable, list_images, make_facts, make_item, require_folder
+from looktwice.eval.make.files import MadeAtOnce, keep_readable, list_images, make_facts, make_item, require_folder
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, TaskError
 from looktwice.eval.tasks.photographs import deal_evenly, seeded_rng
@@ -90,7 +90,7 @@ TRIES = 50
 
 
 @dataclass(frozen=True)
-class Sequences:
+class Sequences(MadeAtOnce):
     """`each` sequences of every pattern, and a question on each (VLM2-Bench, section 2 and appendix on OC).
 
     Equal `seed`s give equal questions.
@@ -111,7 +111,7 @@ class Sequences:
     patterns: tuple[str, ...] | None = None
     thing: str = "object"
 
-    version: ClassVar[int] = 1
+    units: ClassVar[str] = "images and sequences"
 
     def __post_init__(self) -> None:
         for pattern in self.patterns or ():
@@ -131,20 +131,9 @@ class Sequences:
         note = f"{things} things of {len(self._kinds)} kinds: sequences of one thing are not independent"
         return make_facts(note, self._skipped, sources, spec(scorer))
 
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __iter__(self) -> Iterator[Item]:
-        """The questions in their order; the images are read when they are looked at."""
-        return iter(self._items)
-
     @property
     def _subtask(self) -> str:
         return SUBTASKS[self.ask]
-
-    @cached_property
-    def _skipped(self) -> RowErrors:
-        return RowErrors(units="images and sequences")
 
     @cached_property
     def _kinds(self) -> list[ObjectKind]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -66,3 +68,33 @@ def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estim
         return 2 * wrong * (1 - wrong)
 
     return Estimate(disagree(z), disagree(z + reach), disagree(max(0.0, z - reach)), len(data), m)
+
+
+class Reordering(NamedTuple):
+    """How the competition ranks of contestants change from one set of values to another.
+
+    Pairs that change places, pairs tied in either, contestants with another rank, the largest move, and Kendall's
+    tau-b.
+    """
+
+    flipped: int
+    tied: int
+    moved: int
+    furthest: int
+    tau: float
+
+
+def reordering(before: Mapping[str, float], after: Mapping[str, float]) -> Reordering:
+    """The ranks under `before` and `after`, each a value by name; larger is better. The names that both have count."""
+    from scipy.stats import kendalltau
+
+    names = [name for name in before if name in after]
+    values = [np.array([each[name] for name in names]) for each in (before, after)]
+    upper = np.triu_indices(len(names), 1)
+    one, other = (np.sign(each[:, None] - each)[upper] for each in values)
+    old, new = ((each[:, None] + 1e-9 < each).sum(axis=1) for each in values)  # how many are strictly better
+    moves = np.abs(old - new)
+    return Reordering(
+        int((one * other < 0).sum()), int((one * other == 0).sum()), int((moves > 0).sum()),
+        int(moves.max(initial=0)), float(kendalltau(*values).statistic),
+    )  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from string import ascii_uppercase
-from typing import ClassVar
 
 import numpy as np
 from numpy.random import Generator
@@ -55,8 +54,6 @@ class LettersAndShapes(MadeTask):
     largest: int = 60
     leak: float = 0.0
     subset: Subset = field(default_factory=Subset)
-
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if self.n < 1 or not 6 <= self.smallest <= self.largest:

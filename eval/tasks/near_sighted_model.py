@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from string import ascii_uppercase
-from typing import ClassVar, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -78,8 +78,6 @@ class NearSighted:
     window: float = 0.45
     tool: str = "zoom"
     coordinates: Literal["pixels", "0-1", "0-1000"] = "pixels"
-
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if not self.min_height > 0 or not 0 < self.window <= 1:

@@ -7,7 +7,6 @@ import json
 import re
 from dataclasses import dataclass
 from string import ascii_uppercase
-from typing import ClassVar
 
 from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.model import CallOptions, Messages, Reply, ToolCall, Usage, canonical
@@ -29,8 +28,6 @@ class NeverLooks:
 
     careless: bool = False
     tool: str = "zoom"
-
-    version: ClassVar[int] = 1
 
     @property
     def identity(self) -> str:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from looktwice.pipelines.models.limits import LimitKey, Load, limiters
 
 SILENT = 10.0  # seconds after which a task that was not heard of is lost, and what it had is free
-__all__: list[str] = []
 
 
 @dataclass(eq=False)

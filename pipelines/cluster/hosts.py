@@ -15,7 +15,6 @@ from looktwice.pipelines.runtime.stores import use_result_store
 from looktwice.pipelines.state import collect_remarks, remark
 
 CALLS = 64  # of a host at a time: so many may come together in a batch
-__all__: list[str] = []
 
 
 class NetworkHost:

@@ -10,7 +10,6 @@ MOST_DEPTH = 50
 MOST_REPEATED = 1_000_000
 BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-__all__: list[str] = []
 
 
 def check_yaml(text: str) -> None:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol
 
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
+from looktwice.prompting.wording.text_file import Text, Wording, add_lines, fill_in
 
 GUIDES = {
     "none": (),
@@ -54,7 +54,7 @@ class Grid(Protocol):
 
 
 @dataclass(frozen=True)
-class GridWords(WithoutModel):
+class GridWords(Wording):
     """Says below the question what the grid on the views means, and how to use it. Stands behind the grid's stage.
 
     `grid` is that stage, best by reference, so that both always agree: `grid: ${stages.grid}`; where it is null, as in
@@ -70,9 +70,6 @@ class GridWords(WithoutModel):
     header: str = ""
     final: str | None = None
     text: Text = ""
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The prompt with these lines below it; as it is where no view has the grid."""

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.model import Model
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import State
 from looktwice.prompting.markers.vpbench import DRAWINGS, REFERENCE, Look, VPBenchStyle
-from looktwice.prompting.wording.text_file import Text, fill_in, read_texts
+from looktwice.prompting.wording.text_file import Text, Wording, fill_in
 
 
 @dataclass(frozen=True)
-class VPBenchPrompt(WithoutModel):
+class VPBenchPrompt(Wording):
     """Words a question as VPBench does: one sentence on how the points are marked, the question, and its choices.
 
     `marks` is the stage that draws them, best by reference, so that both always agree: `marks: ${stages.mark}`. With
@@ -28,9 +28,6 @@ class VPBenchPrompt(WithoutModel):
 
     marks: VPBenchStyle = field(default_factory=VPBenchStyle)
     text: Text = ""
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with this prompt in place of the question."""

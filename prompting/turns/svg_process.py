@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 import sys
 
-__all__: list[str] = []
-
 MEMORY = 2 << 30  # bytes of address space
 SECONDS = 15
 

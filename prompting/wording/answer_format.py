@@ -9,7 +9,7 @@ from typing import Any
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts
+from looktwice.prompting.wording.text_file import Text, Wording, add_lines, fill_in, read_texts
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AnswerLine(WithoutModel):
 
 
 @dataclass(frozen=True)
-class JsonAnswer(WithoutModel):
+class JsonAnswer(Wording):
     """Asks for a JSON object with the answer and, unless `reasoning` is false, the reasoning before it.
 
     To let the server enforce the schema, name this stage as the `output` of the stage that asks, best by reference:
@@ -43,9 +43,6 @@ class JsonAnswer(WithoutModel):
 
     reasoning: bool = True
     words: Text = "Reply with a JSON object and nothing else: {form}"
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with these words below the prompt."""

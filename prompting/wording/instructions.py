@@ -12,7 +12,7 @@ from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.wording.text_file import Text, add_lines, fill_in, read_texts, text_of
+from looktwice.prompting.wording.text_file import Text, Wording, add_lines, fill_in, read_texts, text_of
 
 Frame = Literal["pixels", "0-1000"]
 
@@ -113,7 +113,7 @@ class Verbatim(WithoutModel):
 
 
 @dataclass(frozen=True)
-class YesNo(WithoutModel):
+class YesNo(Wording):
     """Asks for one of two words: yes or no, or another pair such as `words: [T, F]`.
 
     `{first}` and `{second}` in `instruction` become the words.
@@ -122,22 +122,16 @@ class YesNo(WithoutModel):
     words: tuple[str, str] = ("yes", "no")
     instruction: Text = "Answer with {first} or {second}."
 
-    def __post_init__(self) -> None:
-        read_texts(self)
-
     def __call__(self, state: State, model: Model) -> State:
         """The state with the instruction below the prompt."""
         return add_lines(state, fill_in(self.instruction, first=self.words[0], second=self.words[1]))
 
 
 @dataclass(frozen=True)
-class WholeNumber(WithoutModel):
+class WholeNumber(Wording):
     """Asks for a whole number in digits."""
 
     instruction: Text = "Answer with one whole number, in digits."
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the instruction below the prompt."""
@@ -145,13 +139,10 @@ class WholeNumber(WithoutModel):
 
 
 @dataclass(frozen=True)
-class Letters(WithoutModel):
+class Letters(Wording):
     """Asks for the letters in the image, in their order, and for nothing else."""
 
     instruction: Text = "Answer with the letters only, from left to right, as capitals."
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with the instruction below the prompt."""
@@ -186,7 +177,7 @@ REASONING = {
 
 
 @dataclass(frozen=True)
-class ChainOfThought(WithoutModel):
+class ChainOfThought(Wording):
     """Asks for reasoning before the answer.
 
     `form` "plain" is one sentence, like VLM2-Bench's CoT-normal; "steps" are the four steps of its CoT-special
@@ -196,9 +187,6 @@ class ChainOfThought(WithoutModel):
 
     text: Text = ""
     form: Literal["plain", "steps"] = "plain"
-
-    def __post_init__(self) -> None:
-        read_texts(self)
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with these words below the prompt."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 
 LONGEST = 1_000_000  # bytes
 
@@ -33,6 +33,13 @@ def read_texts(stage: Any) -> None:
         value = getattr(stage, each.name)
         if isinstance(value, TextFile):
             object.__setattr__(stage, each.name, _read_file(each.name, value.file))
+
+
+class Wording(WithoutModel):
+    """A stage whose settings may be texts in files."""
+
+    def __post_init__(self) -> None:
+        read_texts(self)
 
 
 def text_of(text: Text) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from looktwice.eval.tasks.base import Facts, MadeTask, Subset, TaskError
 from looktwice.eval.tasks.do_you_see_me.metrics import SweepScorer
@@ -60,8 +60,6 @@ class GeneratedDoYouSeeMe(MadeTask):
     controls: Mapping[str, Any] = field(default_factory=dict)
     marks: bool | Literal["asked"] = False
     subset: Subset = field(default_factory=Subset)
-
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if self.name not in KINDS:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version as installed
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import cv2
 
@@ -63,8 +63,6 @@ class Photos(MadeTask):
     pair: bool = True
     turn: float = 40.0
     subset: Subset = field(default_factory=Subset)
-
-    version: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         if self.kind not in CHOICES:

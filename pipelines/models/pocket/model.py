@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 
@@ -52,8 +51,6 @@ class Pocket:
         if self.temperature < 0 or self.max_tokens < 1 or not 0 < (self.top_p or 1) <= 1 or self.top_p == 0:
             found = f"{self.temperature}, {self.max_tokens} and {self.top_p}"
             raise ValueError(f"temperature is 0 or more, max_tokens 1 or more, top_p above 0 up to 1; found {found}")
-
-    version: ClassVar[int] = 1
 
     @cached_property
     def identity(self) -> str:

@@ -17,13 +17,13 @@ from looktwice.eval.analysis.fragility import (
     Variants,
     find_variants,
     measure_fragility,
-    rank_change,
     rank_flips,
     variance_ratio,
 )
 from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
 from looktwice.eval.display.table import score_table
 from looktwice.eval.runs import Study
+from looktwice.eval.statistics.ranks import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
 from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
@@ -151,7 +151,7 @@ def test_the_published_numbers_are_recomputed_from_the_file() -> None:
         assert np.mean([*spreads.values()]) == pytest.approx(wanted["mean"], abs=0.005)
         assert spreads == pytest.approx(wanted["per_model"], abs=0.006)
         for style, change in targets["flips_vs_default"][name].items():
-            found = rank_change(styles["default"], styles[style])
+            found = reordering(styles["default"], styles[style])
             expected = [change[key] for key in ("pairs_flipped", "pairs_tied", "models_moved", "max_move", "tau_b")]
             assert list(found) == pytest.approx(expected, abs=0.0006), (name, style)
 
@@ -165,8 +165,8 @@ def test_the_published_ranks_under_jpeg() -> None:
             table[row["benchmark"]][row["jpeg_quality"]][row["model"]] = -float(row["rank"])
     for name, qualities in table.items():
         for quality in ("jpeg90", "jpeg80", "jpeg70"):
-            found, wanted = rank_change(qualities["default"], qualities[quality]), targets[name][quality]
-            got = (found.pairs_flipped, found.models_moved, found.largest)
+            found, wanted = reordering(qualities["default"], qualities[quality]), targets[name][quality]
+            got = (found.flipped, found.moved, found.furthest)
             assert got == (wanted["pairs_flipped"], wanted["models_moved"], wanted["max_move"])
 
 
