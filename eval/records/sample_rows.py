@@ -105,7 +105,7 @@ class StoredSampleRow(SampleRow):
         return StoredSampleRow, (self._line,)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=1024)
 def _parsed_sample(line: bytes) -> dict[str, Any]:
     return from_json(line)  # type: ignore[no-any-return]
 

@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from looktwice.pipelines.sample import Item, say_item_fault
@@ -136,7 +137,12 @@ class MadeTask(ABC):
 
     def item(self, sample_id: str) -> Item | None:
         """The question of this id; None where there is none."""
-        return next((self._item(number) for number in self._chosen if self._id(number) == sample_id), None)
+        number = self._numbers.get(sample_id)
+        return None if number is None else self._item(number)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {self._id(number): number for number in self._chosen}
 
     @property
     @abstractmethod

@@ -348,6 +348,18 @@ def test_one_question_is_made_without_the_others(task: MadeTask) -> None:
     assert find_item(task, "another") is None
 
 
+def test_to_look_for_many_questions_does_not_go_through_all_for_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    task, named, name = LettersAndShapes(n=9), Counter[int](), LettersAndShapes._id
+
+    def count(self: LettersAndShapes, number: int) -> str:
+        named[number] += 1
+        return name(self, number)
+
+    monkeypatch.setattr(LettersAndShapes, "_id", count)
+    assert all(find_item(task, item.sample.id) for item in task)
+    assert max(named.values()) == 4  # chosen, listed, and made twice
+
+
 def test_a_subset_of_less_than_nothing_is_refused() -> None:
     """With -1 all questions but one were asked, without a word."""
     with pytest.raises(TaskError, match=r"subset\.n is how many items are kept"):
