@@ -111,7 +111,7 @@ def beside(views: Sequence[View], margin: int = 0, color: RGB = BLACK) -> View:
         raise ValueError("there is no view to lay beside another")
     height = max(view.size[1] for view in views)
     width = sum(view.size[0] for view in views) + margin * (len(views) - 1)
-    canvas, left, placed = _canvas(width, height, color), 0, []
+    canvas, left, placed = View(Picture(np.full((height, width, 3), color, np.uint8))), 0, []
     for view in views:
         placed.append((view, left, (height - view.size[1]) // 2))
         left += view.size[0] + margin
@@ -133,10 +133,6 @@ def paste(canvas: View, placed: Sequence[tuple[View, int, int]]) -> View:
         affine = Affine.shift(left, top)
         parts += [replace(p, affine=affine @ p.affine, clip=affine.polygon(p.clip)) for p in view.parts]
     return View(Picture(pixels), tuple(parts))
-
-
-def _canvas(width: int, height: int, color: RGB) -> View:
-    return View(Picture(np.full((height, width, 3), color, np.uint8)))
 
 
 def _about_center(old: tuple[int, int], degrees: float, new: tuple[int, int]) -> Affine:

@@ -104,13 +104,9 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
         columns["verdict"] = [UNSCORED] * len(frame)
     rows = make_rows(columns)
     if not names:
-        return [Log(_stem(path), rows, path.name)]
+        return [Log(path.name.removesuffix(".gz").removesuffix(path.suffix), rows, path.name)]
     who = frame[[found[name] for name in names]].agg(", ".join, axis=1).to_numpy()
     return [Log(str(name), part.reset_index(drop=True), path.name) for name, part in rows.groupby(who, sort=False)]
-
-
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(".gz").removesuffix(path.suffix)
 
 
 def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:

@@ -87,7 +87,8 @@ class Localization(MadeAtOnce):
     @cached_property
     def _boxes(self) -> dict[Any, list[tuple[str, Rect]]]:
         """The usable objects by image: what each is called, and its box."""
-        names = {row.get("id"): _in_words(str(row.get("name", "object"))) for row in self._json["categories"]}
+        kinds = self._json["categories"]
+        names = {row.get("id"): str(row.get("name", "object")).replace("_", " ") for row in kinds}  # bus_(vehicle)
         rows = self._json["annotations"]
         held = [row for row in rows if _is_box(row.get("bbox"))]
         if not held:
@@ -167,11 +168,6 @@ def _is_box(found: Any) -> bool:
         return False
     numbers = all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in found)
     return numbers and found[2] > 0 and found[3] > 0
-
-
-def _in_words(name: str) -> str:
-    """LVIS's `bus_(vehicle)` as words."""
-    return name.replace("_", " ")
 
 
 def _clip(box: Rect, size: tuple[int, int]) -> Rect:

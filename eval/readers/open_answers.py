@@ -90,10 +90,6 @@ def _read_yes_no(text: str) -> Reading:
     return _read_two_words(text, {"yes": any_word(YES), "no": any_word(NO)})
 
 
-def _read_true_false(text: str) -> Reading:
-    return _read_two_words(text, {"T": any_word(TRUE), "F": any_word(FALSE)})
-
-
 def _read_integer(text: str) -> Reading:
     """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
@@ -139,7 +135,7 @@ def _read_letters(text: str) -> Reading:
 
 KINDS: Mapping[str, Callable[[str], Reading]] = {
     "yes_no": _read_yes_no,
-    "true_false": _read_true_false,
+    "true_false": lambda text: _read_two_words(text, {"T": any_word(TRUE), "F": any_word(FALSE)}),
     "integer": _read_integer,
     "letters": _read_letters,
     "text": lambda text: Reading(text),

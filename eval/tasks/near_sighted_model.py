@@ -187,7 +187,7 @@ def _see(number: int, view: View, color: str, several: bool) -> Sighting | None:
     height, width = cover.shape
     whole = left > 0 and top > 0 and right < width and bottom < height
     inside = cover[top:bottom, left:right]
-    high = float(np.median(_heights(inside))) if several else bottom - top
+    high = float(np.median(_parts(inside)[:, 3])) if several else bottom - top
     return Sighting(number, (width, height), (left, top, right, bottom), inside, high, whole)
 
 
@@ -196,10 +196,6 @@ def _parts(cover: Mask) -> NDArray[np.int32]:
     _, _, stats, _ = cv2.connectedComponentsWithStats((cover >= 0.5).astype(np.uint8), connectivity=8)
     parts = stats[1:]
     return np.asarray(parts[parts[:, 4] * 8 >= parts[:, 4].max()], np.int32)
-
-
-def _heights(cover: Mask) -> NDArray[np.int32]:
-    return _parts(cover)[:, 3]
 
 
 def _count(sight: Sighting, kind: str) -> int:

@@ -235,7 +235,7 @@ def _unresolvable(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
     places: dict[tuple[str, str], list[str]] = {}
     for place, text in texts:
         for reference in REFERENCE.findall(text):
-            if why := _dead_end(node, reference):
+            if why := _follow(node, reference).why:
                 places.setdefault((reference, why), []).append(place)
     faults = []
     for (reference, why), (first, *others) in places.items():
@@ -245,13 +245,8 @@ def _unresolvable(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
     return faults
 
 
-def _dead_end(node: Node, reference: str) -> str:
-    """Why a reference leads nowhere; empty where it leads somewhere, or where OmegaConf must follow another one."""
-    return _follow(node, reference).why
-
-
 class _Followed(NamedTuple):
-    """What a reference leads to, or why it leads nowhere."""
+    """What a reference leads to, or why it leads nowhere; neither where OmegaConf must follow another one."""
 
     value: Any
     why: str = ""

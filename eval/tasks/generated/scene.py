@@ -76,10 +76,8 @@ class Control:
         sort = int if self.whole else (int, float)
         if isinstance(value, sort) and not isinstance(value, bool) and self.low <= value <= self.high:
             return ""
-        return f"{self.name} is {'a whole' if self.whole else 'a'} number {self._bounds()}, found {value!r}"
-
-    def _bounds(self) -> str:
-        return f"in {self.low:g}..{self.high:g}"
+        kind = "a whole number" if self.whole else "a number"
+        return f"{self.name} is {kind} in {self.low:g}..{self.high:g}, found {value!r}"
 
 
 def all_levels(controls: Sequence[Control], given: Mapping[str, Any]) -> dict[str, tuple[Level, ...]]:

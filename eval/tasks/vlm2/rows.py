@@ -89,7 +89,7 @@ def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question
     choices = _choices(words) if name.endswith("Grp") else ()
     if choices and answer not in ascii_uppercase[: len(choices)]:
         raise ValueError(f"{identifier}: the key {row['gt_answer']!r} is none of its {len(choices)} choices")
-    question = _without_choices(words) if choices else words
+    question = words.rpartition("Choices:")[0].strip() if choices else words
     return Question(identifier, question, choices, answer, images, meta)
 
 
@@ -154,10 +154,6 @@ def _choices(words: str) -> tuple[str, ...]:
     texts = tuple(said.strip(" ;,.\n") for _, said in found)
     ordered = "".join(letter for letter, _ in found) == ascii_uppercase[: len(found)]
     return texts if len(texts) > 1 and ordered and all(texts) and len(set(texts)) == len(texts) else ()
-
-
-def _without_choices(words: str) -> str:
-    return words.rpartition("Choices:")[0].strip()
 
 
 def from_tsv(path: Path, name: str, left_out: RowErrors) -> list[Question]:
