@@ -50,8 +50,7 @@ class TestReal:
             both, either = mask & (truth == number), mask | (truth == number)
             assert both.sum() / either.sum() > 0.85
 
-    @pytest.mark.parametrize("shape", [(1, 1), (2, 50), (64, 64)])
-    @pytest.mark.parametrize("level", [0, 128])
+    @pytest.mark.parametrize(("shape", "level"), [((1, 1), 0), ((2, 50), 128), ((64, 64), 128)])
     def test_one_colour_has_nothing_salient(self, shape: tuple[int, int], level: int) -> None:
         found = U2Net()(np.full((*shape, 3), level, np.uint8))
         assert found.masks.shape == (0, *shape)
