@@ -1,0 +1,95 @@
+"""A run from its start to its report beside inspect_ai's, which is installed into an environment of its own.
+
+`WIRE_QUESTIONS=1000 WIRE_TIMES=3 make bench ARGS=bench/bench_inspect.py`; `INSPECT=/path/to/its/python` names an
+environment that is there already.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bench.bench_wire import LOOKTWICE, QUESTIONS, TIMES, Measured, endpoint, measure
+from bench.wire.questions import write_questions, write_study
+from tests.paths import ROOT
+
+WANTED = ("inspect_ai==0.3.285", "openai")
+IN_FLIGHT = 64
+TASK = """
+import json
+import os
+from pathlib import Path
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import ChatMessageUser, ContentImage, ContentText
+from inspect_ai.scorer import choice
+from inspect_ai.solver import multiple_choice
+
+
+@task
+def photographs() -> Task:
+    folder = Path(os.environ["QUESTIONS"])
+    rows = [json.loads(line) for line in (folder / "samples.jsonl").read_text().splitlines()]
+    samples = [
+        Sample(
+            id=row["id"],
+            input=[
+                ChatMessageUser(
+                    content=[ContentImage(image=str(folder / row["images"][0])), ContentText(text=row["question"])]
+                )
+            ],
+            choices=row["choices"],
+            target=row["answer"],
+        )
+        for row in rows
+    ]
+    return Task(dataset=MemoryDataset(samples), solver=multiple_choice(), scorer=choice())
+"""
+"""The questions as a task of inspect_ai."""
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The interpreter of an environment with inspect_ai."""
+    if named := os.environ.get("INSPECT"):
+        return named
+    folder = tmp_path_factory.mktemp("inspect") / "env"
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    subprocess.run([folder / "bin" / "python", "-m", "pip", "-q", "install", *WANTED], check=True)
+    return str(folder / "bin" / "python")
+
+
+def test_beside_inspect_ai(python: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_questions(tmp_path / "questions", QUESTIONS)
+    (tmp_path / "photographs.py").write_text(TASK)
+    found: dict[str, list[Measured]] = {"inspect_ai": [], "looktwice": []}
+    with endpoint(0.0) as url:
+        settings = {"QUESTIONS": str(tmp_path / "questions"), "WIRE_API_KEY": "none", "WIRE_BASE_URL": url}
+        monkeypatch.setattr(
+            "bench.bench_wire.ENVIRONMENT", {**os.environ, "PYTHONPATH": f"{ROOT / 'typings'}:{ROOT}"} | settings
+        )
+        study = write_study(tmp_path, url, IN_FLIGHT)
+        for _ in range(TIMES):
+            now = time.monotonic_ns()
+            words = ["--max-connections", IN_FLIGHT, "--max-samples", IN_FLIGHT, "--display", "none"]
+            theirs = [
+                "env", "-u", "PYTHONPATH", "-C", tmp_path, python, "-m", "inspect_ai", "eval", "photographs.py",
+                "--model", "openai-api/wire/wire", *words, "--log-dir", tmp_path / f"logs{now}",
+            ]  # fmt: skip
+            found["inspect_ai"].append(measure(url, theirs))
+            ours = [*LOOKTWICE, "run", study, "--out", tmp_path / f"out{now}", "--workers", IN_FLIGHT]
+            found["looktwice"].append(measure(url, ours))
+    whole = {name: statistics.median(row.whole for row in rows) for name, rows in found.items()}
+    cpu = {name: statistics.median(row.cpu for row in rows) for name, rows in found.items()}
+    print(f"\n{QUESTIONS:,} photographs, {IN_FLIGHT} in flight, whole processes, medians of {TIMES}")
+    for name, seconds in whole.items():
+        print(f"  {name:10} {seconds:6.1f} s, {cpu[name]:.1f} s of a core")
+    ratio, processor = (each["inspect_ai"] / each["looktwice"] for each in (whole, cpu))
+    print(f"  ratio      {ratio:6.1f}, of the processor {processor:.1f}")
