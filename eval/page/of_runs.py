@@ -95,12 +95,14 @@ class RunPage:
                     yield from ((sample, reply.text) for reply in record.replies)
 
     def own_pictures(self, number: int) -> list[tuple[PagePicture, Picture]]:
-        """The sample's own pictures with the marks on them, from its task or as far as the run kept them."""
+        """The sample's own pictures with the marks on them, as the run kept them or from its task."""
         row = self.rows[number]
-        own = self.images(row.task, row.id) if self.images and row.sample["images"] else ()
-        own = own or tuple(self.stored(sha) for sha in row.sample["images"])
+        named = row.sample["images"]
+        own = tuple(self.stored(sha) for sha in named)
+        if self.images and not all(map(self._is_kept, named)):  # to go through a task may take long
+            own = self.images(row.task, row.id) or own
         found = []
-        for place, (sha, picture) in enumerate(zip(row.sample["images"], own, strict=False)):
+        for place, (sha, picture) in enumerate(zip(named, own, strict=False)):
             try:
                 if picture.sha != sha:  # the data is no longer what was asked
                     continue
@@ -113,6 +115,11 @@ class RunPage:
     def stored(self, sha: str) -> Picture:
         """A picture that one of the runs kept; who looks at it gets a PictureError where it is gone."""
         return Picture.lazy(lambda: self.stored_bytes(sha), f"picture {sha[:12]}")
+
+    def _is_kept(self, sha: str) -> bool:
+        with suppress(ValueError):  # what could not be read has no sha256
+            return any(sha in run.folder.blobs for run in self.runs)
+        return False
 
     def stored_bytes(self, sha: str) -> bytes:
         """The bytes of a picture that one of the runs kept. Raises PictureError."""

@@ -18,7 +18,7 @@ from looktwice.eval.page.pairs import ALL, PageNumbers
 from looktwice.eval.page.render import escape_json, page_pieces
 from looktwice.eval.statistics.paired import FLIP, compare_paired
 from looktwice.eval.tasks import Folder
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.picture import Picture, PictureError, to_png
 from tests.made_run import MadeRun
 
 WRONG, RIGHT = PageAnswer("wrong", 0.0, "B"), PageAnswer("right", 1.0, "A")
@@ -157,6 +157,24 @@ def test_what_a_full_file_does_not_show_is_not_read(tmp_path: Path, monkeypatch:
     assert (read, list(data.thumbnails)) == (["s0", "s2"], [pictures[0].sha])
     shown = [[(picture.name, picture.caption, len(picture.marks)) for picture in s.pictures] for s in data.samples]
     assert shown == [[(p.sha, "source 1", marks)] for p, marks in zip(pictures, (1, 0, 1, 0), strict=True)]
+
+
+def test_a_task_is_not_asked_for_what_the_run_kept(tmp_path: Path) -> None:
+    made = MadeRun(tmp_path / "run")
+    made.task("t", ["A"] * 3)
+    kept, other = (Picture.encoded(to_png(np.full((8, 8, 3), shade, np.uint8))) for shade in (10, 20))
+    made.blobs.put(kept.payload.data)
+    for row, sha in zip(made.samples, (kept.sha, other.sha, "unreadable: it is gone"), strict=True):
+        row.sample["images"].append(sha)
+    made.answers(made.point("plain", "t"), ["A"] * 3)
+    table, asked = score_table(made.write().path), list[str]()
+
+    def images(task: str, sample: str) -> tuple[Picture, ...]:
+        asked.append(sample)
+        return (other,)
+
+    data = of_runs.RunPage(table.scores, images).data(table.rows)
+    assert (asked, list(data.thumbnails)) == (["s1", "s2"], [kept.sha, other.sha])
 
 
 def test_the_bytes_of_own_images_are_not_held(tmp_path: Path) -> None:
