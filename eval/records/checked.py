@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -196,9 +195,10 @@ FACTS = shape_of(
 
 def parse_line(line: bytes | str, shape: Shape) -> dict[str, Any]:
     """The mapping in a line of JSON. Raises ValueError with the first thing that is wrong."""
-    with suppress(ValueError):  # the careful look below says what is wrong
+    try:
         return json_reader(shape)(line)  # type: ignore[no-any-return]
-    said = line if isinstance(line, str) else line.decode()
+    except ValueError:  # the careful look says what is wrong
+        said = line if isinstance(line, str) else line.decode()
     value: dict[str, Any] = require(read_json(said, most=None), shape)  # of a record, the writer bounds the length
     return value
 

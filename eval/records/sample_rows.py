@@ -48,8 +48,7 @@ class SampleRow:
     @property
     def shared(self) -> str:
         """What it has in common with other samples, which makes them dependent: its group, else its pictures."""
-        group = self.meta.get("group")
-        return f"group {group}" if group not in (None, "") else " ".join(map(str, self.sample["images"]))
+        return _shared(self.sample)
 
     def without_pixels(self, blobs: Blobs, asked: Sequence[Any] | None = None) -> Sample:
         """The sample as a reader sees it: images are there by hash, and readable only where they were kept.
@@ -88,10 +87,14 @@ class StoredSampleRow(SampleRow):
 
     def __init__(self, line: bytes) -> None:
         held = parse_line(line, SAMPLE)
-        whole = SampleRow(sys.intern(held["task"]), held["sha"], _shared(held["answer"]), held["sample"])
-        for name in ("task", "sha", "answer", "id", "n_choices", "shared"):
-            object.__setattr__(self, name, getattr(whole, name))
-        object.__setattr__(self, "_line", line)
+        sample, answer, keep = held["sample"], held["answer"], object.__setattr__
+        keep(self, "task", sys.intern(held["task"]))
+        keep(self, "sha", held["sha"])
+        keep(self, "answer", sys.intern(answer) if answer and len(answer) <= 8 else answer)  # such as letters
+        keep(self, "id", sample["id"])
+        keep(self, "n_choices", len(sample["choices"]))
+        keep(self, "shared", _shared(sample))
+        keep(self, "_line", line)
 
     @property
     def sample(self) -> Mapping[str, Any]:
@@ -110,9 +113,9 @@ def _parsed_sample(line: bytes) -> dict[str, Any]:
     return from_json(line)  # type: ignore[no-any-return]
 
 
-def _shared(key: str | None) -> str | None:
-    """The same object for the keys that many samples have, such as letters."""
-    return key if key is None or len(key) > 8 else sys.intern(key)
+def _shared(sample: Mapping[str, Any]) -> str:
+    group = sample["meta"].get("group")
+    return f"group {group}" if group not in (None, "") else " ".join(map(str, sample["images"]))
 
 
 def stored_picture(blobs: Blobs, sha: str) -> Picture:

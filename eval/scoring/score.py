@@ -6,7 +6,7 @@ import gc
 import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -151,7 +151,11 @@ class RecordScorer:
                 result = replace(result, judge=judge, detail=result.detail or f"{judge} finds no answer either")
             else:
                 result, score = self._compare(record, row, _judge_result(reply_judgement))
-        used = [reply.get("usage", {}) for call in record.calls if (reply := call.get("reply"))]
+        tokens_in = tokens_out = 0
+        for call in record.calls:
+            usage = (call.get("reply") or {}).get("usage") or {}
+            tokens_in += usage.get("tokens_in", 0)
+            tokens_out += usage.get("tokens_out", 0)
         return ScoredRecord(
             row.id,  # the one that all arms share
             record.draw,
@@ -160,8 +164,8 @@ class RecordScorer:
             result.reason,
             result.detail,
             result.read,
-            sum(usage.get("tokens_in", 0) for usage in used),
-            sum(usage.get("tokens_out", 0) for usage in used),
+            tokens_in,
+            tokens_out,
             cost_of(record, self.prices),
             len(record.calls),
             result.judge,
@@ -213,12 +217,14 @@ class RecordScorer:
 
     def _reading(self, state: State) -> Reading | None:
         """What a `Reader` reads, without the records that a stage needs; None where `step` has to say what is wrong."""
-        if self._plain_reader is not None:
-            with suppress(Exception):
-                reading = self._plain_reader.masked(state, self._keys)
-                if (reading.answer is None or _is_whole(reading.answer)) and _is_whole(reading.reason):
-                    return reading
-        return None
+        if self._plain_reader is None:
+            return None
+        try:
+            reading = self._plain_reader.masked(state, self._keys)
+            fine = (reading.answer is None or _is_whole(reading.answer)) and _is_whole(reading.reason)
+        except Exception:
+            return None
+        return reading if fine else None
 
     @cached_property
     def _keys(self) -> Sequence[str]:

@@ -213,13 +213,13 @@ class Folder:
 
     @cached_property
     def _rows(self) -> list[FolderRow]:
-        faults = RowErrors(Path(self.path) / self.file, "lines")
-        rows = []
+        root = Path(self.path)
+        faults, rows = RowErrors(root / self.file, "lines"), list[FolderRow]()
         for number, line in enumerate(self._data.split(b"\n"), 1):
             if not line.strip():
                 continue
             try:
-                rows.append(parse(number, line, Path(self.path)))
+                rows.append(parse(number, line, root))
                 faults.repeats(number, rows[-1].id)
             except ValueError as exc:
                 faults.add(number, str(exc))
@@ -231,6 +231,8 @@ class Folder:
     @cached_property
     def _chosen(self) -> list[FolderRow]:
         rows = self._rows
+        if self.subset.n is None and not self.subset.ids:
+            return rows
         fields = [(row.id, {**row.meta, "answer": row.answer}) for row in rows]
         numbers = self.subset.choose(fields, Path(self.path) / self.file)
         return [rows[number] for number in numbers]
