@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -49,10 +50,10 @@ WORDS: Mapping[str, float] = {
 class Log:
     """The rows of one contestant in one log, a frame with COLUMNS.
 
-    `detail` and `source` tell it from others of its name: its task or variant, and its file. `read_whole` gives the
-    rows with questions, pictures and replies, where `rows` were read without them to save time. `transcript` gives the
-    messages of a task, sample and draw, where a log keeps them. `people` is what people reach by task, in 0..1, as
-    `published:` of a run says.
+    `detail`, `source` and `path` tell it from others of its name: its task or variant, its file's name, and where that
+    lies. `read_whole` gives the rows with questions, pictures and replies, where `rows` were read without them to save
+    time. `transcript` gives the messages of a task, sample and draw, where a log keeps them. `people` is what people
+    reach by task, in 0..1, as `published:` of a run says.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Log:
     read_whole: Callable[[], pandas.DataFrame] | None = field(default=None, repr=False)
     transcript: Callable[[str, str, int], Messages] | None = field(default=None, repr=False)
     people: Mapping[str, float] = field(default_factory=dict, repr=False)
+    path: str = ""
 
     def __repr__(self) -> str:
         return f"Log({self.name!r}, {len(self.rows)} rows)"
@@ -128,13 +130,12 @@ def letter_or_text(key: object) -> str:
 
 
 def name_apart(logs: Sequence[Log]) -> list[Log]:
-    """The logs with names of their own: those that share one get their detail, then their source, then a number."""
-    for tell in (lambda log, _: log.detail, lambda log, _: log.source, lambda _, number: str(number)):
-        names = [log.name for log in logs]
+    """The logs with names of their own: those that share one get the detail, source, path or number that tells them."""
+    for kind in ("detail", "source", "path", "number"):
+        told = [(log.name, str(getattr(log, kind, number))) for number, log in enumerate(logs, 1)]
+        apart = Counter(name for name, _ in set(told))
         logs = [
-            replace(log, name=f"{log.name} ({told})")
-            if names.count(log.name) > 1 and (told := tell(log, number))
-            else log
-            for number, log in enumerate(logs, 1)
+            replace(log, name=f"{name} ({what})") if what and apart[name] > 1 else log
+            for log, (name, what) in zip(logs, told, strict=True)
         ]
     return list(logs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from looktwice.eval.logs.inspect_logs import read_inspect
@@ -32,9 +33,11 @@ def read_logs(
     """
     path, named = Path(path), dict(columns or {})
     if path.is_dir() and (path / "points.yaml").exists():
-        return read_run(path, reader, plugins)
-    logs = [read_with(log, reader) if reader is not None else log for log in _read(path, named)]
-    return [read_with(log, Robust()) if bool((log.rows["verdict"] == UNSCORED).all()) else log for log in logs]
+        logs = read_run(path, reader, plugins)
+    else:
+        logs = [read_with(log, reader) if reader is not None else log for log in _read(path, named)]
+        logs = [read_with(log, Robust()) if bool((log.rows["verdict"] == UNSCORED).all()) else log for log in logs]
+    return [replace(log, path=str(path)) for log in logs]
 
 
 def _read(path: Path, named: Mapping[str, str]) -> list[Log]:

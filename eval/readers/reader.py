@@ -73,7 +73,7 @@ def build_reader(name: str, plugins: Sequence[str] = ()) -> Stage:
     Raises ConfigError.
     """
     if "." in name:
-        own: Stage = build({"use": name}, Scope(plugins=tuple(plugins)))
+        own: Stage = build({"use": name}, Scope(plugins=tuple(plugins)), "reader")
         return own
     readers = readers_by_name()
     if name not in readers:

@@ -84,7 +84,7 @@ def _write_xlsx(table: Sequence[Sequence[str]], file: Path) -> None:
         cells = [WriteOnlyCell(sheet, ILLEGAL_CHARACTERS_RE.sub("", text)) for text in row]
         for cell in cells:
             cell.data_type = "s"  # a reply that begins like a formula is still a text
-        if row[0].isdecimal():  # VLMEvalKit's own scorer looks for the number
+        if row[0].isdecimal() and str(int(row[0])) == row[0]:  # VLMEvalKit's own scorer looks for the number
             cells[0].value = int(row[0])
         sheet.append(cells)
     with whole_file(file) as out:

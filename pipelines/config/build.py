@@ -325,10 +325,10 @@ class Binder:
             self.faults.append(line)
 
 
-def build(node: Mapping[str, Any], scope: Scope | None = None) -> Any:
-    """The object of one node. Raises ConfigError with all faults."""
+def build(node: Mapping[str, Any], scope: Scope | None = None, place: str = "node") -> Any:
+    """The object of one node, which stands at `place` in messages. Raises ConfigError with all faults."""
     binder = Binder(scope or Scope())
-    made = binder.node(node, "node")
+    made = binder.node(node, place)
     if binder.faults:
         raise ConfigError(binder.faults)
     return made

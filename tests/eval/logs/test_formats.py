@@ -220,6 +220,17 @@ def test_logs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert [log.name for log in name_apart(logs)] == ["m (x)", "m (y)", "n (3)", "n (4)"]
 
 
+def test_two_runs_of_one_study_are_told_apart_by_their_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--out before` and `--out after` made "plain (study) (1)" and "plain (study) (2)"."""
+    monkeypatch.chdir(tmp_path)
+    names = ("before/study.csv", "after/study.csv")
+    for name in names:
+        Path(name).parent.mkdir()
+        Path(name).write_text("id,correct\nq1,1\n")
+    logs = [log for name in names for log in read_logs(name)]
+    assert [log.name for log in name_apart(logs)] == [f"study ({name})" for name in names]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

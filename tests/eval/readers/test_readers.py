@@ -221,6 +221,8 @@ def test_readers_have_names() -> None:
     assert reader_name("eval.readers.BlinkOfficial") == "blink_official"
     with pytest.raises(ConfigError, match="no reader is named 'robsut'; there are blink_official, lmms_eval"):
         build_reader("robsut")
+    with pytest.raises(ConfigError, match=r"reader\.use: 'mine\.Last' is refused"):  # it said "node.use"
+        build_reader("mine.Last")
 
 
 def test_the_official_rule_agrees_with_every_recorded_label_that_it_gives(shared_data: Path) -> None:

@@ -143,3 +143,12 @@ def test_several_contestants_need_names_of_their_own(made: MadeRun, tmp_path: Pa
     lines = list(replies_lines([folder], exports=[tmp_path / "{name}.json"]))
     assert [line.partition(":")[0] for line in lines if "accuracy" in line] == ["plain", "mark_radius=5", "total"]
     assert (tmp_path / "mark_radius=5.json").exists()
+
+
+def test_an_id_that_begins_with_a_nought_is_a_text_in_excel_too(tmp_path: Path) -> None:
+    """ "00" became the number 0, which `compare` found in no other log."""
+    pytest.importorskip("openpyxl")
+    rows = [ScoredReply(RecordedReply(idx, "A", own_choices=("x", "y")), "(A)", "(A)") for idx in ("00", "7", "10")]
+    out = tmp_path / "model.xlsx"
+    export(rows, out)
+    assert [held.idx.rpartition("_")[2] for held in load_replies(out)] == ["00", "7", "10"]
