@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums, percentile_interval, resampled_means
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 
@@ -189,9 +189,9 @@ def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants |
 
 
 def _floor(scores: PointScores, samples: Sequence[str]) -> float | None:
-    """R between the first two draws of the default; None with one draw."""
-    drawn = [[each.score.value for each in scores.asked(name)[:2]] for name in samples]
-    pairs = np.array([pair for pair in drawn if len(pair) == 2], float)
+    """R between the first two draws of the default that did not fail; None with one draw."""
+    drawn = [[e.score.value for e in scores.asked(name) if e.verdict is not Verdict.FAILED] for name in samples]
+    pairs = np.array([pair[:2] for pair in drawn if len(pair) > 1], float)
     return variance_ratio(pairs.T) if len(pairs) else None
 
 

@@ -100,22 +100,23 @@ class Audit:
 
     def beyond_chance(self, arm: str) -> float | None:
         """The same of what lies above chance; None where nothing does when seen."""
-        mine, seen, _ = self._pair(arm)
-        chance = fmean(self.chance.values())
+        mine, seen, names = self._pair(arm)
+        chance = fmean(self.chance[name] for name in names) if names else 1.0
         return (fmean(mine) - chance) / (fmean(seen) - chance) if seen and fmean(seen) > chance else None
 
     def _pair(self, arm: str) -> tuple[list[float], list[float], list[str]]:
-        """The values of an arm and of the seen one on the samples of both, and what these share with others."""
-        mine, seen, clusters = self.arms[arm].comparable, self.seen.comparable, self.seen.clusters
+        """The values of an arm and of the seen one on the samples of both, and their names."""
+        mine, seen = self.arms[arm].comparable, self.seen.comparable
         both = [name for name in seen if name in mine]
-        return [mine[name] for name in both], [seen[name] for name in both], [clusters[name] for name in both]
+        return [mine[name] for name in both], [seen[name] for name in both], both
 
     def lines(self, kept: set[str]) -> Iterator[tuple[str, ...]]:
         """A line for each arm; `kept` are the samples of the cleaned set."""
         for arm, scores in self.arms.items():
-            mine, seen, clusters = self._pair(arm)
+            mine, seen, names = self._pair(arm)
             if not mine:
                 continue
+            clusters = [self.seen.clusters[name] for name in names]
             (low, high), found = wilson(sum(mine), len(mine)), compare_paired(mine, seen, clusters)
             clean = [value for name, value in scores.comparable.items() if name in kept]
             gap = with_interval(found.value, found.low, found.high, sign=True)
@@ -161,7 +162,9 @@ def needs_no_image(found: Sequence[Audit], rule: Rule = "chance") -> list[BlindI
 def expected_by_luck(found: Sequence[Audit], rule: Rule) -> float:
     """How many items the rule `any` lists if a model only guesses; by `chance`, the bound on false finds."""
     if rule == "chance":
-        return FALSE_SHARE * len(needs_no_image(found))
+        return FALSE_SHARE * sum(
+            len(needs_no_image([audit])) for audit in found
+        )  # each model has false finds of its own
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in found:
         for item in audit.items:

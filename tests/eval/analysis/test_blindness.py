@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -105,6 +105,25 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     assert expected_by_luck([audit], "any") == 2.0
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
+
+
+def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
+    """All open questions failed without their image, so chance is one half; each of three models adds false finds."""
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B"] * 20)
+    run.task("depth", ["1"] * 10, choices=0)
+    open_ones = [replace(row, sample={**row.sample, "id": f"open {row.id}"}) for row in run.samples[40:]]
+    run.samples[40:] = open_ones
+    run.answers(run.point("seen", "depth"), ["A", "B"] * 20 + ["1"] * 10)
+    blind = run.point("no-image", "depth", draws=12)
+    for draw in range(12):
+        run.answers(blind, ["A", "B"] * 15 + ["B", "A"] * 5, draw=draw)
+    for row in open_ones:
+        run.record(blind, row.id, error="the server was gone")
+    run.write()
+    (audit,) = audits(score_run(RunFolder(tmp_path / "run")))
+    assert audit.beyond_chance("no-image") == pytest.approx(0.5)
+    assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck([audit] * 3, "chance") == pytest.approx(0.9)
 
 
 def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:

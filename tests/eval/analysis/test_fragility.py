@@ -22,11 +22,14 @@ from looktwice.eval.analysis.fragility import (
 )
 from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
 from looktwice.eval.display.table import score_table
+from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
+from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.ranks import reordering
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
 from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
+from tests.made_run import MadeRun
 from tests.paths import CONFIGS, DATA
 
 METHODS = DATA / "methods"
@@ -211,6 +214,20 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     assert len(fragility_table(scored.scores, published=False).rows) == 1
     assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
     assert not rank_table(scored.scores).rows
+
+
+def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
+    """Of four samples right, right, wrong and wrong twice, a fifth failed its second draw: nothing turned round."""
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A"] * 5)
+    for style in ("default", "radius 3"):
+        point = run.point("plain", "depth", draws=2, spec={"stages": {"mark": {"style": style}}})
+        run.answers(point, "AABBA")
+        run.answers(point, "AABB", draw=1)
+        run.record(point, "s4", draw=1, error="the server was gone")
+    (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
+    (found,) = find_variants(score_run(RunFolder(tmp_path / "run")))
+    assert len(found.samples) == 5 and found.floor == 0.0
 
 
 def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
