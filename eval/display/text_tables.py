@@ -25,6 +25,8 @@ SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?
 LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""
 
+_TERMINAL, _NARROW = 78, 10  # columns: of a terminal, and at least of a text
+
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 
 
@@ -57,9 +59,14 @@ class TextTable:
 
         out = RichTable(title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
         out.caption, out.caption_justify = cell(caption) if caption else None, "left"
+        lines = ([_one_line(value) for value in row[self.text_columns :]] for row in self.rows)
+        numbers = zip(self.header[self.text_columns :], *lines, strict=True)
+        wide = sum(1 + max(len(line) for text in column for line in text.split("\n")) for column in numbers)
+        cut = wide + _NARROW * (self.text_columns - blocks) > _TERMINAL  # rich cuts what is not wrapped
         for number, name in enumerate(self.header[blocks:], blocks):
-            is_text = number < self.text_columns
-            out.add_column(cell(name), justify="left" if is_text else "right", overflow="fold", no_wrap=not is_text)
+            text = number < self.text_columns
+            unbroken = not (text or cut)
+            out.add_column(cell(name), justify="left" if text else "right", overflow="fold", no_wrap=unbroken)
         before: tuple[str, ...] = ()
         for row in self.rows:
             if row[:blocks] != before:

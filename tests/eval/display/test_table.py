@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from scipy.stats import binomtest
 
 from looktwice.eval.display.table import Table, score_table
-from looktwice.eval.display.text_tables import benchmark_metric_table, task_table
+from looktwice.eval.display.text_tables import TextTable, benchmark_metric_table, task_table
 from looktwice.eval.records import RunError
 from looktwice.eval.records.records import PointRow
 from looktwice.eval.scoring import Row
@@ -346,3 +347,12 @@ def test_samples_without_the_field_of_a_group_belong_to_none(made: MadeRun, meta
     assert [(each.value, each.n) for each in table.where(contestant="silent")] == [(None, 0)] * groups
     found = table.where(contestant="plain")
     assert [(each.value, each.n, each.unit) for each in found] == [(1.0, 1, "circle")] * groups
+
+
+def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
+    """Of ten columns, such as those of `fragility`, a terminal of 80 showed "1.98 [1.01 to" and "best minus"."""
+    header = ("who", "n", "default %", "differ from\nthe default", "R", "best minus\nworst", "worst", "best")
+    row = ("plain", "12", "16.7", "0 of 5", "1.98\n1.01 to 3.58", "41.7\n25.0 to 83.3", "default", "blue, jpeg80")
+    out = io.StringIO()
+    Console(width=80, file=out).print(TextTable(header, (row,)).console("how fragile"))
+    assert {"16.7", "1.98", "3.58]", "41.7", "83.3]", "jpeg80"} <= set(out.getvalue().split())
