@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench.soak.scene import Ended, bound, environment
@@ -23,15 +23,13 @@ IMPORTED = (
 )
 
 
-def looktwice_each(
-    commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20, more: Mapping[str, str] | None = None
-) -> list[Ended]:
+def looktwice_each(commands: Sequence[Sequence[object]], url: str = "", seconds: int = 20) -> list[Ended]:
     """What a user types, one after the other; one that takes more than `seconds` is ended."""
     asked = json.dumps({"seconds": seconds, "commands": [[str(word) for word in words] for words in commands]})
     done = subprocess.run(
         [sys.executable, "-m", "bench.soak.forked"],
         input=asked,
-        env=environment(url, **(more or {})),
+        env=environment(url),
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -44,7 +44,6 @@ class CameraMotion(AnswerRule):
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         left, right = find_choice(sample, r"\bleft\b"), find_choice(sample, r"\bright\b")
         if left is None or right is None or left == right:
             raise NoEvidence("the choices are not one for left and one for right")

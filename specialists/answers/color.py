@@ -30,7 +30,6 @@ class ColorAtMark(AnswerRule):
             raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         from skimage.color import deltaE_ciede2000
 
         marks = sample.on(0)

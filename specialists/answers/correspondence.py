@@ -58,7 +58,6 @@ class MatchedPoint(AnswerRule):
             raise ValueError(f"tolerance is in pixels and more than 0, found {self.tolerance}")
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         x, y = self.transfer_point(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
         distances = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
@@ -150,7 +149,6 @@ class NearestFeature(AnswerRule):
     reference: str = "REF"
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         reference, candidates = find_reference_and_candidates(sample, self.reference)
         images = [sample.images[number].pixels for number in (0, 1)]
         for number, pixels in enumerate(images):

@@ -150,7 +150,6 @@ class GroupIdentities(AnswerRule):
         _check_threshold(self.threshold)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         groups = {
             letter: _parse_images(str(choice), len(sample.images))
             for letter, choice in zip(sample.letters, sample.choices, strict=True)

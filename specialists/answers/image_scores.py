@@ -21,7 +21,6 @@ class MostReal(AnswerRule):
     detector: GeneratedImageDetector
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         images = images_by_letter(sample)
         return best_choice({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
 
@@ -38,7 +37,6 @@ class MostSimilar(AnswerRule):
     similarity: ImageSimilarity
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         candidates = images_by_letter(sample)
         if not sample.images:
             raise NoEvidence("there is no image that the choices could be compared with")

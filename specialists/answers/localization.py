@@ -27,7 +27,6 @@ class FittingBox(AnswerRule):
     only_surest: bool = False
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         boxes = boxes_by_letter(sample)
         words = parse_enclosed(sample) if self.words is None else self.words
         found = self.detector(sample.images[0].pixels, [words] if words else None)

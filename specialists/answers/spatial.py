@@ -35,7 +35,6 @@ class SpatialRelation(AnswerRule):
     depth: DepthEstimator | None = None
 
     def decide(self, sample: Sample) -> tuple[str, float]:
-        """The letter and the confidence. Raises NoEvidence."""
         one, kind, two = parse_relation(sample)
         if not sample.images:
             raise NoEvidence("there is no image")
