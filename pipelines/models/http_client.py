@@ -7,6 +7,7 @@ import io
 import os
 import threading
 import urllib.request
+from collections import deque
 from collections.abc import Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -59,10 +60,9 @@ class Waiting(Generic[Result]):
         self.work, self.done = work, threading.Lock()
         self.done.acquire()
 
-    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin the work; its end wakes the thread."""
-        self.task = loop.create_task(self.work)
-        self.task.add_done_callback(lambda task: self.done.release())
+    def end(self, task: asyncio.Task[Result]) -> None:
+        """Wake the thread."""
+        self.done.release()
 
 
 @dataclass(eq=False)
@@ -72,6 +72,8 @@ class HttpLoop:
     loop: asyncio.AbstractEventLoop = field(default_factory=lambda: import_module("asyncio").new_event_loop())
     sessions: dict[str, Session] = field(default_factory=dict)
     waiting: set[Waiting[Any]] = field(default_factory=set)
+    coming: deque[Waiting[Any]] = field(default_factory=deque)
+    told: bool = False
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -86,7 +88,10 @@ class HttpLoop:
         import asyncio
 
         call = Waiting(work)
-        self.loop.call_soon_threadsafe(call.begin, self.loop)
+        self.coming.append(call)
+        if not self.told or self.loop.is_closed():  # one system call for all that come
+            self.told = True
+            self.loop.call_soon_threadsafe(self._begin)
         self.waiting.add(call)
         try:
             call.done.acquire()
@@ -99,6 +104,13 @@ class HttpLoop:
             return call.task.result()
         except asyncio.CancelledError:
             raise Stopped("stopped while a request was on its way") from None
+
+    def _begin(self) -> None:
+        self.told = False  # before the last look, so that what comes after it tells the loop again
+        while self.coming:
+            call = self.coming.popleft()
+            call.task = self.loop.create_task(call.work)
+            call.task.add_done_callback(call.end)
 
     def _cancel(self, call: Waiting[Any]) -> None:
         self.loop.call_soon_threadsafe(lambda: call.task.cancel())
