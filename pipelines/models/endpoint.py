@@ -137,21 +137,31 @@ def is_of_endpoint(exc: ModelError) -> bool:
 
 
 @dataclass(frozen=True)
-class Watched:
-    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch` how each call ended.
-
-    `asked` is the model inside, without wrappers.
-    """
+class Around:
+    """What is wrapped around a model, and has its identity."""
 
     model: Model
-    asked: Model
-    watch: EndpointWatch = field(metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, metadata=NOT_IDENTITY)
 
     @property
     def identity(self) -> str:
         """The identity of the wrapped model."""
         return self.model.identity
+
+    def close(self) -> None:
+        """Close the wrapped model."""
+        close_model(self.model)
+
+
+@dataclass(frozen=True)
+class Watched(Around):
+    """Asks whether anybody is there before the first call, unless `stop` is set, and tells `watch` how each call ended.
+
+    `asked` is the model inside, without wrappers.
+    """
+
+    asked: Model
+    watch: EndpointWatch = field(metadata=NOT_IDENTITY)
+    stop: threading.Event = field(default_factory=threading.Event, repr=False, metadata=NOT_IDENTITY)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model raises."""
@@ -164,10 +174,6 @@ class Watched:
             raise self.watch.note_failure(self.identity, exc) from exc
         self.watch.note_reply(self.identity)
         return reply
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
 
 
 ASIDE = 30.0  # seconds for which a server that cannot be reached is not asked, unless no other can be

@@ -11,13 +11,13 @@ from typing import Any
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
-from looktwice.pipelines.models.cache import Cached, Store, close_model
-from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
+from looktwice.pipelines.models.cache import Cached, Store
+from looktwice.pipelines.models.endpoint import Around, EndpointWatch, Watched
 from looktwice.pipelines.models.limits import Limited, Ration, stop_if
 
 
 @dataclass(frozen=True)
-class Retried:
+class Retried(Around):
     """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
     Exponential backoff: it waits `initial_delay` seconds, then twice as long each time up to `max_delay`, plus up to
@@ -26,7 +26,6 @@ class Retried:
     ends the wait with Stopped. `on_failure` is told of every retryable failure.
     """
 
-    model: Model
     attempts: int = field(default=6, metadata=NOT_IDENTITY)
     initial_delay: float = field(default=1.0, metadata=NOT_IDENTITY)
     max_delay: float = field(default=60.0, metadata=NOT_IDENTITY)
@@ -35,11 +34,6 @@ class Retried:
     on_failure: Callable[[ModelError], None] = field(
         default=lambda exc: None, repr=False, compare=False, metadata=NOT_IDENTITY
     )
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """The first reply that comes. Raises the last ModelError, with the number of attempts; Stopped."""
@@ -61,10 +55,6 @@ class Retried:
                 stopped = self.stop.wait(delay)
             if stopped:
                 raise Stopped("stopped while waiting to ask again")
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
 
     def _delay(self, exc: ModelError, tried: int) -> float:
         """Seconds until the next attempt; where the server names them, all callers wait."""
@@ -137,23 +127,17 @@ class UsageSummary:
 
 
 @dataclass(frozen=True)
-class Metered:
+class Metered(Around):
     """Counts calls, tokens and seconds, separately for paid calls and for replies from the cache.
 
     `place` is the endpoint of the model, where it has one.
     """
 
-    model: Model
     place: str = field(default="", metadata=NOT_IDENTITY)
     summaries: list[UsageSummary] = field(
         default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
     )
     lock: Any = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask and count. Raises what the model raises."""
@@ -169,10 +153,6 @@ class Metered:
         """The counts up to now, as one consistent value."""
         with self.lock:
             return self.summaries[0]
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
 
     def _add(self, reply: Reply | None) -> None:
         with self.lock:
