@@ -11,6 +11,10 @@ from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.significance import benjamini_hochberg, holm
 
+TESTED = ("delta_low", "delta_high", "p", "test", "discordant", "better", "compared", "n_clusters", "detectable")
+COMPARED = ("baseline", "excluded", "delta", *TESTED)
+"""The columns that `compare` fills; `TESTED` are those of its test and interval."""
+
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
     """Accuracy for a paired test: failed or missing samples are excluded and not counted as wrong."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,8 @@ from looktwice.eval.records.checked import RECORD, SAMPLE, parse_line, require
 from looktwice.eval.records.lost_blobs import ON_DISK
 from looktwice.eval.records.records import Record
 from looktwice.eval.runs import Study
+from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, compare
+from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord, Verdict
 from looktwice.eval.statistics.significance import holm, paired_test
@@ -282,3 +284,14 @@ def test_scoring_imports_neither_a_client_nor_a_library_of_statistics(run: Path)
     code = f"{score}; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code, str(run)], check=True, capture_output=True, text=True)
     assert not {"pandas", "statsmodels", "scipy.stats", "aiohttp"} & set(done.stdout.split())
+
+
+def test_the_mean_over_one_task_is_compared_as_the_task_is(run: Path) -> None:
+    """The same units were resampled twice."""
+    scored = score_run(RunFolder(run))
+    rows = {(row.contestant, row.task): row for row in run_rows(scored) if row.metric == "accuracy"}
+    rival, empty = accuracy_to_compare(scored.points[0]), dict[str, Any].fromkeys(COMPARED)
+    for arm in scored.points[1:]:
+        row = rows[arm.contestant, "micro"]
+        again = compare(replace(row, **empty), "say0", [(accuracy_to_compare(arm), rival)])
+        assert again == row and row.p is not None
