@@ -290,7 +290,8 @@ def test_the_mean_over_one_task_is_compared_as_the_task_is(run: Path) -> None:
     """The same units were resampled twice."""
     scored = score_run(RunFolder(run))
     rows = {(row.contestant, row.task): row for row in run_rows(scored) if row.metric == "accuracy"}
-    rival, empty = accuracy_to_compare(scored.points[0]), dict[str, Any].fromkeys(COMPARED)
+    rival = accuracy_to_compare(scored.points[0])
+    empty: dict[str, Any] = dict.fromkeys(COMPARED)
     for arm in scored.points[1:]:
         row = rows[arm.contestant, "micro"]
         again = compare(replace(row, **empty), "say0", [(accuracy_to_compare(arm), rival)])
