@@ -12,7 +12,7 @@ from typing import Any
 
 MOST = 256  # changes of a transaction
 IDLE = 1.0  # seconds after which the thread ends; the next use starts another
-GATHER = 0.002  # seconds to wait for more, where several came together the last time
+GATHER = 0.005  # seconds to wait for more, where several came together the last time
 
 Work = Callable[[sqlite3.Connection], Any]
 
