@@ -16,14 +16,15 @@ SILENT = 10.0  # seconds after which a task that was not heard of is lost, and w
 class Desk:
     """Where the tasks of a run, so many at a time, ask once a second what they may do, and whether to stop.
 
-    All together have never more of an endpoint's slots than it has: one that is to give some back keeps what it uses
-    until it says that it uses fewer.
+    All together have never more of an endpoint's slots than it has: one that is to give some back keeps what it had
+    when it asked, in which it may begin more until it is answered, and what it uses until it says that it uses fewer.
+    `given` is what each may use, and the most that it may be using.
     """
 
     tasks: int
     rung: bool = False
     loads: dict[str, tuple[float, Mapping[LimitKey, Load]]] = field(default_factory=dict)
-    given: dict[tuple[str, LimitKey], int] = field(default_factory=dict)
+    given: dict[tuple[str, LimitKey], tuple[int, int]] = field(default_factory=dict)
 
     def ring(self) -> None:
         """From now on the run is being stopped."""
@@ -44,11 +45,12 @@ class Desk:
 
     def _give(self, task: str, key: LimitKey, load: Load) -> int:
         wanted = {name: loads[key].wanted for name, (_, loads) in self.loads.items() if key in loads}
-        others = sum(slots for (name, where), slots in self.given.items() if where == key and name != task)
+        others = sum(most for (name, where), (_, most) in self.given.items() if where == key and name != task)
         fair = share_out(wanted, key.in_flight)
         spare = (key.in_flight - sum(fair.values())) // max(self.tasks, len(wanted))
         slots = max(0, min(fair[task] + spare, key.in_flight - others))
-        self.given[task, key] = max(slots, load.under_way)
+        before, _ = self.given.get((task, key), (0, 0))
+        self.given[task, key] = slots, max(slots, before, load.under_way)
         return slots
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from looktwice.pipelines.cluster import desk as desk_module
 from looktwice.pipelines.cluster.desk import Desk, obey, share_out
@@ -58,12 +58,14 @@ def test_a_task_that_is_silent_is_lost_and_its_places_are_free(monkeypatch: pyte
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 12), st.integers(0, 20)), max_size=60))
+@example([("a", 0, 20), ("a", 10, 20), ("a", 0, 0), ("b", 0, 20)])
 def test_all_together_never_use_more_than_there_is(steps: list[tuple[str, int, int]]) -> None:
-    """Each step a task starts and ends requests as it may, and asks."""
+    """Each step a task starts and ends requests as it may, and asks; until it is answered it goes on as before."""
     desk, slots, used = Desk(tasks=3), dict.fromkeys("abcd", 0), dict.fromkeys("abcd", 0)
     for task, goes_to, waiting in steps:
         used[task] = min(goes_to, max(used[task], slots[task]))  # begins no more than it may, ends what it likes
-        slots[task] = desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
+        before, slots[task] = slots[task], desk.ask(task, {KEY: Load(used[task], waiting)})[1][KEY]
+        used[task] = max(used[task], before)  # what it began before it heard the answer
         for name in used:  # at worst all begin what they may
             used[name] = max(used[name], slots[name])
         assert sum(used.values()) <= KEY.in_flight, (used, slots)
