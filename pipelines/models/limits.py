@@ -69,12 +69,12 @@ class RateLimiter:
         """Halve the slots, as the server had too many requests; those under way then speak of the same crowd."""
         with self._freed:
             if time.monotonic() - self._shrunk >= CROWD_SECONDS:
-                self._shrunk, self._slots = time.monotonic(), max(1.0, self._slots / 2)
+                self._shrunk, self._slots = time.monotonic(), max(1.0, min(self._slots, self._most) / 2)
 
     def grow(self) -> None:
         """Give a part of a slot back, as the server answered."""
         with self._freed:
-            self._slots = min(self._most, self._slots + 1 / max(self._slots, 1.0))
+            self._slots = min(self._in_flight, self._slots + 1 / self._slots)
 
     @property
     def load(self) -> Load:
@@ -85,8 +85,7 @@ class RateLimiter:
     def allot(self, slots: int) -> None:
         """Use no more than these of the slots, and as large a part of the requests a minute: others have the rest."""
         with self._freed:
-            crowded = self._slots < self._most
-            self._most, self._slots = slots, min(self._slots, slots) if crowded else float(slots)
+            self._most = slots
             self._shared_spacing = self._spacing * self._in_flight / max(slots, 1)
             self._freed.notify_all()
 
@@ -96,7 +95,7 @@ class RateLimiter:
         with spend("wait for a place"), self._freed:
             self._waiting += 1
             try:
-                while self._under_way >= int(self._slots):
+                while self._under_way >= int(min(self._slots, self._most)):
                     self._freed.wait(POLL_SECONDS)
                     stop_if(stop.is_set())
                 self._under_way += 1

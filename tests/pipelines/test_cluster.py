@@ -115,3 +115,7 @@ def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute() -> None:
     limiter.allot(8)
     limiter.grow()
     assert int(limiter._slots) == 2, "a crowd is not forgotten"
+    for slots in (0, 2, 8):
+        limiter.allot(slots)
+        limiter.shrink()  # of the same crowd
+    assert int(limiter._slots) == 2, "nor where so few were given meanwhile"
