@@ -1,7 +1,7 @@
 """Measurements of stages, and turns as data: accuracy by turn, gained and lost, stopping rules, routing."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +9,7 @@ import pytest
 
 from looktwice.eval import evaluate, write_report
 from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
-from looktwice.eval.analysis.looking.routing import measure_risk, routes
+from looktwice.eval.analysis.looking.routing import measure_risk, risk_table, routes
 from looktwice.eval.analysis.looking.turns import compare_turns, stopping_rules, turn_table
 from looktwice.eval.display.table import Table, make_table, score_table
 from looktwice.eval.records import RunFolder
@@ -18,6 +18,7 @@ from looktwice.eval.runs.replay import replay
 from looktwice.eval.scoring.measurements import measured_parts, measurements
 from looktwice.eval.scoring.turns import TurnsOfArm, read_turns
 from looktwice.eval.statistics import compare_paired
+from looktwice.eval.statistics.shares import wilson
 from looktwice.pipelines.model import Messages, Model, Reply, Usage
 from looktwice.pipelines.models import Scripted
 from looktwice.pipelines.pipeline import Pipeline, StageFailed
@@ -54,7 +55,14 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
     wanted = compare_paired(values, others)
     assert (change.low, change.high) == (wanted.low, wanted.high) and wanted.low < -0.4
-    assert (change.tokens, change.tokens_per_point) == (10.0, None)
+    assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, None, None)
+    paid = tuple(
+        replace(
+            turns, scored=tuple(replace(each, cost=cost) for each, cost in zip(turns.scored, (0.1, 0.3), strict=True))
+        )
+        for turns in only_arm(table).records
+    )
+    assert compare_turns(replace(only_arm(table), records=paid), 0, 1).cost == pytest.approx(0.2)
     first, second = turn_table([only_arm(table)]).rows
     assert first[2:4] == ("12", "50.0\n25.4–74.6") and second[1] == "2"
     assert second[4:6] == ("6\n25.4–74.6 %", "6\n25.4–74.6 %") and second[7] == "1.000"
@@ -237,6 +245,9 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     risk = measure_risk(run.points[0])
     assert risk is not None and risk.accuracies == pytest.approx((1, 1, 2 / 3, 0.5))
     assert risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
+    (shown,) = risk_table([run]).rows[:1]
+    low, high = wilson(2, 3)
+    assert shown[2:6] == ("4", shown[3], shown[4], f"66.7\n{100 * low:.1f}–{100 * high:.1f}"), "of the surest three"
     half = next(route for route in routes(run) if route.share == 0.5)
     assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)

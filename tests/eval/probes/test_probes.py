@@ -127,6 +127,18 @@ def test_a_model_that_says_what_is_read_has_lost_nothing() -> None:
     more = ArmProbe("m", "t", arm.layers, np.ones(len(best)), arm.commonest, arm.clusters, arm.trained, 3)
     assert more.loss is None and "knows more than is linear" in " ".join(probe_sentences(more))
     assert "of which there are 3 here" in " ".join(probe_sentences(more))
+    assert "not read the question" not in " ".join(probe_sentences(arm)), "one wording"
+
+
+def test_an_answer_that_stands_among_none_to_learn_from_is_read_nowhere() -> None:
+    """Of held-out questions with another label each probe says one of those that it has learnt, and is wrong."""
+    known, states = labels(200), dict.fromkeys(PLACES, np.ones(4, np.float32))
+    questions = [
+        Question(f"q{n}", f"picture {n}", "new" if is_held_out(f"picture {n}", 0.4) else str(label), "?", 0.0, ())
+        for n, label in enumerate(known)
+    ]
+    arm = probe_arm("m", "t", questions, [states] * len(questions), 0.4)
+    assert not arm.layers[0].right.any() and not arm.layers[0].shuffled and not arm.commonest.any()
 
 
 def test_what_nobody_read_is_not_lost() -> None:

@@ -154,6 +154,7 @@ def test_a_spread_keeps_what_a_token_has_and_drops_what_lies_in_padding() -> Non
     places = np.array([[np.nan] * 4, [0, 1, -0.5, 0.25], [0, 1, 0.25, 1], [0, 1, 1, 1.5]])
     found = spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 2, 4)
     assert np.allclose(found, [[0.5, 0.5, 0.5, 0.5]] * 2)
+    assert np.allclose(spread(np.array([9.0, 1.0, 3.0, 9.0]), places, 1, 1), 4), "tokens that are less than a pixel"
 
 
 @pytest.mark.parametrize(
