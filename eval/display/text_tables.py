@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.display.printable import cell, printable
@@ -25,7 +26,7 @@ SIGNS = re.compile(r"[\\|*`\[\]!]|~(?=~)|(?<!\w)_|_(?!\w)|\A(?:[-+#](?=\s)|\d+(?
 LESS_PEOPLE = "less\npeople"
 """The header of a column with `to_people`."""
 
-_TERMINAL, _NARROW = 78, 10  # columns: of a terminal, and at least of a text
+_TERMINAL, _NARROW = 78, 12  # columns: of a terminal, and at least of a text
 
 ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 
@@ -59,23 +60,20 @@ class TextTable:
 
         out = RichTable(title=cell(title, "bold"), title_justify="left", box=box.SIMPLE, padding=(0, 0, 0, 1))
         out.caption, out.caption_justify = cell(caption) if caption else None, "left"
-        lines = ([_one_line(value) for value in row[self.text_columns :]] for row in self.rows)
-        numbers = zip(self.header[self.text_columns :], *lines, strict=True)
-        wide = sum(1 + max(len(line) for text in column for line in text.split("\n")) for column in numbers)
-        cut = wide + _NARROW * (self.text_columns - blocks) > _TERMINAL  # rich cuts what is not wrapped
-        for number, name in enumerate(self.header[blocks:], blocks):
-            text = number < self.text_columns
-            unbroken = not (text or cut)
-            out.add_column(cell(name), justify="left" if text else "right", overflow="fold", no_wrap=unbroken)
-        before: tuple[str, ...] = ()
-        for row in self.rows:
-            if row[:blocks] != before:
-                before = row[:blocks]
-                out.add_row(cell(", ".join(before), "bold"))
-            out.add_row(
-                cell(("  " if blocks else "") + row[blocks]),
-                *(cell(_one_line(value)) for value in row[blocks + 1 :]),
-            )
+        lines: list[tuple[str, ...]] = []
+        for above, row in zip(((), *self.rows), self.rows, strict=False):
+            if row[:blocks] != above[:blocks]:
+                lines.append((", ".join(row[:blocks]),))
+            lines.append((("  " if blocks else "") + row[blocks], *map(_one_line, row[blocks + 1 :])))
+        texts, wide = self.text_columns - blocks, 0
+        for number, column in enumerate(zip_longest(self.header[blocks:], *lines, fillvalue="")):
+            width = 2 + max(len(line) for text in column for line in text.split("\n"))
+            wide += min(width, _NARROW) if number < texts else width
+        for number, name in enumerate(self.header[blocks:]):
+            whole = number >= texts and wide <= _TERMINAL  # in a table beyond that, rich would cut what is not wrapped
+            out.add_column(cell(name), justify="left" if number < texts else "right", overflow="fold", no_wrap=whole)
+        for line in lines:
+            out.add_row(*(cell(text, "bold" if len(line) == 1 else "") for text in line))
         return out
 
     def without_empty(self) -> TextTable:

@@ -356,3 +356,12 @@ def test_a_wide_table_loses_no_figure_in_a_narrow_terminal() -> None:
     out = io.StringIO()
     Console(width=80, file=out).print(TextTable(header, (row,)).console("how fragile"))
     assert {"16.7", "1.98", "3.58]", "41.7", "83.3]", "jpeg80"} <= set(out.getvalue().split())
+
+
+def test_a_heading_that_widens_a_column_of_figures_cuts_none_off() -> None:
+    """Under `shape, unmarked` the table of a race ended in "p 0.0"."""
+    header = ("task", "arm", "asked", "mean %", "to the leader", "ended", "held out")
+    row = ("shape", "unmarked", "72", "41.7", "-19.4 [-39.6 to +1.2]", "after 72", "+13.3 [+0.0 to +26.1, p 0.058]")
+    out = io.StringIO()
+    Console(width=80, file=out).print(TextTable(header, (row, row), 2).console("the race", blocks=2))
+    assert {"unmarked", "+1.2]", "0.058]"} <= set(out.getvalue().split()) and out.getvalue().count("unmarked") == 1
