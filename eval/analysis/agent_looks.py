@@ -91,10 +91,9 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
     """The looks of every arm of a run that has an agent."""
     points = {scores.point.id: scores for scores in run.points}
     found = defaultdict[str, list[AgentRecord]](list)
-    for record in run.folder.last_records(holding='"ended {'):  # as an agent's last note begins
-        scores = points.get(record.point)
-        if scores is not None and (one := agent_record(scores, record)) is not None:
-            found[record.point].append(one)
+    for scores, record in run.records(holding='"ended {'):  # as an agent's last note begins
+        if (one := agent_record(scores, record)) is not None:
+            found[scores.point.id].append(one)
     compared = baselines(run)
     return [_summarize(points[name], found[name], compared[name]) for name in points if name in found]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -33,21 +32,17 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
     Of several draws the first counts. Left out are samples without a key, those that failed, and those whose answer no
     request of the arm's own model brought; requests that offered tools are not among these.
     """
-    arms = defaultdict(list)
-    for scores in run.points:
-        arms[scores.point.recorded_as].append(scores)
     found: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
-    for record in run.folder.last_records():
-        for scores in arms.get(record.point, ()):
-            row, scored = scores.samples.get(record.sample), scores.scored.get(record.sample, {}).get(record.draw)
-            sent = _answered(record)
-            if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
-                continue
-            if scored.verdict is not Verdict.FAILED:
-                found[scores.point.id][record.sample] = Question(
-                    record.sample, scores.clusters[record.sample], true_answer(row), row.sample["question"],
-                    scored.score.value, sent, choice_texts(row),
-                )  # fmt: skip
+    for scores, record in run.records():
+        row, scored = scores.samples.get(record.sample), scores.scored.get(record.sample, {}).get(record.draw)
+        sent = _answered(record)
+        if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
+            continue
+        if scored.verdict is not Verdict.FAILED:
+            found[scores.point.id][record.sample] = Question(
+                record.sample, scores.clusters[record.sample], true_answer(row), row.sample["question"],
+                scored.score.value, sent, choice_texts(row),
+            )  # fmt: skip
     return {name: list(questions.values()) for name, questions in found.items()}
 
 

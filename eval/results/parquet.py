@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -90,16 +89,12 @@ def _batches(runs: Sequence[RunScores]) -> Iterator[Any]:
 
 
 def _rows(run: RunScores, places: Sequence[str]) -> Iterator[dict[str, Any]]:
-    arms = defaultdict[str, list[PointScores]](list)
-    for scores in run.points:
-        arms[scores.point.recorded_as].append(scores)
-    for record in run.folder.last_records():
-        for scores in arms.get(record.point, ()):
-            scored, sample = scores.scored.get(record.sample, {}).get(record.draw), scores.samples.get(record.sample)
-            if scored is not None and sample is not None:
-                settings = {place: setting_of(scores.point, place) for place in places}
-                texts = {place: None if value is None else str(value) for place, value in settings.items()}
-                yield _row(run, scores, sample, scored, record) | texts
+    for scores, record in run.records():
+        scored, sample = scores.scored.get(record.sample, {}).get(record.draw), scores.samples.get(record.sample)
+        if scored is not None and sample is not None:
+            settings = {place: setting_of(scores.point, place) for place in places}
+            texts = {place: None if value is None else str(value) for place, value in settings.items()}
+            yield _row(run, scores, sample, scored, record) | texts
 
 
 def _row(

@@ -83,10 +83,9 @@ def read_turns(run: RunScores) -> list[TurnsOfArm]:
     points = {scores.point.id: scores for scores in run.points}
     chains = {name for name, scores in points.items() if _has_chain(scores)}
     found = defaultdict[str, list[Turns]](list)
-    for record in run.folder.last_records(holding="" if chains else '"turn_call"'):
-        scores = points.get(record.point)
-        if scores is not None and (turns := _turns_of(scores, record, record.point in chains)):
-            found[record.point].append(turns)
+    for scores, record in run.records(holding="" if chains else '"turn_call"'):
+        if turns := _turns_of(scores, record, scores.point.id in chains):
+            found[scores.point.id].append(turns)
     arms = [TurnsOfArm(points[name], tuple(found[name])) for name in points if name in found]
     return [arm for arm in arms if arm.most > 1]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -190,6 +191,15 @@ class RunScores:
     def name(self) -> str:
         """The run's name, which is its folder's."""
         return self.folder.path.resolve().name
+
+    def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
+        """Each record whose line is `holding` this, with every arm that reads it: one, or more with other readers."""
+        arms = defaultdict[str, list[PointScores]](list)
+        for scores in self.points:
+            arms[scores.point.recorded_as].append(scores)
+        for record in self.folder.last_records(holding=holding):
+            for scores in arms.get(record.point, ()):
+                yield scores, record
 
 
 def cluster_of(name: str, row: SampleRow) -> str:

@@ -218,7 +218,7 @@ def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
         "right in\nevery draw %",
     )  # fmt: skip
     arms = {scores.point.id: scores for audit in found for scores in audit.arms.values()}
-    said = _letters_as_asked(run, arms)
+    said = _letters_as_asked(run)
     rows = []
     for name, scores in arms.items():
         pairs = said.get(name, ())
@@ -266,16 +266,14 @@ def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") ->
     return "\n\n".join(parts) + "\n"
 
 
-def _letters_as_asked(run: RunScores, arms: Mapping[str, PointScores]) -> dict[str, list[tuple[str, str]]]:
+def _letters_as_asked(run: RunScores) -> dict[str, list[tuple[str, str]]]:
     """Of each arm, the letters that were said and those of the keys, as the choices stood when they were asked."""
     found = defaultdict[str, list[tuple[str, str]]](list)
-    for record in run.folder.last_records():
-        scores = arms.get(record.point)
-        row = scores.samples.get(record.sample) if scores else None
-        entry = scores.scored.get(record.sample, {}).get(record.draw) if scores else None
+    for scores, record in run.records():
+        row, entry = scores.samples.get(record.sample), scores.scored.get(record.sample, {}).get(record.draw)
         if row is None or entry is None or row.answer is None or not row.sample["choices"]:
             continue
         if entry.verdict in (Verdict.RIGHT, Verdict.WRONG) and entry.answer is not None:
             shown = {own: asked for asked, own in (record.letters or {}).items()}
-            found[record.point].append((shown.get(entry.answer, entry.answer), shown.get(row.answer, row.answer)))
+            found[scores.point.id].append((shown.get(entry.answer, entry.answer), shown.get(row.answer, row.answer)))
     return found

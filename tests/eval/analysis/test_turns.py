@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import yaml
 
 from looktwice.eval import evaluate, write_report
 from looktwice.eval.analysis.looking.measured_and_right import measurement_curves, measurement_table
@@ -70,6 +71,16 @@ def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     assert rows["turn.1.accuracy"].value == rows["turn.2.accuracy"].value == 0.5
     page = write_report(table, tmp_path / "report").read_text()
     assert "What further turns changed" in page and "When to stop" in page
+
+
+def test_replies_that_are_read_twice_have_their_turns_in_both_arms(tmp_path: Path) -> None:
+    """A sweep over readers asks once, and the other arm reads the records of the first."""
+    folder = ask_twice(tmp_path).scores[0].folder.path
+    (point,) = yaml.safe_load((folder / "points.yaml").read_text())
+    again = point | {"id": "read again", "contestant": "again, read again", "replies_of": point["id"]}
+    (folder / "points.yaml").write_text(yaml.safe_dump([point, again]))
+    first, second = read_turns(score_table(folder, all_arms=True).scores[0])
+    assert second.scores.contestant == "again, read again" and second.records == first.records
 
 
 def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path) -> None:
