@@ -6,6 +6,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,10 @@ def merge(shards: Sequence[Path], out: Path) -> str:
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
     said = f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"
-    return (
-        f"{said}; {twice} of them were answered twice and otherwise: the later shard's answer counts" if twice else said
-    )
+    if twice:
+        said += f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
+    missing = _missing(facts["shards"])
+    return f"{said}; missing: {', '.join(missing)}" if missing else said
 
 
 def _last_answers(runs: Sequence[RunFolder]) -> tuple[dict[Key, Record], int]:
@@ -126,7 +128,7 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "versions": {name: each.pop() if len(each) == 1 else sorted(each) for name, each in versions.items()},
         "config": facts[0].get("config"),
         "started": min((each["started"] for each in facts if each.get("started")), default=None),
-        "finished": _all_finished(shards),
+        "finished": not _missing(shards) and all(bool(shard.get("finished")) for shard in shards),
     }
     plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
     if all("planned" in shard for shard in shards):
@@ -134,14 +136,14 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
     return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
 
 
-def _all_finished(shards: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether every shard is there and has finished; a shard without a number is the whole run."""
+def _missing(shards: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The shards that are not there, such as "2/3", nine at most; one without a number is the whole run."""
     numbers: dict[Any, set[Any]] = {}
     for shard in shards:
         number, of = shard.get("shard") or (1, 1)
         numbers.setdefault(of, set()).add(number)
-    whole = any(len(found) == of for of, found in numbers.items())
-    return whole and all(bool(shard.get("finished")) for shard in shards)
+    most = max(numbers, key=lambda of: len(numbers[of]) - of)
+    return [f"{n}/{most}" for n in islice((n for n in range(1, most + 1) if n not in numbers[most]), 9)]
 
 
 def _describe_shard(run: RunFolder) -> dict[str, Any]:

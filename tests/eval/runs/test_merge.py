@@ -75,8 +75,8 @@ def test_the_facts_hold_for_the_whole_run(tmp_path: Path) -> None:
 def test_a_later_shard_joins_an_earlier_merge(tmp_path: Path) -> None:
     one = shard(tmp_path / "one", {"s0": "(A)"}, facts(1, limit=1))
     two = shard(tmp_path / "two", {"s1": "(B)"}, facts(2, limit=3))
-    merge([one], tmp_path / "whole")
-    merge([two], tmp_path / "whole")
+    assert merge([one], tmp_path / "whole") == f"1 record of 1 shard in {tmp_path / 'whole'}; missing: 2/2"
+    assert merge([two], tmp_path / "whole") == f"2 records of 1 shard in {tmp_path / 'whole'}"
     whole = RunFolder(tmp_path / "whole")
     assert [each["folder"] for each in whole.facts["shards"]] == [str(one), str(two)]
     assert (whole.facts["records"], whole.facts["limit"], len(whole.records())) == (2, 3, 2)
