@@ -153,6 +153,39 @@ def bomb() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
 
 
+def png_with(chunk: bytes, text: bytes) -> bytes:
+    """A PNG with one more chunk before its end."""
+    plain, end = encoded(Image.fromarray(NOISE), "PNG"), b"\0\0\0\0IEND"
+    at = plain.index(end)
+    return (
+        plain[:at]
+        + struct.pack(">I", len(text))
+        + chunk
+        + text
+        + struct.pack(">I", zlib.crc32(chunk + text))
+        + plain[at:]
+    )
+
+
+WHOLE = {
+    "jpeg": encoded(Image.fromarray(NOISE), "JPEG"),
+    "progressive": encoded(Image.fromarray(NOISE), "JPEG", progressive=True),
+    "png": encoded(Image.fromarray(NOISE), "PNG"),
+    "png that speaks of exif": png_with(b"tEXt", b"exif:Make\0someone"),
+    "webp": encoded(Image.fromarray(NOISE), "WEBP"),
+}
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+def wide(value: int) -> bytes:
+    """A TIFF of 32 bits that holds this number and zeros."""
+    return encoded(Image.fromarray(np.array([[value, 0], [0, 0]], np.int32)), "TIFF")
+
+
 @pytest.mark.parametrize(
     ("make", "says"),
     [
@@ -164,6 +197,9 @@ def bomb() -> bytes:
             "cut.jpg.*truncated",
         ),
         (lambda tmp: Picture.encoded(bomb(), "bomb.png"), "bomb.png.*too many pixels"),
+        (lambda tmp: Picture.open(written(tmp / "torn.jpg", WHOLE["jpeg"][:-2000])), "torn.jpg.*truncated"),
+        (lambda tmp: Picture.encoded(wide(-1), "wide.tif"), "wide.tif: 32-bit values -1"),
+        (lambda tmp: Picture.encoded(wide(70_000), "wide.tif"), "wide.tif: 32-bit values 0 .. 70000"),
         (lambda tmp: Picture(np.zeros((4, 4), np.uint8)), "HxWx3"),
         (lambda tmp: Picture(np.zeros((4, 4, 3), np.float32)), "HxWx3"),
         (lambda tmp: Picture(np.zeros((0, 4, 3), np.uint8)), "HxWx3"),
@@ -222,29 +258,6 @@ def test_sixteen_bit_is_scaled_by_its_full_range_and_rounded() -> None:
     assert ok
     seen = Picture.encoded(bytes(data), "deep").pixels[:, :, 0]
     assert np.array_equal(seen, np.rint(values / 257).astype(np.uint8))
-
-
-def png_with(chunk: bytes, text: bytes) -> bytes:
-    """A PNG with one more chunk before its end."""
-    plain, end = encoded(Image.fromarray(NOISE), "PNG"), b"\0\0\0\0IEND"
-    at = plain.index(end)
-    return (
-        plain[:at]
-        + struct.pack(">I", len(text))
-        + chunk
-        + text
-        + struct.pack(">I", zlib.crc32(chunk + text))
-        + plain[at:]
-    )
-
-
-WHOLE = {
-    "jpeg": encoded(Image.fromarray(NOISE), "JPEG"),
-    "progressive": encoded(Image.fromarray(NOISE), "JPEG", progressive=True),
-    "png": encoded(Image.fromarray(NOISE), "PNG"),
-    "png that speaks of exif": png_with(b"tEXt", b"exif:Make\0someone"),
-    "webp": encoded(Image.fromarray(NOISE), "WEBP"),
-}
 
 
 @pytest.mark.parametrize("kind", WHOLE)
