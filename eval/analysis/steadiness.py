@@ -50,13 +50,15 @@ def draw_table(runs: Sequence[RunScores]) -> TextTable:
 
 
 def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
-    """The samples with a key of which every draw was asked and none failed."""
+    """The samples with a key of which every draw was asked and none failed, with as many draws as all of them have."""
     found = {name: scores.draws(name) for name, row in scores.samples.items() if row.answer is not None}
-    return {
+    whole = {
         name: [draw for draw in draws if draw is not None]
         for name, draws in found.items()
         if all(draw is not None and draw.verdict is not Verdict.FAILED for draw in draws)
     }
+    least = min(map(len, whole.values()), default=0)
+    return {name: draws[:least] for name, draws in whole.items()}
 
 
 def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:

@@ -263,9 +263,9 @@ class Sink:
     def send(self, row: SampleRow, record: Record) -> None:
         """A record, with what it names in `blobs`."""
         named = {*record.pictures, *(sha for call in record.calls for sha in call["messages"])}
-        with self.lock:
+        with self.lock:  # a record comes behind the one with which its pictures are sent
             new, self.sent = named - self.sent, self.sent | named
-        self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
+            self.found.put(Sent(row, record.to_line(), {sha: self.blobs.get(sha) for sha in new}))
 
 
 def _pickled(plan: Plan) -> bytes:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import queue
 import threading
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
+from looktwice.eval.records import Record
+from looktwice.eval.records.records import SampleRow
+from looktwice.eval.runs.on_ray import Sent, Sink
 from looktwice.pipelines.cluster import desk as desk_module
 from looktwice.pipelines.cluster.desk import Desk, obey, share_out
 from looktwice.pipelines.models.limits import Limited, LimitKey, Load, RateLimiter, limiters
@@ -104,6 +109,24 @@ def test_a_limiter_keeps_to_what_it_is_given() -> None:
     assert limiters()[KEY].load == Load(0, 0)
     obey(lambda loads: (True, {}), drain)
     assert drain.is_set()
+
+
+def test_what_names_a_picture_comes_behind_the_one_that_brings_it() -> None:
+    """Else a task that is lost between the two leaves a record, and its picture nowhere."""
+    found, reading = queue.Queue[Sent](), threading.Event()
+
+    def get(sha: str) -> bytes:
+        reading.set()
+        time.sleep(0.3)
+        return b"pixels"
+
+    sink, row = Sink(SimpleNamespace(get=get), found), SampleRow("t", "sha", "A", {})  # type: ignore[arg-type]
+    first = threading.Thread(target=sink.send, args=(row, Record("p", "s", "sha", pictures=("one",))))
+    second = threading.Thread(target=sink.send, args=(row, Record("p", "s", "sha", 1, pictures=("one",))))
+    first.start()
+    assert reading.wait(10)
+    second.start()
+    assert [dict(found.get(timeout=10).blobs) for _ in range(2)] == [{"one": b"pixels"}, {}]
 
 
 def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute() -> None:

@@ -32,6 +32,7 @@ def test_draws_by_hand(made: MadeRun) -> None:
     point = made.point("plain", "t", draws=2)
     made.answers(point, list("ABAAA"))
     made.answers(point, ["A", "B", "B", None, "A"], draw=1)
+    made.answers(point, ["B"], draw=2)  # of an older plan, and of one sample alone
     (line,) = lines(draw_table(scored(made)))
     assert [line[name] for name in ("n", "left\nout", "draws", "accuracy %")] == ["3", "1", "2", "50.0"]
     assert (line["error from\nsamples"], line["error from\ndraws"]) == ("23.6", "16.7")  # sqrt(1/18), sqrt(1/36)
