@@ -263,7 +263,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     assert (half.start, half.onward, half.router, half.oracle) == ("first", "then", 1.0, 1.0)
     assert half.random == pytest.approx(0.5 * 0.5 + 0.5 * 0.75)
     assert half.gain.value == pytest.approx(1 - 0.625)
-    assert [route.router for route in routes(run)] == [0.75, 1.0, 1.0]
+    assert [route.router for route in routes(run)] == [route.oracle for route in routes(run)] == [0.75, 1.0, 1.0]
 
 
 def test_samples_of_one_group_are_one_cluster_of_routes(tmp_path: Path) -> None:

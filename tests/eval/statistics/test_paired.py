@@ -15,7 +15,7 @@ from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compar
 from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR, SIGN
 from looktwice.eval.statistics.shares import wilson
-from looktwice.eval.statistics.significance import paired_test
+from looktwice.eval.statistics.significance import paired_test, sign_flip_p
 
 RANDOM = np.random.default_rng(7)
 
@@ -37,6 +37,14 @@ def test_p_values_are_those_of_statsmodels(n: int) -> None:
     mine, theirs = RANDOM.integers(0, 2, (2, n))
     table = [[int(np.sum((mine == a) & (theirs == b))) for b in (1, 0)] for a in (1, 0)]
     assert compare_paired(mine, theirs).p == pytest.approx(mcnemar(table, exact=True).pvalue)
+
+
+@pytest.mark.parametrize(("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30)])
+def test_signs_of_differences_that_are_as_large_are_flipped_as_coins(better: int, worse: int) -> None:
+    """All of up to 13, else drawn ones and the observed one, so that p is never 0, and 1 where none leads."""
+    found, exact = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7), binomtest(better, better + worse).pvalue
+    assert found == (pytest.approx(exact) if better + worse <= 13 or exact == 1 else pytest.approx(exact, abs=0.008))
+    assert found >= 1 / 10_001
 
 
 @pytest.mark.parametrize(("method", "ours"), [("holm", holm), ("fdr_bh", benjamini_hochberg)])
