@@ -173,6 +173,8 @@ def count_items(task: Task) -> int:
     """How many items a task has. Raises TaskError where it gives no number."""
     try:
         return len(task)
+    except TaskError:
+        raise
     except (TypeError, ValueError, OverflowError) as exc:
         raise TaskError(f"{type(task).__name__}: its `__len__` gives no number of samples: {exc}") from exc
 

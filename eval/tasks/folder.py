@@ -69,7 +69,9 @@ def _read(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as exc:
         raise ValueError(f"not UTF-8 ({exc.reason} at byte {exc.start}); save the file as UTF-8") from exc
     except json.JSONDecodeError as exc:
-        raise ValueError(f"no JSON object ({exc.msg} at column {exc.colno}); write one object a line") from exc
+        raise ValueError(
+            f"no JSON object ({exc.msg.removesuffix(' at')} at column {exc.colno}); write one object a line"
+        ) from exc
     if not isinstance(row, dict):
         raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
     return row

@@ -1,6 +1,7 @@
 """A user's JSONL and images: what is read, what is refused, and that all faults come at once."""
 
 import json
+import re
 import struct
 import zlib
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from looktwice.eval.scoring import AllRight
 from looktwice.eval.scoring.benchmark import build_scorer
 from looktwice.eval.tasks import Folder, Subset, TaskError
+from looktwice.eval.tasks.base import count_items
 from looktwice.pipelines.marks import Box, Mask, Point
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item
@@ -136,6 +138,7 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
     ("line", "said"),
     [
         ('{"id": "a", ', "no JSON object"),
+        ('{"id": "a', r"no JSON object \(Unterminated string starting at column 8\)"),
         ("[1]", "a JSON object is needed, found list"),
         ('{"id": "a", "question": "q", "meta": {"x": NaN}}', "NaN is no number that JSON knows"),
         ("[" * 100_000, "nested more than 100 levels deep"),
@@ -144,6 +147,8 @@ def test_a_faulty_row_is_named(folder: Path, changes: dict[str, Any], said: str)
 def test_a_line_that_is_no_object(folder: Path, line: str, said: str) -> None:
     with pytest.raises(TaskError, match=said):
         len(write(folder, line))
+    with pytest.raises(TaskError, match="^" + re.escape(str(folder))):  # it said "`__len__` gives no number of samples"
+        count_items(Folder(folder))
 
 
 def test_a_file_in_another_encoding(folder: Path) -> None:
