@@ -66,7 +66,7 @@ def _failures(run: RunScores) -> list[str]:
         return []
     ((most, _),) = Counter((entry.detail.strip().splitlines() or ["no message"])[0] for entry in failed).most_common(1)
     often = "with" if len(failed) == 1 else "most often with"
-    return [f"failed: {counted(len(failed), 'answer')}, {often} {most[:160]}"]
+    return [f"failed: {counted(len(failed), 'answer')}, {often} {most[:500]}"]
 
 
 def _parts(run: RunScores) -> list[str]:

@@ -186,10 +186,10 @@ def test_the_lines_under_a_table(made: MadeRun) -> None:
 def test_failures_are_counted_with_what_they_mostly_say(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     point = made.point("plain", "t")
-    for number, error in enumerate(("KeyError: y", f"ValueError: {'x' * 200}\nTraceback", f"ValueError: {'x' * 200}")):
+    for number, error in enumerate(("KeyError: y", f"ValueError: {'x' * 600}\nTraceback", f"ValueError: {'x' * 600}")):
         made.record(point, f"s{number}", error=error)
     made.record(point, "s3", answer="B")
-    assert notes(score_run(made.write())) == [f"failed: 3 answers, most often with ValueError: {'x' * 148}"]
+    assert notes(score_run(made.write())) == [f"failed: 3 answers, most often with ValueError: {'x' * 488}"]
     made.records = [Record(point, "s0", "sha-t-0", error="\n")]
     assert "failed: 1 answer, with no message" in notes(score_run(made.write()))
 
