@@ -110,6 +110,8 @@ def _read(path: Path) -> Node:
     except FileNotFoundError:
         known = did_you_mean(Path(path).stem, shipped())
         raise ConfigError([f"{path}: no such configuration file{known} (shipped: `looktwice list configs`)"]) from None
+    except IsADirectoryError:
+        raise ConfigError([f"{path}: a folder; give the YAML file of a study"]) from None
     except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as exc:
         raise ConfigError([f"{path}: not a YAML mapping ({str(exc).strip()})"]) from exc
     if not isinstance(node, dict):

@@ -133,3 +133,9 @@ def test_a_run_whose_reader_has_a_file_is_scored_from_any_folder(lab: Path, monk
     assert refused.exit_code == 2 and "lies outside the run's folder" in refused.output
     scored = CliRunner().invoke(app, [*words, "--allow", str(lab / "own")])
     assert scored.exit_code == 0 and "100.0" in scored.output, scored.output
+
+
+def test_a_run_folder_in_place_of_a_study_is_called_a_folder(lab: Path) -> None:
+    """`looktwice run runs/study`, typed to go on, was "not a YAML mapping ([Errno 21] ...)"."""
+    result = CliRunner().invoke(app, ["run", str(lab)])
+    assert result.exit_code == 2 and "a folder; give the YAML file of a study" in " ".join(result.output.split())
