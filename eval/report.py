@@ -84,13 +84,14 @@ METHOD = (
     "percentiles of 10000 resamples widened for few clusters (Hesterberg 2015), with half a unit added to each cell "
     "(Agresti and Min 2005), and where no unit differs at least Wilson's limit for none of so many; units that share a "
     "group, else their pictures, are one cluster. p is exact and two-sided: McNemar's test where each unit is its own "
-    "cluster (the sign test where values are graded or means over draws), else the randomisation test that flips whole "
-    "clusters. Every paired difference on this page has this interval. Corrections and what these units could show: "
-    "see the table Against the baseline.",
+    "cluster, right or wrong; else, as where values are graded or means over draws, the randomisation test that flips "
+    "the signs of whole clusters. Every paired difference on this page has this interval. Corrections and what these "
+    "units could show: see the table Against the baseline.",
     "Effect of each factor: of a sweep's levels and of the changes of `each`, on the samples that none of the arms in "
     "question failed or lacks; effects.csv holds the same. The "
     "interval is that of delta, over the samples' mean differences; p a two-sided sign-flip test over the same (exact "
-    "up to 13 units that differ, then 10000 drawn flips). Samples of one group or picture are one unit of both.",
+    "up to 13 units that differ, then 10000 drawn flips, and above 10000 units by the normal limit). Samples of one "
+    "group or picture are one unit of both.",
     "Why the numbers differ: the first contestant with one factor of the second at a time, on the samples that every "
     "arm has. An effect is what that factor alone changes, with the interval and p of delta, not corrected; "
     "`interaction` is what all factors change beyond the sum of their effects.",

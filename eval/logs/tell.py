@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 METHOD = (
     "Differences are paired over the samples that both logs hold; their 95 % intervals are bootstrapped over clusters "
-    "(the group of a sample, else its pictures, else itself). p is the exact McNemar test, the sign test for graded "
-    "values, or sign flips of clusters; p (Holm) is corrected over the lines of all tasks, or those of single ones. "
+    "(the group of a sample, else its pictures, else itself). p is the exact McNemar test, or sign flips of clusters "
+    "where values are graded or samples share one; p (Holm) is corrected over the lines of all tasks, or those of "
+    "single ones. "
     "An unreadable reply counts as 0; a sample that failed on either side fell out. `could show` is the smallest "
     "difference that so many samples show with 80 % power."
 )

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from looktwice.eval.statistics.bootstrap import Clusters, Floats, bootstrap_mean, cluster_codes, cluster_sums
 from looktwice.eval.statistics.significance import paired_test, sign_flip_p
 
-MCNEMAR, SIGN, FLIP = "exact McNemar", "exact sign test", "sign flips of clusters"
+MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,16 @@ def compare_paired(
     """Compares two contestants on the same units, in the same order.
 
     `clusters` names the cluster of each unit: units that share a picture, a pair or a group are not independent. Where
-    each unit is its own cluster the test is McNemar's exact one, or the sign test for graded values; else Fisher's
-    randomisation test, which flips the signs of whole clusters. Raises ValueError for no units and unequal lengths.
+    each unit is its own cluster and right or wrong the test is McNemar's exact one; else Fisher's randomisation test,
+    which flips the signs of whole clusters. Raises ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
     test = paired_test(mine, theirs)
     gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
     found = bootstrap_mean(gaps, codes, level=level, floor=-1.0)
     sums, _ = cluster_sums(gaps, codes)
-    if found.clusters < found.n:
-        p, name = sign_flip_p(sums.tolist()), FLIP
-    else:
-        p, name = test.p, MCNEMAR if set(np.unique([mine, theirs])) <= {0.0, 1.0} else SIGN
+    exact = found.clusters == found.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
+    p, name = (test.p, MCNEMAR) if exact else (sign_flip_p(sums.tolist()), FLIP)
     detectable = minimum_detectable(sums * found.clusters / found.n, 1 - level)
     return PairedComparison(
         found.value, found.low, found.high, p, found.n, found.clusters, test.better, test.worse, detectable, name

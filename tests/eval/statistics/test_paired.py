@@ -13,7 +13,7 @@ from statsmodels.stats.multitest import multipletests
 
 from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compare_paired, holm, minimum_detectable
 from looktwice.eval.statistics.bootstrap import cluster_codes
-from looktwice.eval.statistics.paired import FLIP, MCNEMAR, SIGN
+from looktwice.eval.statistics.paired import FLIP, MCNEMAR
 from looktwice.eval.statistics.shares import wilson
 from looktwice.eval.statistics.significance import paired_test, sign_flip_p
 
@@ -28,8 +28,16 @@ def test_a_table_by_hand() -> None:
     assert (found.p, found.n, found.clusters) == (0.375, 10, 10)
     assert (found.better, found.worse, found.test) == (4, 1, MCNEMAR)
     assert found.low < 0 < 0.3 < found.high
-    assert compare_paired([0.5, 1], [0, 1]).test == SIGN
+    assert compare_paired([0.5, 1], [0, 1]).test == FLIP
     assert found == compare_paired(mine, theirs)  # the same at every call
+
+
+def test_p_speaks_of_the_difference_that_is_shown() -> None:
+    """Of graded values it spoke of how many samples are better: 60 by a third, against 30 worse by two."""
+    found = compare_paired([1 / 3] * 60 + [0.0] * 30, [0.0] * 60 + [2 / 3] * 30)
+    assert found.value == pytest.approx(0) and found.low < 0 < found.high
+    assert found.p > 0.9 and found.test == FLIP
+    assert compare_paired([0.5] * 9 + [0.0], [0.0] * 9 + [0.5]).p == pytest.approx(2 * 11 / 2**10)
 
 
 @pytest.mark.parametrize("n", [20, 200])
@@ -39,7 +47,7 @@ def test_p_values_are_those_of_statsmodels(n: int) -> None:
     assert compare_paired(mine, theirs).p == pytest.approx(mcnemar(table, exact=True).pvalue)
 
 
-@pytest.mark.parametrize(("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30)])
+@pytest.mark.parametrize(("better", "worse"), [(9, 2), (10, 3), (11, 3), (40, 40), (60, 40), (0, 30), (5300, 5120)])
 def test_signs_of_differences_that_are_as_large_are_flipped_as_coins(better: int, worse: int) -> None:
     """All of up to 13, else drawn ones and the observed one, so that p is never 0, and 1 where none leads."""
     found, exact = sign_flip_p([0.5] * better + [-0.5] * worse + [0.0] * 7), binomtest(better, better + worse).pvalue
