@@ -66,7 +66,9 @@ def read_ratings(paths: Sequence[Path]) -> Ratings:
     for path in paths:
         try:
             rows = list(csv.DictReader(StringIO(read_file(path).decode("utf-8-sig"), newline="")))
-        except (ValueError, csv.Error, OSError) as exc:
+        except OSError as exc:
+            raise TaskError(f"{path} cannot be read ({exc.strerror})") from exc
+        except (ValueError, csv.Error) as exc:
             raise TaskError(f"{path} cannot be read as CSV ({exc}); save it as CSV in UTF-8") from exc
         if not rows or not {"item", column} <= rows[0].keys():
             raise TaskError(f"{path} is no filled-in sheet: expected the columns item and {column}")

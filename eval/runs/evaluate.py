@@ -68,5 +68,7 @@ def _make_arm(
 ) -> Arm:  # fmt: skip
     given: Mapping[str, Any] = contestant.stages if isinstance(contestant, Pipeline) else {"answer": contestant}
     stages = {slot: stage for slot, stage in given.items() if stage is not None}
+    if wrong := [f"{slot!r} is {type(stage).__name__}" for slot, stage in stages.items() if not callable(stage)]:
+        raise TypeError(f"contestants[{name!r}] is to be a stage or a Pipeline of stages, but its {wrong[0]}")
     used = model if any(asks_model(stage) for stage in stages.values()) else None
     return with_id(Arm(name, {}, task_name, task, used, stages, reader, draws, seed, baseline, "", ""))

@@ -60,6 +60,13 @@ def test_a_wrong_type_fails_its_own_sample_alone(wrong: str, tmp_path: Path) -> 
     assert WRONG[wrong][1].split(",")[0] in page.replace("\\", "")
 
 
+def test_a_contestant_that_cannot_be_called_is_refused_before_anything_is_run(tmp_path: Path) -> None:
+    """Every sample failed, one by one."""
+    with pytest.raises(TypeError, match=r"contestants\['mine'\] is to be a stage .*, but its 'answer' is int"):
+        evaluate(Photos("jigsaw", n=4), {"mine": 3}, out=tmp_path / "none")  # type: ignore[dict-item]
+    assert not list(tmp_path.iterdir())
+
+
 def test_numbers_of_numpy_that_are_floats_are_taken(tmp_path: Path) -> None:
     state = State.start(next(iter(Photos("jigsaw", n=1))).sample)
     assert state.replace(confidence=np.float64(0.5), answer=np.str_("A")).fault() == ""

@@ -28,7 +28,7 @@ def test_malformed_responses_end_no_run_and_leave_no_key(tmp_path: Path) -> None
 @pytest.mark.slow  # `make soak` plays it too
 def test_a_full_disk_of_the_cache_stops_the_paying_and_is_named(tmp_path: Path) -> None:
     """After the fatal error 313 of 620 answers were paid for and lost."""
-    assert failures(full_cache(tmp_path, 60)) == []
+    assert failures(full_cache(tmp_path)) == []
 
 
 def test_a_setting_or_class_that_cannot_be_is_refused_in_a_sentence(tmp_path: Path) -> None:

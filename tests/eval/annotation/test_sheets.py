@@ -166,6 +166,8 @@ def test_what_is_no_filled_in_sheet_is_refused(run: Path, tmp_path: Path) -> Non
     list(write_sheet(draw_sheet([log], verdict="any", n=2), [log], tmp_path))
     with pytest.raises(TaskError, match="nobody filled in"):
         read_ratings([tmp_path / "sheet.csv"])
+    with pytest.raises(TaskError, match=r"none\.csv cannot be read \(No such file"):
+        read_ratings([tmp_path / "none.csv"])
     (tmp_path / "odd.csv").write_text("item,category\n77,a\n")
     with pytest.raises(TaskError, match="no item '77'"):
         read_ratings([tmp_path / "odd.csv"])

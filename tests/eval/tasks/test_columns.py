@@ -256,7 +256,7 @@ MEASURE = """
 import sys, time
 from pathlib import Path
 import cv2, numpy, pyarrow.parquet
-from looktwice.eval.columns import Columns
+from looktwice.eval.tasks import Columns
 # not ru_maxrss: a process starts with that of its parent, and the parent has just made the file
 peak = lambda: next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM")) / 1024
 before, start = peak(), time.perf_counter()
