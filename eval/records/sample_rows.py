@@ -14,7 +14,7 @@ from looktwice.eval.records.checked import SAMPLE, RunError, parse_line
 from looktwice.pipelines.marks import mark_from_dict
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.runtime.stores import Blobs
+from looktwice.pipelines.runtime.stores import SHA256, Blobs
 from looktwice.pipelines.sample import Sample
 
 __all__: list[str] = []
@@ -79,22 +79,27 @@ class StoredSampleRow(SampleRow):
     So a hundred thousand of them take a tenth of the memory. Raises ValueError for a line of another shape.
     """
 
-    __slots__ = ("_line", "id", "n_choices", "shared")
+    __slots__ = ("_line", "_sha", "id", "n_choices", "shared")
     id: str
     n_choices: int
     shared: str
     _line: bytes
+    _sha: bytes | str
 
     def __init__(self, line: bytes) -> None:
         held = parse_line(line, SAMPLE)
         sample, answer, keep = held["sample"], held["answer"], object.__setattr__
         keep(self, "task", sys.intern(held["task"]))
-        keep(self, "sha", held["sha"])
+        keep(self, "_sha", bytes.fromhex(held["sha"]) if SHA256.fullmatch(held["sha"]) else held["sha"])
         keep(self, "answer", sys.intern(answer) if answer and len(answer) <= 8 else answer)  # such as letters
         keep(self, "id", sample["id"])
         keep(self, "n_choices", len(sample["choices"]))
         keep(self, "shared", _shared(sample))
         keep(self, "_line", line)
+
+    @property
+    def sha(self) -> str:
+        return self._sha if isinstance(self._sha, str) else self._sha.hex()  # half as large in bytes
 
     @property
     def sample(self) -> Mapping[str, Any]:
