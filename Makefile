@@ -69,7 +69,7 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(PY) -m pytest -q -s $(or $(ARGS),bench)
-	$(PY) -m pytest tests -q -m slow
+	$(if $(ARGS),,$(PY) -m pytest tests -q -m slow)
 
 soak: $(VENV)/.dev
 	PYTHONPATH=typings $(PY) -m bench.soak $(ARGS)
