@@ -8,6 +8,8 @@ from tests.tiny_networks import seeded
 
 SMALL = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "image_size": 64,
          "patch_size": 16}  # fmt: skip
+TEXT = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 99, "bos_token_id": 1,
+        "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
 
 
 def vit(folder: Path) -> Path:
@@ -25,9 +27,7 @@ def clip(folder: Path) -> Path:
     from transformers import CLIPConfig, CLIPImageProcessorPil, CLIPModel
 
     seeded()
-    text = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 99, "bos_token_id": 1,
-            "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
-    CLIPModel(CLIPConfig(vision_config=SMALL, text_config=text, projection_dim=16)).save_pretrained(folder)
+    CLIPModel(CLIPConfig(vision_config=SMALL, text_config=TEXT, projection_dim=16)).save_pretrained(folder)
     CLIPImageProcessorPil().save_pretrained(folder)
     return folder
 
@@ -37,9 +37,7 @@ def siglip(folder: Path) -> Path:
     from transformers import SiglipConfig, SiglipImageProcessorPil, SiglipModel
 
     seeded()
-    text = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 99, "bos_token_id": 1,
-            "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
-    SiglipModel(SiglipConfig(vision_config=SMALL, text_config=text)).save_pretrained(folder)
+    SiglipModel(SiglipConfig(vision_config=SMALL, text_config=TEXT)).save_pretrained(folder)
     SiglipImageProcessorPil().save_pretrained(folder)
     return folder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import copy, copytree
@@ -30,13 +31,7 @@ SIZES = [(60, 90), (90, 60), (150, 200), (33, 120), (60, 90)]  # higher than wid
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """The folder of a tiny network, built when first asked for; all are freed at the end."""
     place = tmp_path_factory.mktemp("tiny")
-
-    def build(name: str) -> str:
-        if not (place / name).exists():
-            getattr(tiny, name)(place / name)
-        return str(place / name)
-
-    yield build
+    yield cache(lambda name: str(getattr(tiny, name)(place / name)))
     close_networks()
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,7 @@ SIZES = [(60, 90), (90, 60), (70, 70), (33, 120), (60, 90)]
 def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
     """The folder or file of a tiny network, built when first asked for; all are freed at the end."""
     place = tmp_path_factory.mktemp("tiny")
-
-    def build(name: str) -> str:
-        if not (place / name).exists():
-            getattr(tiny, name)(place / name)
-        return str(place / name)
-
-    yield build
+    yield cache(lambda name: str(getattr(tiny, name)(place / name)))
     close_networks()
 
 
