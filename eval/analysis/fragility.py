@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums, percentile_interval, resampled_means
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
+from looktwice.eval.statistics.significance import holm
 
-RESAMPLES = 2000
+RESAMPLES, PERMUTATIONS, LEVEL = 2000, 1000, 0.05
 Floats = NDArray[np.float64]
 
 
@@ -29,24 +30,36 @@ class Bounded(NamedTuple):
 
 @dataclass(frozen=True)
 class StyleShift:
-    """What a style under a codec changes against the first one, on the same samples."""
+    """What a style under a codec changes against the first one, on the same samples.
+
+    `p_holm` is the difference's p after Holm's correction over all styles of the contestant on the task.
+    """
 
     name: str
     accuracy: float
     delta: PairedComparison
+    p_holm: float
 
     @property
     def significant(self) -> bool:
-        """Whether the interval of the difference leaves 0 out (VPBench, section 5)."""
-        return not self.delta.low <= 0 <= self.delta.high
+        """Whether the style differs; where none does, any one is called different in 5 % of studies at most."""
+        return self.p_holm < LEVEL
+
+
+class Chance(NamedTuple):
+    """The best minus the worst accuracy of styles that make no difference: its mean, and p of what was measured."""
+
+    mean: float
+    p: float
 
 
 @dataclass(frozen=True)
 class Fragility:
     """One contestant on one task under all styles and codecs; `accuracy` is that of the first, the default.
 
-    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the default against a
-    second draw of itself, None with one draw. `spread` is the best minus the worst accuracy.
+    `ratio` is VPBench's R, None where the default is right or wrong throughout; `floor` is R of the default against
+    another draw of itself, None with one draw, and `above` is R minus its floor. Both are those of single draws,
+    however many there are. `spread` is the best minus the worst accuracy, `chance` that of styles that are all alike.
     """
 
     contestant: str
@@ -56,7 +69,9 @@ class Fragility:
     shifts: tuple[StyleShift, ...]
     ratio: Bounded | None
     floor: float | None
+    above: Bounded | None
     spread: Bounded
+    chance: Chance
     best: str
     worst: str
 
@@ -65,6 +80,8 @@ class Fragility:
 class Variants:
     """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants.
 
+    `values` are means over draws and `squares` the means of the draws' squares, by default of one draw each.
+    `repeats` is by sample the mean squared difference between two draws of the default, NaN where there is one.
     `clusters` names what each sample shares with others, its group or pictures; without it each is its own.
     """
 
@@ -73,8 +90,23 @@ class Variants:
     names: tuple[str, ...]
     samples: tuple[str, ...]
     values: Floats
-    floor: float | None = None
+    squares: Floats | None = None
+    repeats: Floats | None = None
     clusters: tuple[str, ...] | None = None
+
+    @classmethod
+    def of_draws(
+        cls, contestant: str, task: str, draws: Mapping[str, Sequence[Sequence[float]]], clusters: Mapping[str, str]
+    ) -> Variants:
+        """From the values of the draws by variant and sample; `clusters` names the samples, in order, and theirs."""
+        table = [[np.asarray(sample, float) for sample in samples] for samples in draws.values()]
+        values = np.array([[sample.mean() for sample in samples] for samples in table])
+        squares = np.array([[np.square(sample).mean() for sample in samples] for samples in table])
+        counts = np.array([len(sample) if len(sample) > 1 else np.nan for sample in table[0]])
+        repeats = 2 * counts / (counts - 1) * (squares[0] - values[0] ** 2)
+        return cls(
+            contestant, task, tuple(draws), tuple(clusters), values, squares, repeats, tuple(clusters.values())
+        )
 
 
 @dataclass(frozen=True)
@@ -96,39 +128,92 @@ class Flip:
 
 
 def variance_ratio(values: Floats) -> float | None:
-    """VPBench's R: the mean over variants of Var(delta), over Var(accuracy) of the default, which is row 0.
+    """VPBench's R of single draws: the mean over variants of Var(delta), over Var(accuracy) of the default, row 0.
 
     With redrawn samples, N cancels: Var(delta) is that of the samples' differences, (p10 + p01 - delta^2) / N, and
     Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an independent model of the same accuracy at p = 1/2, 4
     for all answers turned round. None where the default does not vary.
     """
-    base = float(values[0].var())
-    return float((values[1:] - values[0]).var(axis=1).mean()) / base if base > 1e-12 else None
+    columns = _columns(Variants("", "", (), (), values))
+    ratio = float(_ratios(columns.mean(axis=1)[None], len(values)).ratio[0])
+    return None if np.isnan(ratio) else ratio
+
+
+class _Ratios(NamedTuple):
+    """By resample: R and its floor, NaN where the default does not vary or has one draw."""
+
+    ratio: Floats
+    floor: Floats
+
+
+def _columns(found: Variants) -> Floats:
+    """What R is computed of, (4 + 2 variants, samples); a mean over samples of each row is all that `_ratios` needs.
+
+    The rows are the values; the expected square of a draw of the default, and of its difference to a draw of each
+    variant; and the last four of the samples with two draws of the default, 0 elsewhere: their squared difference, the
+    square and the value of one, and 1.
+    """
+    values, squares = found.values, found.values**2 if found.squares is None else found.squares
+    gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]  # two draws of different variants are independent
+    repeats = np.full(values.shape[1], np.nan) if found.repeats is None else found.repeats
+    again = ~np.isnan(repeats)
+    drawn_twice = np.stack([np.nan_to_num(repeats), squares[0] * again, values[0] * again, again])
+    return np.concatenate([values, squares[:1], gaps, drawn_twice])
+
+
+def _ratios(means: Floats, variants: int) -> _Ratios:
+    """R and its floor of each row of means of the columns: mean squares less squared means."""
+    values, square, gaps, repeats = np.split(means, [variants, variants + 1, 2 * variants], axis=1)
+    moved = (gaps - (values[:, 1:] - values[:, :1]) ** 2).mean(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        again, again_square, again_value = (repeats[:, :3] / repeats[:, 3:]).T
+        return _Ratios(
+            _over(moved, square[:, 0] - values[:, 0] ** 2), _over(again, again_square - again_value**2)
+        )
+
+
+def _over(moved: Floats, spread: Floats) -> Floats:
+    return np.where(spread > 1e-12, moved / spread, np.nan)
 
 
 def measure_fragility(found: Variants, resamples: int = RESAMPLES) -> Fragility:
     """Differences, R and spread with intervals; one draw of the clusters serves all variants, so that all is paired."""
-    values, base = found.values, found.values[0]
-    means, ratio, parts = (
-        values.mean(axis=1),
-        variance_ratio(values),
-        (values, (values[1:] - base) ** 2, base[None] ** 2),
-    )
-    drawn, count = _draw(np.concatenate(parts), found.clusters, resamples)
-    accuracies, squares, square = np.split(drawn, [len(values), 2 * len(values) - 1], axis=1)
-    first = accuracies[:, :1]
-    gaps, spread = squares - (accuracies[:, 1:] - first) ** 2, (square - first**2)[:, 0]
-    kept = spread > 1e-12  # the resamples in which the default varies
-    shifts = tuple(
-        StyleShift(name, float(mean), compare_paired(row, base, found.clusters))
-        for name, mean, row in zip(found.names[1:], means[1:], values[1:], strict=True)
-    )
+    values, base, columns = found.values, found.values[0], _columns(found)
+    means, measured = values.mean(axis=1), _ratios(columns.mean(axis=1)[None], len(values))
+    drawn, count = _draw(columns, found.clusters, resamples)
+    redrawn = _ratios(drawn, len(values))
+    above, redrawn_above = measured.ratio - measured.floor, redrawn.ratio - redrawn.floor
+    deltas = [compare_paired(row, base, found.clusters) for row in values[1:]]
+    corrected = holm([delta.p for delta in deltas])
+    shifts = tuple(map(StyleShift, found.names[1:], means[1:].tolist(), deltas, corrected))
     return Fragility(
-        found.contestant, found.task, values.shape[1], float(means[0]), shifts,
-        None if ratio is None else _bounded(ratio, gaps[kept].mean(axis=1) / spread[kept], count), found.floor,
-        _bounded(float(np.ptp(means)), np.ptp(accuracies, axis=1), count),
-        found.names[int(means.argmax())], found.names[int(means.argmin())],
-    )  # fmt: skip
+        contestant=found.contestant,
+        task=found.task,
+        n=values.shape[1],
+        accuracy=float(means[0]),
+        shifts=shifts,
+        ratio=_bounded_where_any(measured.ratio, redrawn.ratio, count),
+        floor=None if np.isnan(measured.floor[0]) else float(measured.floor[0]),
+        above=_bounded_where_any(above, redrawn_above, count),
+        spread=_bounded(float(np.ptp(means)), np.ptp(drawn[:, : len(values)], axis=1), count),
+        chance=spread_by_chance(values, found.clusters),
+        best=found.names[int(means.argmax())],
+        worst=found.names[int(means.argmin())],
+    )
+
+
+def spread_by_chance(values: Floats, clusters: Sequence[str] | None = None) -> Chance:
+    """The best minus the worst of (variants, samples) if variants make no difference.
+
+    Then a cluster's answers could as well have come under the variants in any other order: 1,000 times each cluster
+    takes one at random, always the same. The p is the share of these spreads that reach the measured one.
+    """
+    sums, _ = cluster_sums(values.T, cluster_codes(clusters, values.shape[1]))
+    moved = sums[np.ptp(sums, axis=1) > 1e-9]
+    random, fixed = np.random.default_rng(0), sums.sum(axis=0)
+    spreads = np.array([np.ptp(random.permuted(moved, axis=1).sum(axis=0)) for _ in range(PERMUTATIONS)])
+    reached = np.count_nonzero(spreads >= np.ptp(fixed) - 1e-9)
+    return Chance(float(spreads.mean()) / values.shape[1], (1 + reached) / (1 + PERMUTATIONS))
 
 
 def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterator[Flip]:
@@ -175,24 +260,17 @@ def _variant_name(stages: Mapping[str, Any], slot: str) -> str:
 
 def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants | None:
     """The samples that every arm has; None where there are none, or one arm alone."""
-    values = {name: scores.comparable for name, scores in arms.items()}
-    first = next(iter(values.values()))
-    samples = tuple(name for name in first if all(name in each for each in values.values()))
-    if len(values) < 2 or not samples:
+    default = next(iter(arms.values()))
+    samples = tuple(name for name in default.comparable if all(name in arm.comparable for arm in arms.values()))
+    if len(arms) < 2 or not samples:
         return None
-    table, default = (
-        np.array([[each[name] for name in samples] for each in values.values()], float),
-        next(iter(arms.values())),
-    )
-    clusters = tuple(default.clusters[name] for name in samples)
-    return Variants(who, task, tuple(values), samples, table, _floor(default, samples), clusters)
+    draws = {name: [_drawn(arm, sample) for sample in samples] for name, arm in arms.items()}
+    return Variants.of_draws(who, task, draws, {sample: default.clusters[sample] for sample in samples})
 
 
-def _floor(scores: PointScores, samples: Sequence[str]) -> float | None:
-    """R between the first two draws of the default that did not fail; None with one draw."""
-    drawn = [[e.score.value for e in scores.asked(name) if e.verdict is not Verdict.FAILED] for name in samples]
-    pairs = np.array([pair[:2] for pair in drawn if len(pair) > 1], float)
-    return variance_ratio(pairs.T) if len(pairs) else None
+def _drawn(scores: PointScores, sample: str) -> list[float]:
+    """The values of a sample's draws that did not fail."""
+    return [draw.score.value for draw in scores.asked(sample) if draw.verdict is not Verdict.FAILED]
 
 
 def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:
@@ -204,6 +282,10 @@ def _draw(rows: Floats, clusters: Sequence[str] | None, resamples: int) -> tuple
     """The means of rows of numbers by sample over resampled clusters, (resamples, rows), and how many clusters."""
     sums, sizes = cluster_sums(rows.T, cluster_codes(clusters, rows.shape[1]))
     return resampled_means(sums, sizes, resamples=resamples), len(sizes)
+
+
+def _bounded_where_any(value: Floats, drawn: Floats, clusters: int) -> Bounded | None:
+    return None if np.isnan(value[0]) else _bounded(float(value[0]), drawn[~np.isnan(drawn)], clusters)
 
 
 def _bounded(value: float, drawn: Floats, clusters: int) -> Bounded:

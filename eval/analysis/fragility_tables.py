@@ -15,19 +15,22 @@ from looktwice.eval.analysis.fragility import (
     measure_fragility,
     rank_flips,
 )
-from looktwice.eval.display.text_tables import TextTable, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.ranks import reordering
 
 NOTE = (
-    "Every style and codec is compared with the first one on the same samples. Differences have the interval of every "
-    "paired comparison; those of R and of the best minus the worst are of a bootstrap that draws the same clusters, "
+    "Every style and codec is compared with the first one on the same samples. Differences have the interval and p of "
+    "every paired comparison; a style differs where p is below 0.05 after Holm's correction over the styles and codecs "
+    "of the line. The intervals of R and of the best minus the worst are of a bootstrap that draws the same clusters, "
     "samples that share a group or a picture, for all of them. R is the mean variance of these differences over that "
     "of the default's accuracy (VPBench, 2512.17875): at 1 or more, another marker moves the score as much as other "
-    "samples do; `floor` is R of the default against its own second draw, so `draws: 2` tells what an unsteady model "
-    "alone makes. The best minus the worst of many styles is above 0 by chance alone, and so is its interval. A pair "
-    "flips where the other one leads; `by samples alone` is the share of resamples that do that under the default, "
-    "`in all` that over styles, codecs and resamples."
+    "samples do. `floor` is R of the default against another draw of itself, so `draws: 2` tells what an unsteady "
+    "model alone makes; both are those of one draw, which further draws tell more exactly, and `above the floor` is "
+    "R less its floor. The best minus the worst of many styles is above 0 by chance alone, and so is its interval: "
+    "`identical styles` is its mean where every cluster's answers are dealt to the styles at random, and p how often "
+    "that comes as far. A pair flips where the other one leads; `by samples alone` is the share of resamples that do "
+    "that under the default, `in all` that over styles, codecs and resamples."
 )
 Published = dict[str, dict[str, dict[str, float]]]
 """Accuracies in percent by task, variant and model."""
@@ -35,22 +38,31 @@ Published = dict[str, dict[str, dict[str, float]]]
 
 def fragility_table(runs: Sequence[RunScores], published: bool = True) -> TextTable:
     """A line per contestant and task: the default, how much moves it, R, and best minus worst; then published ones."""
-    found = [each for run in runs for each in _measured(run)]
+    measured = [fragility for run in runs for fragility in _measured(run)]
     lines: list[tuple[str, ...]] = [
         (
-            one.contestant, one.task, str(one.n), percent(one.accuracy), f"{sum(s.significant for s in one.shifts)} of "
-            f"{len(one.shifts)}", _shown(one.ratio, 1), "" if one.floor is None else f"{one.floor:.2f}",
-            _shown(one.spread, 100), one.worst, one.best,
+            line.contestant,
+            line.task,
+            str(line.n),
+            percent(line.accuracy),
+            f"{sum(shift.significant for shift in line.shifts)} of {len(line.shifts)}",
+            _shown(line.ratio, 1),
+            "" if line.floor is None else f"{line.floor:.2f}",
+            _shown(line.above, 1),
+            _shown(line.spread, 100),
+            f"{percent(line.chance.mean)}\np {format_p(line.chance.p)}",
+            line.worst,
+            line.best,
         )
-        for one in found
-    ]  # fmt: skip
+        for line in measured
+    ]
     header = (
-        "contestant", "task", "n", "default %", "differ from\nthe default", "R", "floor\nof R", "best minus\nworst",
-        "worst", "best",
+        "contestant", "task", "n", "default %", "differ from\nthe default", "R", "floor\nof R", "above\nthe floor",
+        "best minus\nworst", "identical\nstyles", "worst", "best",
     )  # fmt: skip
-    if found and published:
+    if measured and published:
         lines += [line for run in runs for line in _published_spreads(read_published(run))]
-    return TextTable(header, tuple(lines), text_columns=2)
+    return TextTable(header, tuple(lines), text_columns=2).without_empty()
 
 
 def style_table(runs: Sequence[RunScores]) -> TextTable:
@@ -59,7 +71,8 @@ def style_table(runs: Sequence[RunScores]) -> TextTable:
         (
             one.contestant, one.task, shift.name, percent(shift.accuracy),
             with_interval(shift.delta.value, shift.delta.low, shift.delta.high), str(shift.delta.better),
-            str(shift.delta.worse), "yes" if shift.significant else "",
+            str(shift.delta.worse), format_p(shift.delta.p), format_p(shift.p_holm),
+            "yes" if shift.significant else "",
         )
         for run in runs
         for one in _measured(run)
@@ -73,6 +86,8 @@ def style_table(runs: Sequence[RunScores]) -> TextTable:
         "difference",
         "wrong\nto right",
         "right\nto wrong",
+        "p",
+        "p\n(Holm)",
         "differs",
     )
     return TextTable(header, tuple(lines), text_columns=3)
@@ -141,10 +156,10 @@ def _published_spreads(published: Published) -> list[tuple[str, ...]]:
             worst, best = min(mine, key=mine.__getitem__), max(mine, key=mine.__getitem__)
             default = f"{mine['default']:.1f}" if "default" in mine else ""
             spreads.append(mine[best] - mine[worst])
-            lines.append((f"{model}, published", task, "", default, "", "", "", f"{spreads[-1]:.1f}", worst, best))
+            lines.append((f"{model}, published", task, "", default, *[""] * 4, f"{spreads[-1]:.1f}", "", worst, best))
         if len(spreads) > 1:
             said = f"{fmean(spreads):.1f}\nlargest {max(spreads):.1f}"
-            lines.append((f"{len(spreads)} models, published", task, *[""] * 5, said, "", ""))
+            lines.append((f"{len(spreads)} models, published", task, *[""] * 6, said, "", "", ""))
     return lines
 
 

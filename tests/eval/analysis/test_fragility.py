@@ -13,11 +13,13 @@ import numpy as np
 import pytest
 import yaml
 
+from bench.bench_fragility import draw_study
 from looktwice.eval.analysis.fragility import (
     Variants,
     find_variants,
     measure_fragility,
     rank_flips,
+    spread_by_chance,
     variance_ratio,
 )
 from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
@@ -26,6 +28,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.ranks import reordering
+from looktwice.eval.statistics.significance import holm, paired_test
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
 from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
@@ -124,6 +127,53 @@ def test_a_planted_flip_is_found_and_samples_alone_do_not_make_it() -> None:
     assert not list(rank_flips([leader, leader]))  # tied: nobody leads
 
 
+@pytest.mark.parametrize("draws", [2, 8])
+def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
+    """R was that of means over draws and its floor that of single ones: a real effect sank below it with 8 draws."""
+    noise, effect = (draw_study(np.random.default_rng(4), moved, draws) for moved in (0.0, 0.2))
+    alike, differing = measure_fragility(noise), measure_fragility(effect)
+    assert alike.ratio and alike.floor and alike.above and differing.ratio and differing.above
+    assert alike.above.low < 0 < alike.above.high and alike.ratio.value == pytest.approx(alike.floor, abs=0.2)
+    assert differing.above.low > 0.1
+    single = measure_fragility(draw_study(np.random.default_rng(5), 0.2, 1))
+    assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
+    assert single.floor is single.above is None
+
+
+def test_draws_count_as_single_ones_written_out() -> None:
+    """By hand, over every pair of draws: default 1 1, 1 0, 0 0 against 1 0, 0 0, 0 1."""
+    drawn = {"default": [[1, 1], [1, 0], [0, 0]], "blue": [[1, 0], [0, 0], [0, 1]]}
+    found = measure_fragility(Variants.of_draws("a", "t", drawn, {name: name for name in "abc"}))
+    squares = (0.5 + 0.5 + 0.5) / 3  # each pair of draws differs in half of the cases
+    assert found.ratio and found.ratio.value == pytest.approx((squares - (1 / 3 - 1 / 2) ** 2) / 0.25)
+    assert found.floor == pytest.approx((0 + 1 + 0) / 3 / 0.25)  # only the second sample's draws differ, and always
+
+
+def test_sixteen_identical_styles_do_not_differ() -> None:
+    """Uncorrected, some style differed in every fifth study; of 200 studies 5 % may, and by luck 8 % do."""
+    plain, wrong, reached = 0, 0, []
+    for seed in range(200):
+        found = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
+        ps = [paired_test(row, found.values[0]).p for row in found.values[1:]]
+        plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
+        if seed < 60:
+            reached.append(spread_by_chance(found.values).p < 0.05)
+    assert plain > 30 and wrong <= 16 and sum(reached) <= 8
+    study = measure_fragility(draw_study(np.random.default_rng(0), 0.0, 1, styles=17, n=60))
+    assert [shift.p_holm for shift in study.shifts] == holm([shift.delta.p for shift in study.shifts])
+    moved = measure_fragility(draw_study(np.random.default_rng(0), 0.4, 1, styles=17, n=200, one_way=True))
+    assert all(shift.significant for shift in moved.shifts) and moved.chance.p < 0.01
+
+
+def test_the_spread_of_identical_styles_by_hand() -> None:
+    """Two samples that one of two styles answers: right for the same one half of the time, a spread of 1, else 0."""
+    chance = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]))
+    assert chance.mean == pytest.approx(0.5, abs=0.05) and chance.p == pytest.approx(0.5, abs=0.05)
+    shared = spread_by_chance(np.array([[1.0, 1.0], [0.0, 0.0]]), ("picture", "picture"))
+    assert shared == (1.0, 1.0)  # of one cluster both samples move together
+    assert spread_by_chance(np.ones((3, 5))) == (0.0, 1.0)
+
+
 @needs_vectors
 def test_the_published_numbers_are_recomputed_from_the_file() -> None:
     """The file's 216 accuracies: ranks, spreads, and what each style changes; and those of the shipped study."""
@@ -208,9 +258,11 @@ def test_one_key_does_it_for_a_task_with_marks(tmp_path: Path) -> None:
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
     (found,) = find_variants(scored.scores[0])
     assert found.names == ("default", "default, jpeg70", "radius 3", "radius 3, jpeg70")
-    mine, theirs = fragility_table(scored.scores).rows
+    table = fragility_table(scored.scores)
+    assert "floor\nof R" not in table.header  # there is one draw
+    mine, theirs = table.rows
     assert mine[:5] == ("plain", "shape", "6", mine[3], "0 of 3")
-    assert theirs == ("Other, published", "set", "", "80.0", "", "", "", "8.5", "radius 3", "default")
+    assert theirs == ("Other, published", "set", "", "80.0", "", "", "8.5", "", "radius 3", "default")
     assert len(fragility_table(scored.scores, published=False).rows) == 1
     assert len(style_table(scored.scores).rows) == 3 and not flip_table(scored.scores).rows
     assert not rank_table(scored.scores).rows
@@ -227,7 +279,7 @@ def test_a_failed_draw_is_no_second_answer(tmp_path: Path) -> None:
         run.record(point, "s4", draw=1, error="the server was gone")
     (run.write().path / "run.yaml").write_text("config: {fragility: {}}\n")
     (found,) = find_variants(score_run(RunFolder(tmp_path / "run")))
-    assert len(found.samples) == 5 and found.floor == 0.0
+    assert len(found.samples) == 5 and measure_fragility(found).floor == 0.0
 
 
 def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
@@ -235,7 +287,9 @@ def test_the_shipped_study_tells_the_published_spreads(tmp_path: Path) -> None:
     published = yaml.safe_load((CONFIGS / "marker_fragility.yaml").read_text())["published"]
     (tmp_path / "f.yaml").write_text(f"{STUDY}\npublished: {json.dumps(published)}\n")
     scored = score_table([Study(load_plan(tmp_path / "f.yaml"), tmp_path)().folder])
-    told = {row[1]: row[7] for row in fragility_table(scored.scores).rows if row[0] == "9 models, published"}
+    table = fragility_table(scored.scores)
+    spread = table.header.index("best minus\nworst")
+    told = {row[1]: row[spread] for row in table.rows if row[0] == "9 models, published"}
     assert told == {
         "BLINK depth": "7.7\nlargest 15.3",
         "BLINK correspondence": "10.7\nlargest 19.2",

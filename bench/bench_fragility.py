@@ -1,0 +1,91 @@
+"""What marker fragility tells of a model that only answers unsteadily, and of one that styles move.
+
+`make bench` runs it; `python -m bench.bench_fragility --times 100` is quicker. All is drawn from fixed seeds.
+"""
+
+import argparse
+from collections.abc import Iterator
+
+import numpy as np
+
+from looktwice.eval.analysis.fragility import Variants, measure_fragility
+from looktwice.eval.statistics import holm
+
+
+def draw_study(
+    random: np.random.Generator,
+    moved: float,
+    draws: int,
+    styles: int = 6,
+    n: int = 300,
+    size: int = 1,
+    one_way: bool = False,
+) -> Variants:
+    """The draws of n samples under styles, in clusters of `size` that are alike easy.
+
+    A third of the samples are right in every draw, a third wrong in every one, the others right in a share of them.
+    Every style but the first turns this share round in `moved` of the samples, or, if `one_way`, makes it 0 there.
+    """
+    ease = np.repeat(random.uniform(-1, 2, -(-n // size)), size)[:n].clip(0, 1)
+    drawn = {}
+    for number in range(styles):
+        turned = (random.random(n) < moved) & (number > 0)
+        shares = np.where(turned, 0.0 if one_way else 1 - ease, ease)
+        drawn[f"style {number}"] = (random.random((draws, n)) < shares).T.astype(float).tolist()
+    return Variants.of_draws("model", "task", drawn, {f"s{i}": f"picture {i // size}" for i in range(n)})
+
+
+def ratios(times: int) -> Iterator[str]:
+    """R, its floor and what lies between them, of an unsteady model alone and of one that five styles move."""
+    for moved in (0.0, 0.1):
+        for draws in (1, 2, 8):
+            studies = [
+                measure_fragility(draw_study(np.random.default_rng(seed), moved, draws), resamples=500)
+                for seed in range(times)
+            ]
+            ratio = np.mean([study.ratio.value for study in studies if study.ratio])
+            line = f"R, styles move {moved:.0%} of 300 samples, {draws} draws: {ratio:.2f}"
+            above = [study.above for study in studies if study.above]
+            if above:
+                floor = np.mean([study.floor for study in studies if study.floor is not None])
+                beyond = np.mean([excess.low > 0 for excess in above])
+                line += f", floor {floor:.2f}, above it {np.mean([excess.value for excess in above]):+.2f}"
+                line += f"; its interval lies above 0 in {beyond:.1%}"
+            yield line
+
+
+def false_differences(times: int) -> Iterator[str]:
+    """16 styles that are the default once more: in how many studies any differs, and the spread goes too far."""
+    for n, size, draws in ((60, 1, 1), (120, 4, 1), (120, 1, 2)):
+        plain = corrected = far = 0
+        for seed in range(times):
+            study = draw_study(np.random.default_rng(seed), 0.0, draws, styles=17, n=n, size=size)
+            fragility = measure_fragility(study, resamples=100)
+            ps = [shift.delta.p for shift in fragility.shifts]
+            plain += min(ps) < 0.05
+            corrected += any(shift.significant for shift in fragility.shifts)
+            far += fragility.chance.p < 0.05
+            assert [shift.p_holm for shift in fragility.shifts] == holm(ps)
+        yield (
+            f"16 identical styles, {n} samples in clusters of {size}, {draws} draws: some style differs in "
+            f"{plain / times:.1%} of studies uncorrected, {corrected / times:.1%} after Holm; best minus worst has a p "
+            f"below 0.05 in {far / times:.1%}"
+        )
+
+
+def test_fragility() -> None:
+    """What `make bench` prints."""
+    report(300)
+
+
+def report(times: int) -> None:
+    """Print all lines."""
+    for lines in (ratios(times), false_differences(times)):
+        for line in lines:
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=300, help="simulated studies of each case")
+    report(parser.parse_args().times)
