@@ -166,7 +166,8 @@ def write_report(
     write_file(folder / "report.md", _markdown(facts))
     page = folder / "report.html"
     with whole_file(page) as file:
-        file.writelines(piece.encode() for piece in html_page(scored, RunPage(scored.scores, images), facts=facts))
+        pieces = html_page(scored, RunPage(scored.scores, images), facts=facts)
+        file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
 
 

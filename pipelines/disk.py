@@ -51,9 +51,12 @@ def read_lines(file: BinaryIO | BufferedIOBase) -> Iterator[bytes]:
 
 
 def write_file(path: Path, data: bytes | str) -> None:
-    """Write a file that appears whole or not at all. Raises OSError as `whole_file` does."""
+    r"""Write a file that appears whole or not at all; half a character of a text as `\udce9`.
+
+    Raises OSError as `whole_file` does.
+    """
     with whole_file(path, buffering=0) as file:
-        _write_all(file, data.encode() if isinstance(data, str) else data)
+        _write_all(file, data.encode(errors="backslashreplace") if isinstance(data, str) else data)
 
 
 @contextmanager

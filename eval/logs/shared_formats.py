@@ -13,6 +13,7 @@ from typing import Any
 
 from looktwice.eval.logs.log import Log
 from looktwice.eval.statistics.shares import wilson
+from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json
 
@@ -126,7 +127,6 @@ def write_eval_results(log: Log, dataset: str, out: Path) -> Path:
 
     `dataset` is the benchmark's repository, each task its `task_id`; values are percent. Raises OSError.
     """
-    import yaml
 
     entries = []
     for task in dict.fromkeys(log.rows["task"]):
@@ -137,5 +137,5 @@ def write_eval_results(log: Log, dataset: str, out: Path) -> Path:
         date = datetime.now(UTC).date().isoformat()
         entries.append({"dataset": about, "value": round(100 * mean, 2), "date": date, "notes": notes})
     path = out / ".eval_results" / f"looktwice_{_plain(log.name)}.yaml"
-    write_file(path, yaml.safe_dump(entries, sort_keys=False, allow_unicode=True))
+    write_file(path, dump_yaml(entries))
     return path

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 from typing import Any
 
-import yaml
-
 from looktwice.eval.page.conversations import THUMBNAIL, Conversations, place_marks, shown_pictures
 from looktwice.eval.page.data import PageAnswer, PageContestant, PageData, PagePicture, PageSample, PageTask
 from looktwice.eval.page.sweeps import curves, grids
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.notebook import thumbnail
 from looktwice.pipelines.picture import Picture, PictureError
 
@@ -293,6 +292,6 @@ def _provenance(run: RunScores) -> Mapping[str, str]:
         "finished": str(facts.get("finished", "")),
         "judge": str(run.judged.counts or ""),
         "arms (sha256 of what was built)": ", ".join(scores.point.id for scores in run.points),
-        "configuration": yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=100) if config else "",
+        "configuration": dump_yaml(config, width=100) if config else "",
     }
     return {name: text for name, text in found.items() if text}

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import yaml
 from filelock import FileLock, Timeout
 
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow, refuse_links
+from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import MOST_LINE, append_file, write_file
 from looktwice.pipelines.runtime.stores import Blobs
 
@@ -85,7 +85,7 @@ class RunWriter:
 
     def yaml(self, name: str, value: Any) -> None:
         """Write a small file as a whole, or not at all."""
-        write_file(self.path / name, yaml.safe_dump(value, sort_keys=False, allow_unicode=True))
+        write_file(self.path / name, dump_yaml(value))
 
     def _put(self, name: str, line: bytes) -> None:
         if self._failure:

@@ -158,7 +158,8 @@ def _describe_shard(run: RunFolder) -> dict[str, Any]:
     )
     facts = {name: run.facts.get(name) for name in ("shard", "started", "finished")}
     facts |= {"planned": run.facts["planned"]} if "planned" in run.facts else {}
-    return {"folder": str(run.path), **facts, **dict(zip(COUNTS, counts, strict=True))}
+    folder = str(run.path).encode(errors="backslashreplace").decode()  # as run.yaml holds it, to be known again
+    return {"folder": folder, **facts, **dict(zip(COUNTS, counts, strict=True))}
 
 
 def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:

@@ -1,4 +1,4 @@
-"""YAML that comes from elsewhere, looked at before it is loaded: how deep it is nested, what its aliases stand for."""
+"""YAML as it is read and written: what comes from elsewhere is looked at first, and what we write we can read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,23 @@ MOST_DEPTH = 50
 MOST_REPEATED = 1_000_000
 BINARY = "tag:yaml.org,2002:binary"
 LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes text so that it is read as it was: PyYAML leaves U+0085 bare, which is read as a line break."""
+
+
+def _text_node(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    whole = text.encode(errors="backslashreplace").decode()  # of a file's name that is no UTF-8
+    return dumper.represent_scalar("tag:yaml.org,2002:str", whole, style='"' if "\x85" in whole else None)
+
+
+_Dumper.add_representer(str, _text_node)
+
+
+def dump_yaml(value: Any, width: int = 80) -> str:
+    """A value as YAML that `LOADER` reads; half a character, such as os.fsdecode makes, as `\\udce9`."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=width)
 
 
 def check_yaml(text: str) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from looktwice.eval.records import RunFolder
+from looktwice.pipelines.config.yaml_input import LOADER, dump_yaml
 from tests.first_day.studies import looktwice
 
 MODEL = """
@@ -50,6 +54,7 @@ class T:
             self.how, Item(replace(odd, **change.get(self.how, {})), "A")
         )
 """
+PHOTOS = "{use: eval.tasks.Photos, kind: jigsaw, n: 4}"
 STUDY = """
 task: %s
 model: %s
@@ -105,3 +110,45 @@ def test_a_task_that_gives_no_item_is_named(
     assert f"T: {words}" in " ".join(result.output.split())
     checked = looktwice("check", "study.yaml", "--plugin", plugin, "--all")
     assert checked.exit_code == 2 and isinstance(checked.exception, SystemExit), checked.output
+
+
+ODD_NAMES = (os.fsdecode(b"caf\xe9"), "nel\x85x", "bell\x07\x1b[31m", "\U0001f600 'q\"", "new\nline", "a: #b", "\u2028")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+@pytest.mark.parametrize("name", ODD_NAMES, ids=ascii)
+def test_a_folder_of_any_name_is_written_so_that_it_is_read(name: str, tmp_path: Path) -> None:
+    """A name that is no UTF-8 ended a run in a traceback, and made a merged run.yaml that nobody could read."""
+    folder = tmp_path / name
+    folder.mkdir()
+    (folder / "study.yaml").write_text(STUDY % (PHOTOS, "{use: pipelines.models.Scripted, answer: (A)}"))
+    for number in (1, 2):
+        ran = looktwice("run", folder / "study.yaml", "--out", folder / f"{number}", "--shard", f"{number}/2")
+        assert ran.exit_code == 0, (ran.output, ran.exception)
+    for _ in range(2):
+        merged = looktwice("merge", folder / "1/study", folder / "2/study", "--out", folder / "whole")
+        assert merged.exit_code == 0, (merged.output, merged.exception)
+    facts = RunFolder(folder / "whole").facts
+    shown = name.encode(errors="backslashreplace").decode()
+    assert [Path(shard["folder"]).parts[-3] for shard in facts["shards"]] == [shown, shown] and facts["records"] == 4
+    reported = looktwice("report", folder / "whole")
+    assert reported.exit_code == 0, (reported.output, reported.exception)
+
+
+def test_text_in_yaml_is_read_as_it_was() -> None:
+    r"""U+0085 was written bare and read as a space; half a character made a file that libyaml refuses."""
+    texts = [
+        "a\x85b",
+        "a\x85\nb",
+        "\x01\x7f\x9f",
+        "\u2028\u2029",
+        "\ufeff",
+        "\U0010ffff",
+        "tail \n\n",
+        "'\"\\",
+        "~",
+        "0x1",
+    ]
+    value = {text: [text] for text in texts}
+    assert yaml.load(dump_yaml(value), Loader=LOADER) == value
+    assert yaml.load(dump_yaml("caf\udce9"), Loader=LOADER) == r"caf\udce9"

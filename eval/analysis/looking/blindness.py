@@ -16,8 +16,6 @@ from functools import cached_property
 from statistics import fmean
 from typing import Literal
 
-import yaml
-
 from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
@@ -25,6 +23,7 @@ from looktwice.eval.statistics.choices import position_bias
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.shares import wilson
 from looktwice.eval.statistics.significance import benjamini_hochberg
+from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -185,7 +184,7 @@ def clean_subset(run: RunScores, found: Sequence[Audit], blind: Sequence[BlindIt
         f"# The samples of {run.name} that need their image: {len(left_out)} that do not are left out.\n"
         "# Run it with a file that says `include: [STUDY.yaml, clean.yaml]`; `score RUN --only clean.yaml` shows it.\n"
     )
-    return head + yaml.safe_dump(plain, sort_keys=False)
+    return head + dump_yaml(plain)
 
 
 def blind_items_csv(blind: Sequence[BlindItem]) -> str:
