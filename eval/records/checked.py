@@ -187,6 +187,7 @@ FACTS = shape_of(
         "limit": maybe(whole),
         "finished": flag,
         "shard": maybe(pair),
+        "data": maybe(mapping_of(mapping_of(text))),
         "shards": maybe(list_of(SHARD)),
     },
     more=True,

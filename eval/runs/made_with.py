@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
+
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.sample import Item
 
 LARGEST = 1_000_000  # bytes; data say themselves which they are
 
@@ -37,6 +40,28 @@ def hash_files(files: Mapping[str, Path]) -> dict[str, str]:
     """The sha256 of each file of up to a megabyte, such as a text of a prompt, by the place where it is named."""
     small = ((place, file) for place, file in files.items() if file.is_file() and file.stat().st_size <= LARGEST)
     return {place: hashlib.sha256(file.read_bytes()).hexdigest() for place, file in small}
+
+
+class DataDigest:
+    """The sha256 of each part of a task's items, in their order, by which shards tell that they are of one data set."""
+
+    def __init__(self) -> None:
+        self._parts = {part: hashlib.sha256() for part in ("samples", "questions", "keys", "pictures")}
+
+    def through(self, items: Iterable[Item]) -> Iterator[Item]:
+        """The items, which are looked at on their way; every picture is read."""
+        for item in items:
+            plain = item.sample.to_dict()
+            pictures = [plain.pop("images"), [each for each in plain["choices"] if not isinstance(each, str)]]
+            plain["choices"] = [each for each in plain["choices"] if isinstance(each, str)]
+            held = {"samples": plain.pop("id"), "questions": plain, "pictures": pictures}
+            for part, value in {**held, "keys": [item.answer, dict(item.truth)]}.items():
+                self._parts[part].update(canonical(value).encode() + b"\n")
+            yield item
+
+    def to_dict(self) -> dict[str, str]:
+        """The digests by part: the samples' ids, and their questions, keys and pictures."""
+        return {part: digest.hexdigest() for part, digest in self._parts.items()}
 
 
 @cache

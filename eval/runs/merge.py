@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -26,7 +26,8 @@ def merge(shards: Sequence[Path], out: Path) -> str:
 
     The results of an earlier merge in `out` are kept, and what is there already is not written again. Of two answers to
     one question the later shard's counts, which the sentence says. Raises RunError, before anything is written, if the
-    shards differ in configuration or data set, or one is damaged.
+    shards differ in configuration or data set, or one is damaged. Which data a whole shard was made from its digests
+    tell; one of an earlier version has none, which the sentence says.
     """
     for path in shards:
         if out.resolve().is_relative_to(path.resolve()):
@@ -52,6 +53,8 @@ def merge(shards: Sequence[Path], out: Path) -> str:
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
     said = f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"
+    for note in _doubts([*earlier, *runs]):
+        said += f"; {note}"
     if twice:
         said += f"; {twice} of them were answered twice and otherwise: the later shard's answer counts"
     missing = _missing(facts["shards"])
@@ -131,6 +134,7 @@ def combine_facts(runs: Sequence[RunFolder]) -> dict[str, Any]:
         "finished": not _missing(shards) and all(bool(shard.get("finished")) for shard in shards),
     }
     plan = {name: facts[0][name] for name in ("arms", "plugins") if name in facts[0]}
+    plan |= {"data": facts[0]["data"]} if "data" in facts[0] and len({each.get("limit") for each in facts}) == 1 else {}
     if all("planned" in shard for shard in shards):
         plan["planned"] = dict(sum((Counter(shard["planned"]) for shard in shards), Counter()))
     return {**whole, **plan, "shards": shards, **{name: sum(shard[name] for shard in shards) for name in COUNTS}}
@@ -176,14 +180,41 @@ def _refuse_other_run(first: RunFolder, other: RunFolder) -> None:
             raise RunError(f"{problem}: {wrong[0]} of {point.contestant} on {point.task} differs; {ADVICE}")
 
 
-def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
-    """Raises RunError if two shards have different samples with the same id, or tasks of different sizes."""
-    sizes: dict[str, int] = {}
-    shas: dict[tuple[str, str], str] = {}
+def _doubts(runs: Sequence[RunFolder]) -> Iterator[str]:
+    """What may differ between shards and is not refused, in words."""
+    silent = sum(1 for run in runs if (run.facts.get("shard") or [1, 1])[1] > 1 and "data" not in run.facts)
+    if silent:
+        yield f"{silent} of them, of an earlier version, do not tell which data they were made from"
+    plugins: dict[str, set[str]] = defaultdict(set)
     for run in runs:
+        for plugin in run.facts.get("plugins") or ():
+            plugins[plugin["name"]].add(plugin.get("sha") or "")
+    for name in (name for name, shas in plugins.items() if len(shas) > 1):
+        yield f"the plugin {name} is not the same in all of them"
+    if len({run.facts.get("limit") for run in runs}) > 1:
+        yield "their limits differ, so that their data were not compared"
+
+
+def _refuse_other_data(runs: Sequence[RunFolder]) -> None:
+    """Raises RunError if shards are of different questions, keys or pictures, or tasks of different sizes."""
+    sizes: dict[str, int] = {}
+    asked: dict[tuple[str, str], tuple[str, str | None]] = {}
+    digests: dict[tuple[str, int | None], tuple[RunFolder, Mapping[str, str]]] = {}
+    for run in runs:
+        names = {point.task_id: point.task for point in run.points.values()}
+        for task, digest in (run.facts.get("data") or {}).items():
+            before, theirs = digests.setdefault((task, run.facts.get("limit")), (run, digest))
+            differing = [part for part in digest if digest[part] != theirs.get(part)]
+            if differing:  # of other samples, questions and keys differ as well
+                what = "samples" if "samples" in differing else " and ".join(differing)
+                raise RunError(
+                    f"{run.path} was made from other {what} of {names.get(task, task)} than {before.path}; {ADVICE}"
+                )
         for task, size in (run.facts.get("samples") or {}).items():
             if sizes.setdefault(task, size) != size:
                 raise RunError(f"{run.path}: a task of {size} samples has {sizes[task]} in an earlier shard; {ADVICE}")
         for key, row in run.samples.items():
-            if shas.setdefault(key, row.sha) != row.sha:
-                raise RunError(f"{run.path}: sample {row.id} differs from the earlier shards'; {ADVICE}")
+            sha, answer = asked.setdefault(key, (row.sha, row.answer))
+            if (sha, answer) != (row.sha, row.answer):
+                what = "sample" if sha != row.sha else "the key of sample"
+                raise RunError(f"{run.path}: {what} {row.id} differs from the earlier shards'; {ADVICE}")

@@ -22,7 +22,7 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.made_with import describe_plugin, hash_files, installed_versions
+from looktwice.eval.runs.made_with import DataDigest, describe_plugin, hash_files, installed_versions
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
@@ -102,6 +102,7 @@ class Run:
     remembers: bool = False
     in_parts: bool = False
     recorded: set[Key] = field(default_factory=set)
+    data: dict[str, DataDigest] = field(default_factory=lambda: defaultdict(DataDigest))
 
     def __call__(self) -> RunSummary:
         """Run everything that has no record yet. Raises RunError and TaskError; records already written are kept."""
@@ -177,16 +178,21 @@ class Run:
 
     def items(self, task: Any) -> Iterator[Item]:
         """The items within the limit and the shard. Raises TaskError for a duplicate id and for an empty task."""
-        seen: set[str] = set()
+        return filter(self._in_shard, self._all_items(task))
+
+    def _in_shard(self, item: Item) -> bool:
         number, shards = self.options.shard
+        return shards == 1 or shard_of(item.sample.id, shards) == number - 1
+
+    def _all_items(self, task: Any) -> Iterator[Item]:
+        seen: set[str] = set()
         for item in checked_items(task):
             if item.sample.id in seen:
                 raise TaskError(f"{type(task).__name__}: the id {item.sample.id!r} comes twice; ids must be unique")
             if self.options.limit is not None and len(seen) >= self.options.limit:
                 return
             seen.add(item.sample.id)
-            if shards == 1 or shard_of(item.sample.id, shards) == number - 1:
-                yield item
+            yield item
         if not seen:
             raise TaskError(f"{type(task).__name__}: the set is empty; check its path, split and subset")
 
@@ -199,7 +205,10 @@ class Run:
         """Task id -> its samples within the limit and the shard; which of them fall into a shard, their ids tell."""
         tasks, limit = {arm.task_id: arm.task for arm in self.plan.points}, self.options.limit
         if self.options.shard[1] > 1:
-            return {name: sum(1 for _ in self.items(task)) for name, task in tasks.items()}
+            return {
+                name: sum(map(self._in_shard, self.data[name].through(self._all_items(task))))
+                for name, task in tasks.items()
+            }
         counts = {name: count_items(task) for name, task in tasks.items()}
         return {name: count if limit is None else min(limit, count) for name, count in counts.items()}
 
@@ -368,7 +377,7 @@ class Run:
             "shard": list(self.options.shard),
             "versions": installed_versions(),
             "config": self.plan.config,
-        }
+        } | ({"data": {task: digest.to_dict() for task, digest in self.data.items()}} if self.data else {})
 
 
 def _answered_samples(rows: Sequence[PointRow], failed: Mapping[Key, bool]) -> set[tuple[str, str]]:

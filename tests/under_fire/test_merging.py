@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
 from looktwice.eval.records import RunError, RunFolder
 from looktwice.eval.records.judgements import Judgement, append
 from looktwice.eval.runs import merge
+from looktwice.pipelines.picture import to_png
+from tests.first_day.studies import looktwice
 from tests.made_run import MadeRun
 
 JUDGED = Judgement("unreadable", "p0", "s0", 0, "j", "i", "w", answer="A")
@@ -113,3 +117,79 @@ def test_a_torn_blob_takes_no_place_of_a_whole_one(tmp_path: Path) -> None:
         (other / "blobs" / blob.parent.name / blob.name).write_bytes(whole)
         merge([one, two], tmp_path / torn.name / ".." / f"whole {torn.name}")
         assert RunFolder(tmp_path / f"whole {torn.name}").blobs.get(blob.name) == whole
+
+
+def folder_of_questions(path: Path) -> Path:
+    """Eight questions on pictures, and a study of them."""
+    path.mkdir()
+    rows = []
+    for number in range(8):
+        pixels = np.full((8, 8, 3), 20 * number, np.uint8)
+        (path / f"{number}.png").write_bytes(to_png(pixels))
+        rows.append(
+            {"id": f"q{number}", "question": "Which?", "choices": ["x", "y"], "answer": "A", "image": f"{number}.png"}
+        )
+    (path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (path / "study.yaml").write_text(STUDY)
+    return path
+
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: .}
+model: {use: pipelines.models.Scripted, answer: (A)}
+stages: {choose: {use: prompting.wording.MultipleChoice}, ask: {use: prompting.turns.Ask}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("keys", "other keys"),
+        ("questions", "other questions"),
+        ("pictures", "other pictures"),
+        ("ids", "other samples"),
+    ],
+)
+def test_shards_of_other_data_are_refused(part: str, words: str, tmp_path: Path, monkeypatch: Any) -> None:
+    """Another key, wording or picture of a sample that the other shard asked went into one table without a word."""
+    data = folder_of_questions(tmp_path / "data")
+    monkeypatch.chdir(data)
+    assert looktwice("run", "study.yaml", "--out", tmp_path / "one", "--shard", "1/2").exit_code == 0
+    asked = {key[1] for key in RunFolder(tmp_path / "one/study").records()}
+    assert asked and len(asked) < 8
+    mine = min(asked)  # of a sample that the second shard does not hold
+    lines = [json.loads(line) for line in (data / "samples.jsonl").read_text().splitlines()]
+    row = next(line for line in lines if line["id"] == mine)
+    row |= {"keys": {"answer": "B"}, "questions": {"question": "Who?"}, "ids": {"id": "q9"}}.get(part, {})
+    (data / "samples.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if part == "pictures":
+        (data / row["image"]).write_bytes(to_png(np.full((8, 8, 3), 7, np.uint8)))
+    assert looktwice("run", "study.yaml", "--out", tmp_path / "two", "--shard", "2/2").exit_code == 0
+    refused = looktwice("merge", tmp_path / "one/study", tmp_path / "two/study", "--out", tmp_path / "whole")
+    said = " ".join(refused.output.split())
+    assert refused.exit_code == 2 and f"two/study was made from {words} of" in said, refused.output
+    assert not (tmp_path / "whole").exists()
+
+
+def test_old_shards_without_a_digest_are_merged_and_it_is_said(tmp_path: Path, monkeypatch: Any) -> None:
+    data = folder_of_questions(tmp_path / "data")
+    monkeypatch.chdir(data)
+    folders = [tmp_path / name / "study" for name in ("one", "two")]
+    for number, folder in enumerate(folders, 1):
+        assert looktwice("run", "study.yaml", "--out", folder.parent, "--shard", f"{number}/2").exit_code == 0
+    assert merge(folders, tmp_path / "whole").endswith(f"2 shards in {tmp_path / 'whole'}")
+    assert RunFolder(tmp_path / "whole").facts["data"] == RunFolder(folders[0]).facts["data"]
+    facts = RunFolder(folders[1]).facts
+    (folders[1] / "run.yaml").write_text(yaml.safe_dump({name: facts[name] for name in facts if name != "data"}))
+    assert merge(folders, tmp_path / "again").endswith(
+        "1 of them, of an earlier version, do not tell which data they were made from"
+    )
+
+
+def test_another_key_of_the_same_sample_is_refused(tmp_path: Path) -> None:
+    """Of two shards with one sample, only its question and pictures were compared."""
+    one, two = shard(tmp_path / "one", {"s0": "(A)"}, 1), shard(tmp_path / "two", {"s0": "(A)"}, 2)
+    rows = (two / "samples.jsonl").read_text()
+    (two / "samples.jsonl").write_text(rows.replace('"answer":"A"', '"answer":"B"'))
+    with pytest.raises(RunError, match="the key of sample s0 differs"):
+        merge([one, two], tmp_path / "whole")
