@@ -282,6 +282,51 @@ def test_a_png_whose_checksum_is_wrong_is_not_sent() -> None:
         Picture.encoded(bytes(data)).payload  # noqa: B018
 
 
+def png_of(rows: bytes, *more: bytes, packed: bytes | None = None) -> bytes:
+    """A PNG of 8 x 4 RGB pixels with right checksums; `more` stands between the pixels and the end."""
+    data = zlib.compress(rows) if packed is None else packed
+    parts = [b"IHDR" + struct.pack(">IIBBBBB", 8, 4, 8, 2, 0, 0, 0), b"IDAT" + data, *more, b"IEND"]
+    chunks = (struct.pack(">I", len(p) - 4) + p + struct.pack(">I", zlib.crc32(p)) for p in parts)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+ROW = bytes(25)
+BAD_PNGS = {
+    "rubbish": png_of(b"", packed=b"no zlib at all, though its checksum is right"),
+    "rubbish after a row": png_of(b"", packed=zlib.compress(ROW * 4)[:12] + bytes(range(40))),
+    "a row too few": png_of(ROW * 3),
+    "no rows": png_of(b""),
+    "an unknown filter": png_of(ROW * 3 + b"\x09" + ROW[1:]),
+    "a torn text behind": png_of(ROW * 4, b"zTXt" + b"key\0\x07" + bytes(9)),
+}
+
+
+@pytest.mark.parametrize("data", BAD_PNGS.values(), ids=BAD_PNGS)
+def test_a_png_with_rubbish_inside_has_one_verdict(data: bytes) -> None:
+    """An arm that draws nothing sent it, and one that draws failed: arms of one study were asked other questions."""
+
+    def verdict(look: Callable[[Picture], object]) -> str:
+        try:
+            look(Picture.encoded(data, "odd.png"))
+        except PictureError as exc:
+            return str(exc)
+        return "fine"
+
+    assert verdict(lambda picture: picture.payload) == verdict(lambda picture: picture.pixels)
+
+
+def test_odd_but_whole_pngs_pass_as_they_are() -> None:
+    for data in (png_of(ROW * 4), png_of(ROW * 4 + b"more"), png_of(ROW * 4, b"tEXtkey\0words")):
+        assert Picture.encoded(data).payload.data == data and not Picture.encoded(data).pixels.any()
+
+
+def test_a_picture_of_many_questions_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = png_of(ROW * 4, b"tEXtkey\0once")
+    assert Picture.encoded(data).payload.data == data
+    monkeypatch.setattr("looktwice.pipelines.picture._check", lambda *_: pytest.fail("checked again"))
+    assert Picture.encoded(data).payload.data == data
+
+
 def test_jpeg_and_png_are_not_decoded_to_be_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("looktwice.pipelines.picture.decode", lambda data, name: pytest.fail("decoded"))
     for kind in ("jpeg", "progressive", "png"):
