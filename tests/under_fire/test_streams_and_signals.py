@@ -22,12 +22,23 @@ stages: {ask: {use: prompting.turns.Ask}}
 COMMAND = f'{sys.executable} -c "from looktwice.eval.cli import main; main()"'
 
 
+def _heed_interrupts() -> None:
+    """As a terminal starts a program; tests in the background, or of some CI, inherit that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def shell(folder: Path, line: str) -> tuple[int, str]:
     """The exit code of LOOKTWICE in a line of a shell, and what else there is to read."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     line = f"{{ {line.replace('LOOKTWICE', COMMAND)}; }}; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, check=False
+        ["bash", "-c", line],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=_heed_interrupts,
     )
     return done.returncode, done.stdout + done.stderr
 
