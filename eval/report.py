@@ -118,7 +118,8 @@ METHOD = (
     "less people: points above or below what people reach on the task, as the rows of `published:` with `people: true` "
     "say; where several name a task, the first counts, and its name says of which split it is.",
     "majority (key) always answers the most frequent key of these samples; chance (level) is the mean over samples of "
-    "one over the number of choices.",
+    "one over the number of choices; guesser (level), of made scenes, is what the best guesser reaches who sees all "
+    "that is in the image, but not what is marked or asked for.",
     "A benchmark's own metrics are its authors' (or VLMEvalKit's, where the name says so); their paired tests run on "
     "what each metric counts (pairs, images, groups) and are not corrected. kruskal_* asks whether accuracy depends on "
     "a control parameter (Kruskal-Wallis over its levels): the value is the effect size H/(n - 1), p is the test's.",

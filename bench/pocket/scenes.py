@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Literal
 
 import numpy as np
@@ -199,8 +200,12 @@ def more_questions(
     unique = unique_things(things)
     while len(found) < count:
         name, at = names[int(rng.integers(len(names)))], int(rng.integers(4))
-        if name in ("attribute", "pair", "count"):
-            found.append(_about_marks(rng, name, marked, at) if name != "count" else _count(rng, things))
+        if name == "attribute":
+            found.append(_about_mark(rng, things, marked[0], at))
+        elif name == "pair":
+            found.append((ask_larger, ask_higher)[int(rng.integers(2))](marked[0], marked[1]))
+        elif name == "count":
+            found.append(_count(rng, things))
         elif unique:
             found.append(_about_named(rng, name, things, unique[int(rng.integers(len(unique)))], at, side))
         elif not marked:
@@ -208,17 +213,18 @@ def more_questions(
     return found
 
 
-def _about_marks(rng: Generator, name: str, marked: Sequence[Thing], at: int) -> Question:
-    if name == "pair":
-        return (ask_larger, ask_higher)[int(rng.integers(2))](marked[0], marked[1])
-    asks = [ask_color, ask_symbol] if marked[0].symbol else [ask_color, ask_shape]
-    return asks[int(rng.integers(2))](rng, marked[0], at)
+def _about_mark(rng: Generator, things: Sequence[Thing], thing: Thing, at: int) -> Question:
+    asks = [ask_color, ask_symbol] if thing.symbol else [ask_color, ask_shape]
+    return asks[int(rng.integers(2))](rng, thing, things, at)
 
 
 def _about_named(rng: Generator, name: str, things: Sequence[Thing], thing: Thing, at: int, side: int) -> Question:
     if name == "cell":
-        return ask_cell(rng, thing, side, at)
-    return ask_present(rng, things, thing, at) if name == "present" else ask_where(thing, side)
+        return ask_cell(rng, thing, things, side, at)
+    if name == "where":
+        return ask_where(thing, side)
+    absent = {f"{color} {shape}" for color, shape in product(COLORS, SHAPES)} - {other.name for other in things}
+    return ask_present(rng, thing, sorted(absent), at)
 
 
 def _count(rng: Generator, things: Sequence[Thing]) -> Question:

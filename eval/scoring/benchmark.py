@@ -75,6 +75,13 @@ class Scorer(Protocol):
         """The chance level on these samples, by metric."""
         return {}
 
+    def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
+        """The accuracy of the best guesser who sees what these images show, but not what is marked or asked for.
+
+        None where that is not known.
+        """
+        return None
+
 
 def build_scorer(facts: Mapping[str, Any], scope: Scope | None = None) -> Scorer | None:
     """The scorer in a task's facts, built where it is a node; None if there is none. Raises ConfigError."""

@@ -1,4 +1,4 @@
-"""What a value stands beside: the majority class and the chance level, reached without looking, and people."""
+"""What a value stands beside: the majority class and the levels that guessing reaches, and people."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from looktwice.eval.scoring.row import Row, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import wilson
 
-MAJORITY, CHANCE = "majority (key)", "chance (level)"
+MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 
 
 def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
-    """A row for the majority class, and one with the chance level of accuracy and of each metric that has one.
+    """A row for the majority class, one with the chance level of accuracy and of each metric that has one, and one for
+    whoever sees all but what is asked for, where the benchmark's scorer knows it.
 
     There is no majority row if the key is not an answer but, for example, the number of points a judge can give.
     """
@@ -36,7 +37,9 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
         rows.append(replace(majority, right=count, wrong=len(samples) - count, unreadable=0, failed=0))
     levels = chance_levels(samples, None if plain.slice else scorer)
     ordered = sorted(levels, key=lambda metric: metric != "accuracy")
-    return rows + [replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]) for metric in ordered]
+    rows += [replace(plain, contestant=CHANCE, metric=metric, value=levels[metric]) for metric in ordered]
+    guessed = scorer.guesser(samples) if scorer is not None else None
+    return rows if guessed is None else [*rows, replace(plain, contestant=GUESSER, value=guessed)]
 
 
 def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Mapping[str, float]:
@@ -73,7 +76,7 @@ def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
     for name in names:
         mine = [row for row in rows if row.contestant == name and row not in own]
         means = [macro_row(mine), micro_row(mine)]
-        if name == CHANCE:  # a level, not a measurement: it has no interval
+        if name != MAJORITY:  # a level, not a measurement: it has no interval
             means = [replace(mean, low=None, high=None) for mean in means]
         out += [*mine, *means]
     totals = [row for name in names for row in total_rows(tasks, [r for r in rows if r.contestant == name])]

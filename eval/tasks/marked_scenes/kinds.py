@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations, permutations, product
 
 from numpy.random import Generator
 
@@ -13,13 +15,19 @@ from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.generated.scene import TRIES, Control, SceneParameters
 from looktwice.eval.tasks.marked_scenes import questions
 from looktwice.eval.tasks.marked_scenes.questions import Question
-from looktwice.eval.tasks.marked_scenes.scene import Style, no_room, place, place_over, random_thing
+from looktwice.eval.tasks.marked_scenes.scene import RIM, Style, no_room, place, place_over, random_thing
 from looktwice.eval.tasks.marked_scenes.things import COLORS, SHAPES, Thing
 
-SMALLEST, LARGEST = 16.0, 56.0  # pixels of the things that are there beside what is asked about
-LETTERED = 0.35  # how often such a thing is a tile
+SMALLEST, LARGEST = 16.0, 56.0  # pixels of the things beside two that are compared, and of those that are counted
+LETTERED = 0.35  # how often a thing that is not asked about is a tile
+PEERS = 4  # things that may be the asked one as well: as many as there are choices
+NEAREST, FARTHEST = 1.1, 1.5  # times smaller or larger than the asked one: the sizes of those that are not its peers
 BEGINNINGS = 30  # of a scene, until all of its things find room
 EDGE = 0.03  # of the image's side is kept free on both sides of the lines between cells
+MOST_COUNTED = 6
+
+Word = Callable[[Thing], str]
+"""What is asked of a thing, or what it is named by."""
 
 
 @dataclass(frozen=True)
@@ -32,23 +40,42 @@ class MarkedSceneParameters(SceneParameters):
         """A random height in pixels, any factor being as likely as any other."""
         return SMALLEST * math.exp(float(self.rng.random()) * math.log(LARGEST / SMALLEST))
 
-    def others(self, count: int, wrong: Callable[[Thing], bool] = lambda thing: False) -> list[Thing]:
-        """So many random things without a place, none of which is `wrong`."""
-        found: list[Thing] = []
-        while len(found) < count:
-            thing = random_thing(self.rng, self.size(), self.rng.random() < LETTERED)
+    def peers(self, word: Word, lettered: bool = False) -> list[Thing]:
+        """The asked thing and others that could be it: equally large, each with a `word` of its own; no place yet.
+
+        There are `PEERS`, or as many as the level of `things` has room for.
+        """
+        peers: dict[str, Thing] = {}
+        while len(peers) < min(PEERS, self.levels["things"]):
+            thing = random_thing(self.rng, float(self.levels["size"]), lettered)
+            peers.setdefault(word(thing), thing)
+        return list(peers.values())
+
+    def rest(self, count: int, wrong: Callable[[Thing], bool]) -> list[Thing]:
+        """So many things, none of which is `wrong`, by turns smaller and larger than the level of `size`."""
+        rest: list[Thing] = []
+        grows = self.rng.random() < 0.5
+        while len(rest) < count:
+            factor = NEAREST * (FARTHEST / NEAREST) ** float(self.rng.random())
+            size = self.levels["size"] * (factor if grows else 1 / factor)
+            thing = random_thing(self.rng, size, self.rng.random() < LETTERED)
             if not wrong(thing):
-                found.append(thing)
-        return found
+                rest.append(thing)
+                grows = not grows
+        return rest
 
 
 @dataclass(frozen=True)
 class AskedScene:
-    """The things of a scene in the order in which they are drawn, those that are marked, and what is asked."""
+    """The things of a scene in the order in which they are drawn, those that are marked, and what is asked.
+
+    `possible` is how many answers are equally likely to whoever sees the things, but not what is marked or named.
+    """
 
     things: tuple[Thing, ...]
     marked: tuple[Thing, ...]
     question: Question
+    possible: int
 
 
 @dataclass(frozen=True)
@@ -59,15 +86,21 @@ class Kind:
     controls: tuple[Control, ...]
 
 
-def _place_all(params: MarkedSceneParameters, *groups: Sequence[Thing]) -> list[Thing]:
-    """All things at places of their own, the first ones first, begun anew where the last ones find no room."""
-    things = [thing for group in groups for thing in group]
+def _place_all(
+    params: MarkedSceneParameters,
+    things: Sequence[Thing],
+    fits: Callable[[int, Thing], bool] = lambda number, thing: True,
+) -> list[Thing]:
+    """All things at places of their own where the one of this number `fits`.
+
+    The largest find theirs first, and all is begun anew where the last ones find none.
+    """
     for _ in range(BEGINNINGS):
         with suppress(TaskError):
-            placed: list[Thing] = []
-            for thing in things:
-                placed.append(place(params.rng, thing, placed, params.style))
-            return placed
+            placed: dict[int, Thing] = {}
+            for number, thing in sorted(enumerate(things), key=lambda numbered: -numbered[1].size):
+                placed[number] = place(params.rng, thing, [*placed.values()], params.style, partial(fits, number))
+            return [thing for _, thing in sorted(placed.items())]
     raise no_room(params.style, len(things))
 
 
@@ -87,97 +120,151 @@ def _shuffled(params: MarkedSceneParameters, things: Sequence[Thing]) -> tuple[T
 
 
 def make_attribute(
-    params: MarkedSceneParameters, ask: Callable[[Generator, Thing, int], Question], lettered: bool = False
+    params: MarkedSceneParameters,
+    ask: Callable[[Generator, Thing, Sequence[Thing], int], Question],
+    word: Word,
+    lettered: bool = False,
 ) -> AskedScene:
-    """One marked thing of a given size among others."""
-    target = random_thing(params.rng, float(params.levels["size"]), lettered)
-    placed = _place_all(params, [target], params.others(params.levels["things"] - 1))
-    return AskedScene(_shuffled(params, placed), (placed[0],), ask(params.rng, placed[0], params.deal(range(4))))
+    """One marked thing of a given size among others, of which as many as are needed have the words of the choices."""
+    peers = params.peers(word, lettered)
+    words = {word(peer) for peer in peers}
+    rest = params.rest(params.levels["things"] - len(peers), lambda thing: word(thing) in words)
+    placed = _place_all(params, [*peers, *rest])
+    peers = placed[: len(peers)]
+    asked = params.pick(peers)
+    question = ask(params.rng, asked, peers, params.deal(range(4)))
+    return AskedScene(_shuffled(params, placed), (asked,), question, len(words & {*question.choices}))
 
 
 def make_larger(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one is `ratio` times as large as the other, or both are equally large."""
+    """Two marked things of which one is `ratio` times as large as the other, or both are equally large.
+
+    There are two things of either size and a fifth, so that the sizes do not tell which two are marked.
+    """
     ratio, answer = float(params.levels["ratio"]), params.deal(("A", "B", "same"))
     small = float(params.rng.uniform(20, 64 / ratio))
-    large = small if answer == "same" else small * ratio
-    sizes = (large, small) if answer == "A" else (small, large)
-    pair = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
-    placed = _place_all(params, pair, params.others(3))
-    return AskedScene(_shuffled(params, placed), (placed[0], placed[1]), questions.ask_larger(placed[0], placed[1]))
+    sizes = [small, small, small * ratio, small * ratio, params.size()]
+    things = [random_thing(params.rng, size, params.rng.random() < LETTERED) for size in sizes]
+    placed = _place_all(params, things)
+    one, other = _pair(params, answer, placed[2:4], placed[:2])
+    return AskedScene(_shuffled(params, placed), (one, other), questions.ask_larger(one, other), 3)
+
+
+def _pair(
+    params: MarkedSceneParameters, answer: str, more: Sequence[Thing], less: Sequence[Thing]
+) -> tuple[Thing, Thing]:
+    """The things to mark A and B: A or B is one of the two that have `more`, or both are equal."""
+    if answer == "same":
+        one, other = _shuffled(params, params.pick((more, less)))
+        return one, other
+    most, least = params.pick(more), params.pick(less)
+    return (most, least) if answer == "A" else (least, most)
 
 
 def make_higher(params: MarkedSceneParameters) -> AskedScene:
-    """Two marked things of which one lies `drop` pixels above the other, or both at the same height."""
-    answer = params.deal(("A", "B", "same"))
-    drop = {"A": 1, "B": -1, "same": 0}[answer] * float(params.levels["drop"])
+    """Two marked things of which one lies `drop` pixels above the other, or both at the same height.
+
+    There are two things at either height, so that the heights do not tell which two are marked.
+    """
+    answer, drop, side = params.deal(("A", "B", "same")), float(params.levels["drop"]), params.style.side
     for _ in range(TRIES):
-        one, other = (random_thing(params.rng, float(params.rng.uniform(24, 52))) for _ in range(2))
-        one = place(params.rng, one, (), params.style)
-        other = place(params.rng, other, (one,), params.style)
-        other = replace(other, y=one.y + drop)
-        rim = other.size * 0.6 + 4
-        if rim < other.y < params.style.side - rim and abs(one.x - other.x) > 0.7 * (one.size + other.size):
-            placed = [one, other]
-            placed += [place(params.rng, thing, [*placed], params.style) for thing in params.others(2)]
-            return AskedScene(_shuffled(params, placed), (one, other), questions.ask_higher(one, other))
+        things = [random_thing(params.rng, float(params.rng.uniform(24, 44))) for _ in range(4)]
+        rim = max(thing.size for thing in things) * 0.6 + RIM
+        upper = float(params.rng.uniform(rim, side - rim - drop))
+        heights = (upper, upper, upper + drop, upper + drop)
+        across = params.rng.uniform(rim, side - rim, 4)
+        placed = [replace(t, x=float(x), y=y) for t, x, y in zip(things, across, heights, strict=True)]
+        if all(abs(one.x - other.x) > 0.7 * (one.size + other.size) for one, other in combinations(placed, 2)):
+            one, other = _pair(params, answer, placed[:2], placed[2:])
+            return AskedScene(_shuffled(params, placed), (one, other), questions.ask_higher(one, other), 3)
     raise TaskError(f"no scene with drop={params.levels['drop']} was found in {TRIES} tries; choose a smaller one")
 
 
 def make_count(params: MarkedSceneParameters) -> AskedScene:
-    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the smaller in front."""
+    """So many things of a colour, a shape or both among `things`, which `overlap` in pairs, the smaller in front.
+
+    In every scene one such word is of one thing, another of two and so on, as far as there are things, and each of
+    these numbers, or none, is asked for equally often: how many of a word there are does not tell whether it is asked.
+    """
     total = int(params.levels["things"])
-    count = params.deal(range(min(total, 6) + 1))
-    color, shape = str(params.rng.choice(list(COLORS))), str(params.rng.choice(SHAPES))
-    by = params.rng.integers(3)
-    color, shape = "" if by == 1 else color, "" if by == 0 else shape
-
-    def fits(thing: Thing) -> bool:
-        return color in ("", thing.color) and shape in ("", thing.shape)
-
-    drawn = [random_thing(params.rng, params.size()) for _ in range(count)]
-    asked = [replace(thing, color=color or thing.color, shape=shape or thing.shape) for thing in drawn]
-    sized = [replace(t, size=min(40.0, max(22.0, t.size))) for t in (*asked, *params.others(total - count, fits))]
+    most = next(n for n in range(MOST_COUNTED, 0, -1) if n * (n + 1) <= 2 * total)
+    count, by = params.deal(range(most + 1)), params.rng.integers(3)
+    names = [(color, shape) for color, shape in product(COLORS if by != 1 else [""], SHAPES if by else [""])]
+    absent, *groups = [names[int(number)] for number in params.rng.permutation(len(names))[: most + 2]]
+    crossed = [(one[0], other[1]) for one, other in permutations(groups, 2) if (one[0], other[1]) not in groups]
+    absent = crossed[0] if crossed else absent  # a colour and a shape that are there, but not of one thing
+    sizes = [*range(1, most + 1), total - most * (most + 1) // 2]
+    color, shape = groups[count - 1] if count else absent
+    named = [name for name, number in zip(groups, sizes, strict=True) for _ in range(number)]
+    drawn = [(random_thing(params.rng, min(40.0, max(22.0, params.size()))), name) for name in named]
+    sized = [replace(thing, color=name[0] or thing.color, shape=name[1] or thing.shape) for thing, name in drawn]
     placed = _place_in_pairs(params, _shuffled(params, sized), float(params.levels["overlap"]))
     things = tuple(sorted(placed, key=lambda thing: -thing.size))
-    return AskedScene(things, (), questions.ask_count(things, color, shape))
+    return AskedScene(things, (), questions.ask_count(things, color, shape), most + 1)
 
 
-def make_named(
-    params: MarkedSceneParameters, ask: Callable[[MarkedSceneParameters, Sequence[Thing], Thing], Question]
-) -> AskedScene:
-    """One thing that is the only one of its colour and shape, of a given size among others."""
-    target = random_thing(params.rng, float(params.levels["size"]))
-    others = params.others(params.levels["things"] - 1, lambda thing: thing.name == target.name)
-    for _ in range(TRIES):
-        placed = _place_all(params, [target], others)
-        share = [3 * at / params.style.side % 1 for at in (placed[0].x, placed[0].y)]
-        if all(3 * EDGE < part < 1 - 3 * EDGE for part in share):
-            break
-    return AskedScene(_shuffled(params, placed), (), ask(params, placed, placed[0]))
+def make_cell(params: MarkedSceneParameters) -> AskedScene:
+    """One thing that is the only one of its name; each cell that is offered holds one thing, if there are so many."""
+    peers, side = params.peers(_name), params.style.side
+    names = {peer.name for peer in peers}
+    rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
+    cells = [questions.CELLS[int(number)] for number in params.rng.permutation(len(questions.CELLS))]
+    own = cells[: len(peers)]
+
+    def fits(number: int, thing: Thing) -> bool:
+        cell = questions.cell_of(thing, side)
+        if number >= len(own):
+            return cell not in own
+        parts = [3 * at / side % 1 for at in (thing.x, thing.y)]
+        return cell == own[number] and all(3 * EDGE < part < 1 - 3 * EDGE for part in parts)
+
+    placed = _place_all(params, [*peers, *rest], fits)
+    peers = placed[: len(peers)]
+    asked = params.pick(peers)
+    question = questions.ask_cell(params.rng, asked, peers, side, params.deal(range(4)))
+    return AskedScene(_shuffled(params, placed), (), question, len({*own} & {*question.choices}))
 
 
-def _ask_cell(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_cell(params.rng, thing, params.style.side, params.deal(range(4)))
+def make_present(params: MarkedSceneParameters) -> AskedScene:
+    """One of four names is in the image; each of their colours and shapes is there once, if there are three things."""
+    colors, shapes = ([str(word) for word in params.rng.permutation(pool)] for pool in (list(COLORS), SHAPES))
+    size, total = float(params.levels["size"]), params.levels["things"]
+    pairs = [(0, 0), (1, 2), (2, 1)][:total]  # which color with which shape; the choices are those of 0 and 1
+    peers = [replace(random_thing(params.rng, size), color=colors[c], shape=shapes[s]) for c, s in pairs]
+    rest = params.rest(total - len(peers), lambda thing: thing.color in colors[:2] or thing.shape in shapes[:2])
+    placed = _place_all(params, [*peers, *rest])
+    wrong = [f"{colors[c]} {shapes[s]}" for c, s in ((0, 1), (1, 0), (1, 1))]
+    question = questions.ask_present(params.rng, placed[0], wrong, params.deal(range(4)))
+    there = [{thing.color for thing in placed} & {*colors[:2]}, {thing.shape for thing in placed} & {*shapes[:2]}]
+    return AskedScene(_shuffled(params, placed), (), question, len(there[0]) * len(there[1]))
 
 
-def _ask_present(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_present(params.rng, things, thing, params.deal(range(4)))
+def make_where(params: MarkedSceneParameters) -> AskedScene:
+    """One thing that is the only one of its name, of a given size among others, some of which are equally large."""
+    peers = params.peers(_name)
+    names = {peer.name for peer in peers}
+    rest = params.rest(params.levels["things"] - len(peers), lambda thing: thing.name in names)
+    placed = _place_all(params, [*peers, *rest])
+    asked = params.pick(placed[: len(peers)])
+    return AskedScene(_shuffled(params, placed), (), questions.ask_where(asked, params.style.side), len(peers))
 
 
-def _ask_where(params: MarkedSceneParameters, things: Sequence[Thing], thing: Thing) -> Question:
-    return questions.ask_where(thing, params.style.side)
+def _name(thing: Thing) -> str:
+    return thing.name
 
 
 SIZE = Control("size", (56, 36, 24, 16), 8, 100)
 THINGS = Control("things", (3, 6, 10), 1, 40, whole=True)
 KINDS: Mapping[str, Kind] = {
-    "shape": Kind(lambda params: make_attribute(params, questions.ask_shape), (SIZE, THINGS)),
-    "color": Kind(lambda params: make_attribute(params, questions.ask_color), (SIZE, THINGS)),
-    "symbol": Kind(lambda params: make_attribute(params, questions.ask_symbol, lettered=True), (SIZE, THINGS)),
+    "shape": Kind(lambda params: make_attribute(params, questions.ask_shape, lambda t: t.shape), (SIZE, THINGS)),
+    "color": Kind(lambda params: make_attribute(params, questions.ask_color, lambda t: t.color), (SIZE, THINGS)),
+    "symbol": Kind(
+        lambda params: make_attribute(params, questions.ask_symbol, lambda t: t.symbol, lettered=True), (SIZE, THINGS)
+    ),
     "larger": Kind(make_larger, (Control("ratio", (2.0, 1.5, 1.2), 1.01, 3),)),
     "higher": Kind(make_higher, (Control("drop", (120, 50, 20), 4, 200),)),
     "count": Kind(make_count, (THINGS, Control("overlap", (0.0, 0.3), 0, 0.6))),
-    "cell": Kind(lambda params: make_named(params, _ask_cell), (SIZE, THINGS)),
-    "present": Kind(lambda params: make_named(params, _ask_present), (SIZE, THINGS)),
-    "where": Kind(lambda params: make_named(params, _ask_where), (SIZE, THINGS)),
+    "cell": Kind(make_cell, (SIZE, THINGS)),
+    "present": Kind(make_present, (SIZE, THINGS)),
+    "where": Kind(make_where, (SIZE, THINGS)),
 }

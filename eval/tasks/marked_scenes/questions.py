@@ -33,19 +33,25 @@ class Question:
         return ascii_uppercase[self.choices.index(self.answer)] if self.choices else self.answer
 
 
-def ask_shape(rng: Generator, thing: Thing, at: int) -> Question:
-    """What shape a marked thing has; the right choice is number `at`."""
-    return _choose(rng, "What shape is the marked thing?", thing.shape, SHAPES, at)
+def ask_shape(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
+    """What shape a marked thing has; the right choice is number `at`, the wrong ones those of things `among` others.
+
+    Where these are too few, words of nothing among them are added.
+    """
+    there = [other.shape for other in among if not other.symbol]
+    return _choose(rng, "What shape is the marked thing?", thing.shape, there, SHAPES, at)
 
 
-def ask_color(rng: Generator, thing: Thing, at: int) -> Question:
+def ask_color(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
     """What colour a marked thing has."""
-    return _choose(rng, "What color is the marked thing?", thing.color, tuple(COLORS), at)
+    there = [other.color for other in among]
+    return _choose(rng, "What color is the marked thing?", thing.color, there, tuple(COLORS), at)
 
 
-def ask_symbol(rng: Generator, thing: Thing, at: int) -> Question:
+def ask_symbol(rng: Generator, thing: Thing, among: Sequence[Thing], at: int) -> Question:
     """What a marked tile says."""
-    return _choose(rng, "Which letter or digit is on the marked tile?", thing.symbol, SYMBOLS, at)
+    there = [other.symbol for other in among if other.symbol]
+    return _choose(rng, "Which letter or digit is on the marked tile?", thing.symbol, there, SYMBOLS, at)
 
 
 def ask_larger(one: Thing, other: Thing) -> Question:
@@ -69,10 +75,11 @@ def ask_count(things: Sequence[Thing], color: str = "", shape: str = "") -> Ques
     return Question(f"How many {f'{color} ' if color else ''}{noun} are in the image?", str(count))
 
 
-def ask_cell(rng: Generator, thing: Thing, side: int, at: int) -> Question:
+def ask_cell(rng: Generator, thing: Thing, among: Sequence[Thing], side: int, at: int) -> Question:
     """In which cell of a grid of three by three a thing lies that is the only one of its name."""
     text = f"Divide the image into three rows and three columns. Where is the {thing.name}?"
-    return _choose(rng, text, cell_of(thing, side), CELLS, at)
+    there = [cell_of(other, side) for other in among]
+    return _choose(rng, text, cell_of(thing, side), there, CELLS, at)
 
 
 def cell_of(thing: Thing, side: int) -> str:
@@ -80,10 +87,9 @@ def cell_of(thing: Thing, side: int) -> str:
     return f"row {1 + int(3 * thing.y // side)}, column {1 + int(3 * thing.x // side)}"
 
 
-def ask_present(rng: Generator, things: Sequence[Thing], thing: Thing, at: int) -> Question:
-    """Which of four things is there; the other three share their colour or shape with it or with others."""
-    absent = sorted({f"{color} {shape}" for color, shape in product(COLORS, SHAPES)} - {other.name for other in things})
-    return _choose(rng, "Which of these is in the image?", thing.name, (thing.name, *absent), at, "a ")
+def ask_present(rng: Generator, thing: Thing, absent: Sequence[str], at: int) -> Question:
+    """Which of four things is there; the other three are of the names that are `absent`."""
+    return _choose(rng, "Which of these is in the image?", thing.name, absent, (), at, "a ")
 
 
 def ask_where(thing: Thing, side: int) -> Question:
@@ -99,8 +105,14 @@ def unique_things(things: Sequence[Thing]) -> list[Thing]:
     return [thing for thing in things if counts[thing.name] == 1]
 
 
-def _choose(rng: Generator, text: str, answer: str, pool: Sequence[str], at: int, article: str = "") -> Question:
-    others = [str(word) for word in rng.permutation([word for word in pool if word != answer])[:3]]
+def _choose(
+    rng: Generator, text: str, answer: str, there: Sequence[str], pool: Sequence[str], at: int, article: str = ""
+) -> Question:
+    """Wrong choices are words that are `there`, at random, and where these are too few others of the `pool`."""
+    near = {*there} - {answer}
+    far = {*pool} - near - {answer}
+    others = [str(word) for words in (near, far) for word in rng.permutation(sorted(words))][:3]
+    others = [str(word) for word in rng.permutation(others)]
     choices = [*others[:at], answer, *others[at:]]
     named = [f"{'an ' if article and word[0] in 'aeiou' else article}{word}" for word in choices]
     return Question(text, named[at], tuple(named))

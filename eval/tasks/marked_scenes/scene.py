@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -67,13 +67,19 @@ def random_thing(rng: Generator, size: float, lettered: bool = False) -> Thing:
     return Thing(str(rng.choice(SHAPES)), color, 0, 0, size, tilt)
 
 
-def place(rng: Generator, thing: Thing, others: Sequence[Thing], style: Style) -> Thing:
-    """The thing at a place apart from all others. Raises TaskError where there is none."""
+def place(
+    rng: Generator,
+    thing: Thing,
+    others: Sequence[Thing],
+    style: Style,
+    fits: Callable[[Thing], bool] = lambda thing: True,
+) -> Thing:
+    """The thing at a place apart from all others where it `fits`. Raises TaskError where there is none."""
     low = thing.size * 0.6 + RIM
     for _ in range(PLACES):
         x, y = (float(v) for v in rng.uniform(low, style.side - low, 2))
-        if _is_free(x, y, thing.size, others):
-            return replace(thing, x=x, y=y)
+        if _is_free(x, y, thing.size, others) and fits(placed := replace(thing, x=x, y=y)):
+            return placed
     raise no_room(style, len(others) + 1)
 
 
@@ -94,7 +100,12 @@ def place_over(
 
 
 def _is_free(x: float, y: float, size: float, others: Sequence[Thing]) -> bool:
-    return all(math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size) for other in others)
+    """Whether outlines keep apart, and boxes do not overlap, so that no point lies in two of them."""
+    return all(
+        math.hypot(x - other.x, y - other.y) >= 0.62 * (size + other.size)
+        and max(abs(x - other.x), abs(y - other.y)) >= 0.5 * (size + other.size)
+        for other in others
+    )
 
 
 def no_room(style: Style, count: int) -> TaskError:

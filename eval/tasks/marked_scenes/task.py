@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from statistics import fmean
 from typing import Any, ClassVar, Literal
 
 from looktwice.eval.records.records import SampleRow
@@ -42,6 +43,11 @@ class MarkedScenes(MadeTask):
     sizes by which the things cover each other in pairs. Every run of as many questions as there are combinations of
     levels has each of them once, and they are slices of the scores; right choices are dealt.
 
+    What is drawn does not tell what is marked or asked for: the choices are words of things in the picture that are
+    equally large and have nothing else in common with the right one, of the rest as many are smaller as are larger, of
+    two that are compared every relation is there, and so is every number that is counted. How often the best guesser
+    is right who sees all that but no mark is the row `guesser (level)` of every table.
+
     Nothing is drawn on the images: what is marked is in the sample's marks, as `mark` says, and any stage may draw it.
     Images are 320 x 320 pixels. Question `i` depends on kind, `controls`, `ground`, `seed` and `i` alone, and not on
     `mark`. Raises TaskError.
@@ -55,7 +61,7 @@ class MarkedScenes(MadeTask):
     mark: Literal["point", "box"] = "point"
     subset: Subset = field(default_factory=Subset)
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -104,7 +110,8 @@ class MarkedScenes(MadeTask):
         sample = Sample(
             self._id(number), question.text, (picture,), question.choices, marks, {"kind": self.kind, **plan}
         )
-        return Item(sample, question.key, {"things": [_describe(thing) for thing in asked.things]})
+        truth = {"things": [_describe(thing) for thing in asked.things], "possible": asked.possible}
+        return Item(sample, question.key, truth)
 
     def _marks(self, asked: AskedScene) -> tuple[Mark, ...]:
         named = zip("AB", asked.marked, strict=False)
@@ -142,3 +149,10 @@ class SceneScorer(Scorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """A test and a row per level, for every control that has several levels."""
         return accuracy_along(self.controls, scores)
+
+    def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
+        """One over the number of answers that fit what is drawn; None for scenes before version 3, which told more."""
+        possible = [row.truth.get("possible") for row in samples.values()]
+        if not all(isinstance(number, int) and number > 0 for number in possible):
+            return None
+        return fmean(1 / number for number in possible)

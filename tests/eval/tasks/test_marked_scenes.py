@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import combinations
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
+from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from looktwice.eval import evaluate
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.tasks import MarkedScenes, SceneScorer, TaskError
-from looktwice.eval.tasks.marked_scenes.kinds import KINDS
+from looktwice.eval.tasks.marked_scenes.kinds import KINDS, AskedScene, MarkedSceneParameters
+from looktwice.eval.tasks.marked_scenes.questions import ask_where, cell_of
 from looktwice.eval.tasks.marked_scenes.task import TEST_PHOTOS, TRAINING_PHOTOS
-from looktwice.eval.tasks.marked_scenes.things import COLORS
-from looktwice.eval.tasks.photographs import PHOTOGRAPHS
+from looktwice.eval.tasks.marked_scenes.things import COLORS, Thing
+from looktwice.eval.tasks.photographs import PHOTOGRAPHS, deal_evenly, seeded_rng
 from looktwice.pipelines.marks import bounding_box
 from looktwice.pipelines.sample import Item
+from looktwice.specialists import Chance
 
 SIDE = 320
 
@@ -81,6 +87,157 @@ def test_one_choice_alone_is_present() -> None:
     for item in MarkedScenes("present", n=24, ground="plain"):
         names = {thing["name"] for thing in things_of(item)}
         assert sum(str(choice).split(" ", 1)[1] in names for choice in item.sample.choices) == 1
+
+
+Guesser = Callable[[AskedScene, Mapping[str, Any]], str]
+"""An answer from all that a scene shows and the levels of its controls, but not from what is marked or asked for."""
+
+LOOKS: dict[str, Callable[[Thing, AskedScene, Mapping[str, Any]], float]] = {
+    "smallest": lambda thing, scene, levels: -thing.size,
+    "largest": lambda thing, scene, levels: thing.size,
+    "of the middle size": lambda thing, scene, levels: (
+        -abs(thing.size - float(np.median([other.size for other in scene.things])))
+    ),
+    "of the size of the level": lambda thing, scene, levels: -abs(thing.size - levels["size"]),
+    "in the middle": lambda thing, scene, levels: -np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
+    "at the rim": lambda thing, scene, levels: np.hypot(thing.x - SIDE / 2, thing.y - SIDE / 2),
+    "alone": lambda thing, scene, levels: min(
+        (np.hypot(thing.x - other.x, thing.y - other.y) for other in scene.things if other is not thing), default=0.0
+    ),
+    "drawn first": lambda thing, scene, levels: -scene.things.index(thing),
+    "drawn last": lambda thing, scene, levels: scene.things.index(thing),
+    "of a frequent color": lambda thing, scene, levels: sum(other.color == thing.color for other in scene.things),
+    "of a rare shape": lambda thing, scene, levels: -sum(other.shape == thing.shape for other in scene.things),
+    "a tile": lambda thing, scene, levels: bool(thing.symbol),
+}
+WORDS: dict[str, Callable[[Thing], str]] = {
+    "shape": lambda thing: thing.shape,
+    "color": lambda thing: thing.color,
+    "symbol": lambda thing: thing.symbol,
+    "cell": lambda thing: cell_of(thing, SIDE),
+    "where": lambda thing: ask_where(thing, SIDE).answer,
+}
+
+
+def guess_by(look: str, kind: str) -> Guesser:
+    """Answers about the thing that looks so most, of those that a choice fits."""
+
+    def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
+        fit = [t for t in scene.things if not scene.question.choices or WORDS[kind](t) in scene.question.choices]
+        return WORDS[kind](max(fit, key=lambda thing: LOOKS[look](thing, scene, levels)))
+
+    return guess
+
+
+def guess_relation(of: Callable[[Thing], float], closest: bool) -> Guesser:
+    """Answers as if the two things were marked that differ least, or most; A where they differ."""
+
+    def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
+        gaps = [abs(of(one) - of(other)) for one, other in combinations(scene.things, 2)]
+        return scene.question.choices[0 if (min(gaps) if closest else max(gaps)) else 2]
+
+    return guess
+
+
+def guess_name(sign: int) -> Guesser:
+    """The name both of whose words are there, the more or the less often; which are of one thing is not seen."""
+
+    def guess(scene: AskedScene, levels: Mapping[str, Any]) -> str:
+        words = Counter(word for thing in scene.things for word in thing.name.split())
+        names = [choice for choice in scene.question.choices if all(word in words for word in choice.split()[1:])]
+        return max(names, key=lambda name: sign * sum(words[word] for word in name.split()[1:]))
+
+    return guess
+
+
+def guess_number(of: Callable[[Thing], str], take: Callable[[Collection[int]], int]) -> Guesser:
+    """A number of things that have a word in common: of the most frequent word, of the rarest, or of how many words."""
+    return lambda scene, levels: str(take(Counter(map(of, scene.things)).values()))
+
+
+GUESSERS: dict[str, dict[str, Guesser]] = {
+    **{kind: {look: guess_by(look, kind) for look in LOOKS} for kind in WORDS},
+    "larger": {
+        "closest": guess_relation(lambda t: t.size, True), "farthest": guess_relation(lambda t: t.size, False),
+    },
+    "higher": {"closest": guess_relation(lambda t: t.y, True), "farthest": guess_relation(lambda t: t.y, False)},
+    "present": {"frequent": guess_name(1), "rare": guess_name(-1)},
+    "count": {
+        f"{name} {word}": guess_number(of, take)
+        for word, of in {"color": WORDS["color"], "shape": WORDS["shape"], "name": lambda t: t.name}.items()
+        for name, take in {"most": max, "least": min, "distinct": len}.items()
+    },
+}  # fmt: skip
+LEVELS = {"size": [10, 16, 56], "things": [2, 3, 6, 10], "drop": [4, 20, 120], "ratio": [1.05, 1.5, 2.0]}
+
+
+def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
+    """Scenes of each combination of levels that is tried here, not drawn."""
+    names = [control.name for control in KINDS[kind].controls if control.name in LEVELS]
+    for values in product(*(LEVELS[name] for name in names)):
+        levels = {"overlap": 0.0, **dict(zip(names, values, strict=True))}
+        for number in range(n):
+            words = (kind, *map(str, values))
+            deal = partial(lambda number, words, cards: deal_evenly(number, cards, *words), number, words)
+            params = MarkedSceneParameters(seeded_rng("guessers", *words, number), levels, deal)
+            yield KINDS[kind].make(params), levels
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_guesser_without_the_mark_is_better_than_the_level_that_is_told(kind: str) -> None:
+    right: dict[tuple[str, str, Any], list[tuple[bool, float]]] = defaultdict(list)
+    for scene, levels in scenes(kind, 60):
+        for name, guess in GUESSERS[kind].items():
+            result = guess(scene, levels) == scene.question.answer, 1 / scene.possible
+            for control in levels.items():
+                right[name, *control].append(result)
+    for key, results in right.items():
+        hits, chances = (np.array(column, float) for column in zip(*results, strict=True))
+        error = np.sqrt((chances * (1 - chances)).sum()) / len(results)
+        assert hits.mean() <= chances.mean() + 3.5 * error, key
+
+
+@pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell", "where", "present"])
+def test_as_many_others_are_smaller_as_are_larger(kind: str) -> None:
+    gaps: dict[float, list[float]] = defaultdict(list)
+    for scene, levels in scenes(kind, 30):
+        sizes = np.array([thing.size for thing in scene.things])
+        gaps[levels["size"]].append(float(np.sign(sizes - levels["size"]).sum()))
+        assert sizes.max() <= 1.5 * levels["size"] and sizes.min() >= levels["size"] / 1.5
+        if levels["things"] >= 6:
+            assert sizes.max() > levels["size"] > sizes.min()
+    assert all(abs(np.mean(signs)) <= 3.5 * np.std(signs) / np.sqrt(len(signs)) for signs in gaps.values())
+
+
+@pytest.mark.parametrize("kind", ["shape", "color", "symbol", "cell"])
+def test_choices_are_words_of_what_is_in_the_picture(kind: str) -> None:
+    for scene, levels in scenes(kind, 5):
+        there = {WORDS[kind](thing) for thing in scene.things}
+        assert len(there & {*scene.question.choices}) == min(4, levels["things"]) == scene.possible
+
+
+def test_every_number_that_is_asked_for_is_in_every_picture() -> None:
+    for item in MarkedScenes("count", n=24, ground="plain"):
+        words = [Counter(t["name"].split()[part] for t in things_of(item)) for part in (0, 1)]
+        words.append(Counter(t["name"] for t in things_of(item)))
+        most = item.truth["possible"] - 1
+        assert any({*range(1, most + 1)} <= {*counts.values()} for counts in words)
+        assert int(item.answer or "") <= most
+
+
+def test_the_level_of_the_best_guesser_stands_in_the_table(tmp_path: Path) -> None:
+    tasks = {"few": MarkedScenes("shape", n=4, controls={"things": 2}), "more": MarkedScenes("higher", n=3)}
+    table = evaluate(tasks, {"lot": Chance()}, out=tmp_path / "run")
+    levels = [row for row in table.where(contestant="guesser (level)").rows if not row.slice]
+    assert {row.task: row.value for row in levels} == pytest.approx(
+        {"few": 1 / 2, "more": 1 / 3, "macro": 5 / 12, "micro": 3 / 7}
+    )
+    assert not any(row.low or row.p for row in levels)
+
+
+def test_runs_on_earlier_scenes_have_no_such_level() -> None:
+    old = SampleRow("t", "sha", "A", {"id": "a", "meta": {}, "choices": ["x", "y"]}, {"things": []})
+    assert SceneScorer("shape").guesser({"a": old}) is None
 
 
 @pytest.mark.parametrize("kind", ["shape", "symbol", "larger", "cell", "present"])
