@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
-
-import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
 from looktwice.specialists.detection.grounding_dino_files import open_grounding_dino
 from looktwice.specialists.detection.grounding_dino_package import open_grounding_dino_package
-from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes
+from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes, to_numbers
 from looktwice.specialists.networks.packages import require_float32
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images, require_numbers
 from looktwice.specialists.protocols import NoEvidence
@@ -26,8 +25,8 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     """Boxes of objects named by text prompts, by Grounding DINO (Liu et al., ECCV 2024) or a network like it.
 
     Any id that Hugging Face transformers opens for zero-shot detection works (MM-Grounding DINO, OWLv2 ...). A
-    box is kept where its score is above `threshold`; words count as its label where their score is above
-    `text_threshold`, which detectors without such a step do not look at. Both defaults are those that Visual Sketchpad
+    box is kept where its score is above `threshold`. Its label is the likeliest of the asked words, whatever their
+    order, or empty where that word's score is not above `text_threshold`. Both defaults are those that Visual Sketchpad
     took (Hu et al., NeurIPS 2024). The surest box comes first, and at most `most` are given. Scores are probabilities.
     `model` may be the authors' file (`groundingdino_swint_ogc.pth`); it lacks its words, which `tokenizer` names: the
     id or folder of its BERT, or a `vocab.txt`. With `package` the authors' own package groundingdino, which is to be
@@ -83,31 +82,57 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[Boxes]:
         """The boxes of each image, in its own pixels, clipped to it."""
         if self.package:
-            return [self._boxes(network.find(*item, self.threshold, self.text_threshold), *item) for item in items]
+            return [self._boxes(network.find(*item, self.threshold), *item) for item in items]
         images, words = first_images(items), [list(item[1]) for item in items]
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
         require_numbers(outputs.logits, self.model, place.dtype)
-        thresholds = {"threshold": self.threshold}
-        if "input_ids" in inputs and "text_threshold" in _settings(network.processor):
-            thresholds["text_threshold"] = self.text_threshold
+        thresholds, reads_tokens = {"threshold": self.threshold}, "text_threshold" in _settings(network.processor)
         sizes = [image.shape[:2] for image in images]
         found = network.processor.post_process_grounded_object_detection(
             outputs, target_sizes=sizes, text_labels=words, **thresholds
         )
+        if reads_tokens:
+            found = [
+                {**each, "text_labels": _likeliest(logits.sigmoid(), ids, asked, self.threshold, network.processor)}
+                for each, logits, ids, asked in zip(found, outputs.logits, inputs["input_ids"], words, strict=True)
+            ]
         return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
 
     def _boxes(self, found: Any, image: Pixels, asked: Sequence[str]) -> Boxes:
-        labels = [_word(str(label), asked) for label in found["text_labels"] or ()]
-        return surest_boxes(found["boxes"], found["scores"], labels, image, self.most)
+        scores = to_numbers(found["scores"])
+        words = [_asked_word(str(label), asked) for label in found["text_labels"] or ()]
+        labels = [word if score > self.text_threshold else "" for word, score in zip(words, scores, strict=True)]
+        return surest_boxes(found["boxes"], scores, labels, image, self.most)
 
 
-def _word(label: str, asked: Sequence[str]) -> str:
-    """The asked words that share most with what the network read as a label, which may be a part of them or several."""
-    said = set(label.replace(".", " ").lower().split())
-    shared = [len(said & set(word.split())) / len(set(word.split())) for word in asked]
-    best = int(np.argmax(shared))
-    return asked[best] if shared[best] > 0 else label
+def _likeliest(probabilities: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any) -> list[str]:
+    """Of each box above the threshold the words of its likeliest token; as in the text, a full stop ends them.
+
+    `probabilities` are (boxes, tokens), `ids` those tokens.
+    """
+    tokenizer = processor.tokenizer
+    stop = tokenizer.convert_tokens_to_ids(".")
+    owners = [word for word in words for _ in range(1 + word.count("."))]  # "st. bernard" has two parts
+    owner, columns, spoken = 0, list[int](), list[str]()
+    for column, token in enumerate(ids.tolist()):
+        if token == stop:
+            owner += 1
+        elif token not in tokenizer.all_special_ids:
+            columns.append(column)
+            spoken.append(owners[owner])
+    kept = probabilities[probabilities.amax(-1) > threshold]
+    return [spoken[place] for place in kept[:, columns].argmax(-1).tolist()]
+
+
+def _asked_word(label: str, asked: Sequence[str]) -> str:
+    """The words that were asked for, of which a tokenizer may give a label with other spaces and without accents."""
+    whole = {_plain(part): word for word in asked for part in (*word.split("."), word)}
+    return whole.get(_plain(label), label)
+
+
+def _plain(text: str) -> str:
+    return "".join(letter for letter in unicodedata.normalize("NFKD", text.lower()) if letter.isalnum())
 
 
 def _settings(processor: Any) -> Sequence[str]:

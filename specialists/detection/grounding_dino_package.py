@@ -30,12 +30,12 @@ class GroundingDINOPackage:
     device: str
     turn: Any = field(default_factory=threading.Lock)
 
-    def find(self, pixels: Pixels, words: Sequence[str], threshold: float, text_threshold: float) -> dict[str, Any]:
-        """Boxes as edges in pixels, their scores, and what the package reads as their labels."""
+    def find(self, pixels: Pixels, words: Sequence[str], threshold: float) -> dict[str, Any]:
+        """Boxes as edges in pixels, their scores, and the words of the likeliest token of each, all of them."""
         image = self.inference.Model.preprocess_image(np.ascontiguousarray(pixels[..., ::-1]))
         with self.turn:
             middles, scores, labels = self.inference.predict(
-                self.network, image, " . ".join(words) + " .", threshold, text_threshold, self.device
+                self.network, image, " . ".join(words) + " .", threshold, 0.0, self.device, remove_combined=True
             )
         size = import_torch().tensor([pixels.shape[1], pixels.shape[0]])
         middle, half = middles[:, :2] * size, middles[:, 2:] * size / 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -62,4 +62,5 @@ ASIDE = {"A": (12, 0), "B": (-9, 9), "C": (0, 14), "D": (8, -10)}
 
 
 def depths(*points: Point, images: tuple[Pixels, ...] = (BLANK,)) -> Sample:
-    return sample(*images, choices=max(2, len(points)), marks=points)
+    question = "Which point is closer to the camera?"
+    return replace(sample(*images, choices=max(2, len(points)), marks=points), question=question)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,49 @@ def test_the_nearer_point_is_named_by_the_choices_and_not_by_their_order() -> No
     points = Point("A", 20, 50), Point("B", 70, 50)
     check(NearerPoint(Plane()), asked(choices=("A is closer", "B is closer"), marks=points), "B")
     check(NearerPoint(Plane()), asked(choices=("B is closer", "A is closer"), marks=points), "A")
+
+
+NEARER = [
+    "Which point is closer to the camera?", "Which of the points is nearest?", "Which one is less far away?",
+    "Which point is not the farthest?", "Which point has the smaller depth?", "Whose distance to us is shorter?",
+    "Which point lies in front?",
+]  # fmt: skip
+FARTHER = [
+    "Which point is farther from the camera?", "Which point is further away?", "Which is the more distant one?",
+    "Which of the two points is furthest\nfrom the viewer?", "Which point isn't closer to the camera?",
+    "Which point is less close?", "Which point is deeper in the scene?", "Which point has a greater depth?",
+    "Whose distance to the camera is larger?", "Which one lies behind?",
+]  # fmt: skip
+UNTOLD = [
+    "Which?", "Which point is brighter?", "Which point is closer, and which is farther?",
+    "Is A nearer or more distant?",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [*((text, "B") for text in NEARER), *((text, "A") for text in FARTHER), *((text, None) for text in UNTOLD)],
+)
+def test_the_question_tells_whether_the_nearer_or_the_farther_point_is_asked_for(
+    question: str, answer: str | None
+) -> None:
+    state = run_stage(NearerPoint(Ramp()), replace(depths(A, B), question=question))
+    assert state.answer == answer
+    assert (state.confidence or 0) > 0 if answer else "farther point is asked for: " in state.reason
+
+
+@pytest.mark.parametrize(
+    ("question", "choices", "answer"),
+    [
+        ("Which is right?", ("A is farther", "B is farther"), "A"),
+        ("Which is right?", ("B is closer", "A is closer"), "A"),
+        ("Which point is farther?", ("Point B", "Point A"), "B"),
+        ("Which point is farther?", ("A is closer", "B is closer"), None),
+        ("Which is right?", ("A is closer", "B is farther"), None),
+    ],
+)
+def test_choices_tell_it_too(question: str, choices: tuple[str, ...], answer: str | None) -> None:
+    check(NearerPoint(Ramp()), asked(question, choices, marks=(A, B)), answer, "" if answer else "both the nearer")
 
 
 TURNED = ("About the same", "B is darker", "A is darker")

@@ -39,7 +39,7 @@ def predict(
 ) -> tuple[Any, Any, list[str]]:
     """The red pixels as a box of the middle and the sides, parts of the image, once for each phrase."""
     captions.append(caption)
-    assert device == "cpu" and text_threshold > 0
+    assert device == "cpu" and remove_combined and text_threshold == 0, "all words of the likeliest phrase"
     phrases = [each.strip() for each in caption.split(".") if each.strip()]
     rows, columns = torch.nonzero((image[0] > 0.9) & (image[2] < 0.1), as_tuple=True)
     size = torch.tensor([image.shape[2], image.shape[1]] * 2)
