@@ -116,7 +116,7 @@ METHOD = (
     "A judge extracts the answers that the reader cannot read and grades descriptions; it is then named as the reader. "
     "A reply without a verdict of the judge stays unreadable. The judge's tokens are not counted for the contestants.",
     "less people: points above or below what people reach on the task, as the rows of `published:` with `people: true` "
-    "say; where several name a task, the first counts, and its name says of which split it is.",
+    "say of the split that was asked; where several name a task, the first counts.",
     "majority (key) always answers the most frequent key of these samples; chance (level) is the mean over samples of "
     "one over the number of choices; guesser (level), of made scenes, is what the best guesser reaches who sees all "
     "that is in the image, but not what is marked or asked for.",

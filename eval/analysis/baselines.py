@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from looktwice.eval.display.text_tables import TextTable, percent, to_people
+from looktwice.eval.scoring.chance import of_another_split
 from looktwice.eval.scoring.row import Row, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.specialists.answers import Guess
@@ -42,14 +43,18 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
 
     A published row is `name: {source: where it stands, accuracy: {task: percent}}`. The columns are those tasks of the
     runs that some row has, then any further entry: a total such as `macro` or `blink_macro`, or `task.metric`. A task
-    with errata is flagged in its header. Below stand the contestants of the runs, from `rows`, and how many points
-    each differs from people, whose row says `people: true`.
+    with errata is flagged in its header, a row of another split than the run's in its name. Below stand the contestants
+    of the runs, from `rows`, and how many points each differs from people, whose row says `people: true`.
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
         config = run.folder.facts.get("config") or {}
         for name, row in (config.get("published") or {}).items():
-            published[str(name), str(row.get("source", ""))] = row.get("accuracy") or {}
+            accuracies = row.get("accuracy") or {}
+            if any(of_another_split(run, row, str(task)) for task in accuracies):
+                suffix = f" on {row['split']}"
+                name = str(name).removesuffix(suffix) + suffix
+            published[str(name), str(row.get("source", ""))] = accuracies
     given = dict.fromkeys(task for accuracies in published.values() for task in accuracies)
     asked = {scores.point.task: scores.point.facts.get("errata") for run in runs for scores in run.points}
     tasks = [*(task for task in asked if task in given), *(task for task in given if task not in asked)]

@@ -147,7 +147,11 @@ CONFIG = shape_of(
         ),
         "each": maybe(list_of(mapping_of(anything))),
         "published": maybe(
-            mapping_of(shape_of({}, {"accuracy": maybe(mapping_of(number)), "people": maybe(flag)}, more=True))
+            mapping_of(
+                shape_of(
+                    {}, {"accuracy": maybe(mapping_of(number)), "people": maybe(flag), "split": maybe(text)}, more=True
+                )
+            )
         ),
     },
     more=True,

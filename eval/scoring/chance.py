@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Scorer
@@ -52,14 +53,23 @@ def chance_levels(samples: Mapping[str, SampleRow], scorer: Scorer | None) -> Ma
 def published_people(run: RunScores) -> Mapping[str, float]:
     """What people reach in percent, by task, `task.metric` or total: the rows of `published:` that are of `people`.
 
-    Where several rows name the same, the first counts.
+    Rows of another split than that of the task, for a total of any task, are left out. Where several rows name the
+    same, the first counts.
     """
     config = run.folder.facts.get("config") or {}
-    rows = (row.get("accuracy") or {} for row in (config.get("published") or {}).values() if row.get("people"))
-    found: dict[str, float] = {}
-    for name, value in (pair for accuracies in rows for pair in accuracies.items()):
-        found.setdefault(str(name), float(value))
-    return found
+    levels: dict[str, float] = {}
+    for row in (config.get("published") or {}).values():
+        for name, value in (row.get("accuracy") or {}).items() if row.get("people") else ():
+            if not of_another_split(run, row, str(name)):
+                levels.setdefault(str(name), float(value))
+    return levels
+
+
+def of_another_split(run: RunScores, published: Mapping[str, Any], name: str) -> bool:
+    """Whether the value of this name in a row of `published:` is of another split than the run's, where both say."""
+    splits = {scores.point.task: scores.point.facts.get("split") for scores in run.points}
+    asked = {splits[name.partition(".")[0]]} if name.partition(".")[0] in splits else {*splits.values()}
+    return any(split and split != published["split"] for split in asked) if published.get("split") else False
 
 
 def beside_people(rows: Sequence[Row], people: Mapping[str, float]) -> list[Row]:

@@ -130,6 +130,13 @@ class Published(TypedDict):
     people: Annotated[
         NotRequired[bool], Entry("Whether these are people, with whom every table compares.", "people: true")
     ]
+    split: Annotated[
+        NotRequired[str],
+        Entry(
+            "The split they are of: beside a run on another one, the row says so and is compared with nothing.",
+            "split: test",
+        ),
+    ]
 
 
 class StudyConfig(TypedDict, total=False):

@@ -18,6 +18,7 @@ from looktwice.eval.results import Results
 from looktwice.eval.tasks import PairScorer
 from looktwice.pipelines.config import spec
 from tests.made_run import MadeRun
+from tests.paths import ROOT
 
 PEOPLE = {
     "people, val": {"people": True, "accuracy": {"cups": 90.0, "gc.pair_accuracy": 95.5, "overall": 97.0}},
@@ -26,12 +27,12 @@ PEOPLE = {
 }
 
 
-def run(root: Path, right: int, published: dict[str, Any] = PEOPLE) -> RunFolder:
+def run(root: Path, right: int, published: dict[str, Any] = PEOPLE, split: str = "") -> RunFolder:
     """`right` of ten cups, of which people reach 90 %, and five of ten balls, of which people reach 70 %."""
     made = MadeRun(root / f"run{right}")
     for name, count in (("cups", right), ("balls", 5)):
         made.task(name, ["A"] * 10)
-        made.answers(made.point("plain", name), ["A"] * count + ["B"] * (10 - count))
+        made.answers(made.point("plain", name, facts={"split": split}), ["A"] * count + ["B"] * (10 - count))
     (made.write().path / "run.yaml").write_text(yaml.safe_dump({"config": {"published": published}}, sort_keys=False))
     return RunFolder(made.path)
 
@@ -47,6 +48,43 @@ def test_the_first_row_of_people_that_names_a_task_counts(tmp_path: Path) -> Non
     assert {key: row.people for key, row in rows.items() if key[0] == "plain"} == {
         ("plain", "cups"): 0.9, ("plain", "balls"): 0.7, ("plain", "macro"): None, ("plain", "micro"): None
     }  # fmt: skip
+
+
+SPLITS = {
+    "people": {"people": True, "split": "val", "accuracy": {"cups": 90.0}},
+    "people on test": {"people": True, "split": "test", "accuracy": {"cups": 80.0, "balls": 70.0, "macro": 99.0}},
+    "Model": {"split": "test", "accuracy": {"cups": 50.0}},
+}
+
+
+@pytest.mark.parametrize(
+    ("split", "cups", "others", "names"),
+    [
+        ("val", 0.9, None, {"people", "people on test", "Model on test"}),
+        ("test", 0.8, 0.7, {"people on val", "people on test", "Model"}),
+        ("", 0.9, 0.7, {"people", "people on test", "Model"}),
+    ],
+)
+def test_people_on_another_split_are_named_so_and_compared_with_nothing(
+    tmp_path: Path, split: str, cups: float, others: float | None, names: set[str]
+) -> None:
+    folder = run(tmp_path, 6, SPLITS, split)
+    table = score_table(folder.path)
+    rows = {row.task: row.people for row in table.where(metric="accuracy", contestant="plain")}
+    assert rows == {"cups": cups, "balls": others, "macro": others and 0.99, "micro": None}
+    assert {line[0] for line in published_table(table.scores, table.rows).rows if line[1] == ""} == names
+    if split == "val":
+        assert "-20.0" not in looktwice("score", folder.path)  # 50 less 70, on test
+
+
+@pytest.mark.parametrize("config", ["blink_bench", "blink_specialists", "dysm_bench", "dysm_redraw", "vlm2_bench"])
+def test_shipped_people_of_a_benchmark_with_several_splits_say_which(config: str) -> None:
+    rows = yaml.safe_load((ROOT / f"configs/{config}.yaml").read_text(encoding="utf-8"))["published"]
+    people = {name: row for name, row in rows.items() if name.startswith("people")}
+    assert people
+    if config.startswith("blink"):
+        assert all(row["split"] in ("val", "test") for row in people.values())
+        assert len(people["people"]["accuracy"]) >= 6 and people["people"]["split"] == "val"
 
 
 def test_terminal_report_and_page_say_the_gap(tmp_path: Path) -> None:
