@@ -178,8 +178,8 @@ def from_hub(model_class: str, model: str, revision: str | None, unused: Sequenc
     """`transformers.<model_class>.from_pretrained` of a hub id or a local folder, never with remote code.
 
     Where the hub does not answer, its local cache is looked into. Raises WeightsError with the id, what was tried and
-    what to type. A network, which is what has the setting `use_safetensors`, must find all its tensors in its files,
-    but for those with a name of `unused` between their dots.
+    what to type. A network, which is what has the setting `use_safetensors`, must find all its tensors in its files
+    and no others, but for those with a name of `unused` between their dots.
     """
     kind = getattr(import_transformers(), model_class)
     if not Path(model).expanduser().is_dir() and _looks_like_path(model):
@@ -217,21 +217,43 @@ def _from_pretrained(kind: Any, model: str, revision: str | None, unused: Sequen
     return check_tensors(model, found[0], found[1], unused) if "use_safetensors" in settings else found
 
 
-def check_tensors(model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()) -> Any:
-    """The network, checked: its library fills `missing_keys` with random numbers without a word.
+COMPUTED = {
+    "num_batches_tracked",  # counts steps of training
+    "position_ids",  # this and the next two follow from the settings, and older files hold them
+    "inv_freq",
+    "relative_position_index",
+}
+"""Tensors of which nothing depends on what a file holds, in any network, as they are named between dots."""
 
-    Raises WeightsError where there is one whose name does not hold a name of `unused`, between dots.
+
+def check_tensors(model: str, network: Any, loading: Mapping[str, Any], unused: Sequence[str] = ()) -> Any:
+    """The network, checked: its library fills `missing_keys` with random numbers and drops others without a word.
+
+    Raises WeightsError where a tensor is missing or is none of the network's, but for those of which no result depends:
+    that have a name of `unused`, or of `COMPUTED`, between their dots.
     """
-    spared = {*unused, "num_batches_tracked"}  # which counts steps of training
-    missing = sorted(name for name in loading["missing_keys"] if not spared & set(name.split(".")))
+    missing, surplus = (
+        sorted(name for name in loading[keys] if not {*unused, *COMPUTED} & {*name.split(".")})
+        for keys in ("missing_keys", "unexpected_keys")
+    )
+    kind = type(network).__name__
     if missing:
-        names = ", ".join(missing[:3]) + (" ..." if len(missing) > 3 else "")
         raise WeightsError(
-            f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of "
-            f"{type(network).__name__} ({names}), which would be random numbers; give its whole files, or the id or "
-            "folder of such a network"
+            f"{model}: its files lack {len(missing)} of the {len(network.state_dict())} tensors of {kind} "
+            f"({_some(missing)}), which would be random numbers; give its whole files, or the id or folder of such a "
+            "network"
+        )
+    if surplus:
+        raise WeightsError(
+            f"{model}: its files hold {len(surplus)} tensors that {kind} does not have ({_some(surplus)}), so they are "
+            f"of another network, of which a part would be dropped; give the id or folder of a {kind}, or name them "
+            "in `unused` of a class of your own if no result depends on them"
         )
     return network
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
 
 
 def hub_silence(model: str, revision: str | None) -> str:

@@ -94,7 +94,7 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         )
         if reads_tokens:
             found = [
-                {**each, "text_labels": _likeliest(logits.sigmoid(), ids, asked, self.threshold, network.processor)}
+                {**each, "text_labels": _likeliest(logits, ids, asked, self.threshold, network.processor)}
                 for each, logits, ids, asked in zip(found, outputs.logits, inputs["input_ids"], words, strict=True)
             ]
         return [self._boxes(each, *item) for each, item in zip(found, items, strict=True)]
@@ -106,10 +106,10 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         return surest_boxes(found["boxes"], scores, labels, image, self.most)
 
 
-def _likeliest(probabilities: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any) -> list[str]:
+def _likeliest(logits: Any, ids: Any, words: Sequence[str], threshold: float, processor: Any) -> list[str]:
     """Of each box above the threshold the words of its likeliest token; as in the text, a full stop ends them.
 
-    `probabilities` are (boxes, tokens), `ids` those tokens.
+    `logits` are (boxes, tokens), `ids` those tokens; probabilities near 1 would be equal.
     """
     tokenizer = processor.tokenizer
     stop = tokenizer.convert_tokens_to_ids(".")
@@ -121,7 +121,7 @@ def _likeliest(probabilities: Any, ids: Any, words: Sequence[str], threshold: fl
         elif token not in tokenizer.all_special_ids:
             columns.append(column)
             spoken.append(owners[owner])
-    kept = probabilities[probabilities.amax(-1) > threshold]
+    kept = logits[logits.sigmoid().amax(-1) > threshold]
     return [spoken[place] for place in kept[:, columns].argmax(-1).tolist()]
 
 

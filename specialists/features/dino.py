@@ -41,7 +41,7 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     processor_class: ClassVar[str] = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
     min_side: ClassVar[int | None] = None
     version: ClassVar[int] = 2
-    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
+    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler", "classifier")  # of training, and of classifying
 
     def __post_init__(self) -> None:
         super().__post_init__()

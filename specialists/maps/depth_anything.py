@@ -42,7 +42,7 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
 
     result: ClassVar[type[Any]] = DepthMap
     model_class: ClassVar[str] = "AutoModelForDepthEstimation"
-    unused: ClassVar[tuple[str, ...]] = ("mask_token",)  # of training
+    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:

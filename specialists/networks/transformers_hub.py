@@ -45,8 +45,9 @@ class HubNetwork(Network[Item, Result]):
     """A network that Hugging Face transformers opens by id or folder, from safetensors, without torchvision.
 
     `model_class` and `processor_class` are the transformers classes that open it and its processor. `min_side` is
-    the shortest side of an image in pixels that the processor takes; None where no processor is used. Tensors with
-    one of the names `unused` between their dots may be missing, because no result of this class depends on them.
+    the shortest side of an image in pixels that the processor takes; None where no processor is used. Files must
+    hold the network's tensors and no others, but for those with one of the names `unused` between their dots, because
+    no result of this class depends on them.
     `compile` gives the network to `torch.compile`, which takes a minute at the first call and at each new size of
     image, and needs a C++ compiler on the CPU.
     """

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cv2
@@ -18,6 +19,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import DIRE, GroundingDINO
 from looktwice.specialists.detection.dire import _inner
+from looktwice.specialists.detection.grounding_dino import _asked_word, _likeliest
 from looktwice.specialists.features import VisionAttention
 from looktwice.specialists.maps import DepthAnything
 from looktwice.specialists.maps.depth_anything import authors_size
@@ -170,6 +172,44 @@ def test_a_threshold_keeps_the_surest(built: Callable[[str], str]) -> None:
         IMAGES[0], ["cat"]
     )
     assert one.scores.tolist() == every.scores[:1].tolist()
+
+
+@pytest.mark.parametrize("name", ["grounding_dino", "mm_grounding_dino", "owlv2"])
+def test_a_box_has_the_likeliest_words_whatever_their_order(name: str, built: Callable[[str], str]) -> None:
+    detector = GroundingDINO(built(name), threshold=0, text_threshold=0, device="cpu")
+    orders = [("the cat", "red box", "mug"), ("mug", "the cat", "red box"), ("red box", "mug", "the cat")]
+    found = [detector(IMAGES[0], words) for words in orders]
+    assert len(set(found[0].labels)) > 1
+    for boxes in found[1:]:
+        np.testing.assert_allclose(boxes.xyxy, found[0].xyxy, atol=0.05)
+        assert boxes.labels.tolist() == found[0].labels.tolist()
+
+
+def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
+    class Words:
+        all_special_ids = (0, 9)
+
+        def convert_tokens_to_ids(self, token: str) -> int:
+            return {".": 1}[token]
+
+    ids = torch.tensor([0, 5, 6, 1, 5, 7, 1, 4, 1, 8, 1, 9])  # [CLS] red cat . red dog . st . bernard . [SEP]
+    rows = torch.full((5, 16), 0.1)
+    for row, column in enumerate((2, 5, 4, 9, 10)):
+        rows[row, column] = 0.8  # cat, dog, the red of the dog, bernard, and the last full stop alone
+    rows[0, 4:6] = 0.7  # a red dog fits as well
+    rows[4, 1] = 0.5
+    rows = rows.logit()
+    labels = _likeliest(rows, ids, ["red cat", "red dog", "st. bernard"], 0.3, SimpleNamespace(tokenizer=Words()))
+    assert labels == ["red cat", "red dog", "red dog", "st. bernard", "red cat"]
+    assert (
+        len(_likeliest(rows, ids, ["red cat", "red dog", "st. bernard"], 0.9, SimpleNamespace(tokenizer=Words()))) == 0
+    )
+
+
+def test_a_package_s_label_is_the_asked_word_with_its_own_spaces() -> None:
+    asked = ("café", "t-shirt", "shirt", "st. bernard")
+    labels = [_asked_word(label, asked) for label in ("cafe", "t - shirt", "shirt", "bernard", "sock")]
+    assert labels == ["café", "t-shirt", "shirt", "st. bernard", "sock"]
 
 
 def test_a_detector_needs_a_word(built: Callable[[str], str]) -> None:
@@ -328,6 +368,36 @@ def test_a_file_that_lacks_a_few_tensors_is_refused(
 def test_a_tensor_that_no_result_depends_on_may_be_missing(built: Callable[[str], str], tmp_path: Path) -> None:
     few = lacking(built("depth_anything"), tmp_path / "few", "mask_token")
     found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (few, built("depth_anything")))
+    np.testing.assert_array_equal(found, whole)
+
+
+def with_surplus(folder: str, to: Path, name: str) -> str:
+    """A copy of a network's folder with a tensor more."""
+    shutil.copytree(folder, to)
+    save_file({**load_file(to / "model.safetensors"), name: torch.zeros(2)}, to / "model.safetensors")
+    return str(to)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"), [("depth_anything", "head.conv4.weight"), ("grounding_dino", "model.adapter.weight")]
+)
+def test_a_file_with_a_tensor_of_another_network_is_refused(
+    name: str, part: str, built: Callable[[str], str], tmp_path: Path
+) -> None:
+    folder = with_surplus(built(name), tmp_path / "more", part)
+    with pytest.raises(WeightsError, match=rf"more: its files hold 1 tensors that .* does not have \({part}\)"):
+        if name == "depth_anything":
+            DepthAnything(folder, device="cpu")(IMAGES[0])
+        else:
+            GroundingDINO(folder, device="cpu")(IMAGES[0], ["cat"])
+
+
+@pytest.mark.parametrize("part", ["backbone.embeddings.position_ids", "backbone.pooler.dense.weight"])
+def test_a_tensor_that_no_result_depends_on_may_be_there(
+    part: str, built: Callable[[str], str], tmp_path: Path
+) -> None:
+    more = with_surplus(built("depth_anything"), tmp_path / "more", part)
+    found, whole = (DepthAnything(name, device="cpu")(IMAGES[0]).values for name in (more, built("depth_anything")))
     np.testing.assert_array_equal(found, whole)
 
 
