@@ -22,6 +22,7 @@ from typing import NamedTuple
 import pytest
 
 from bench.wire.questions import write_questions, write_study
+from tests.chat_server import chat_server
 from tests.paths import ROOT
 
 QUESTIONS, TIMES = int(os.environ.get("WIRE_QUESTIONS", "1000")), int(os.environ.get("WIRE_TIMES", "3"))
@@ -124,3 +125,31 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         said = subprocess.run(command, check=True, capture_output=True, text=True, env=ENVIRONMENT).stdout
         peaks.append(int(said.split("PEAK")[-1]) / 1024)
     print(f"\nresident: {peaks[0]:.0f} MB at 1,000 questions, {peaks[1]:.0f} MB at {MANY:,}")
+
+
+ASKED = 420
+REFUSALS = {
+    "no errors": (),
+    "4 % refused": ("--fail", "429=0.04", "--retry-after", "1"),
+    "20 a second": ("--rate", "20", "--retry-after", "1"),
+    "20 a second, unsaid": ("--rate", "20"),
+}
+
+
+def test_a_server_that_refuses_some(tmp_path: Path) -> None:
+    """Requests of 0.1 s, 16 at a time: one that is refused waits by itself, and a real limit is found and kept."""
+    write_questions(tmp_path / "questions", ASKED)
+    seconds = {}
+    for name, flags in REFUSALS.items():
+        with chat_server(None, "--delay", "0.1", *flags) as server:
+            command = [*LOOKTWICE, "run", write_study(tmp_path, server.url, 16), "--out", tmp_path / name]
+            begun = time.perf_counter()
+            ran = subprocess.run(
+                [str(word) for word in command], capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT
+            )
+            seconds[name], seen = time.perf_counter() - begun, server.stats
+        refused = "".join(line for line in ran.stderr.splitlines() if "429" in line)
+        print(f"\n{name}: {seconds[name]:.1f} s, {seen['requests'] / ASKED:.2f} requests an answer; {refused}")
+        assert ran.returncode == 0 and f"({ASKED} new, 0 were there, 0 failed)" in ran.stdout, ran.stdout + ran.stderr
+        assert seen["replies"] == ASKED and seen["requests"] < 1.3 * ASKED
+    assert seconds["4 % refused"] <= 1.6 * seconds["no errors"]

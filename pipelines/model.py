@@ -239,8 +239,8 @@ class Model(Protocol):
 class ModelError(Exception):
     """A call that brought no reply. `retryable` says whether the same call may succeed later.
 
-    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait, and
-    `unreached` says that there was not even a connection.
+    `status` is the HTTP status where there is one, `retry_after` the seconds that the server asked to wait,
+    `unreached` says that there was not even a connection, and `usage` what is billed for an answer that is no reply.
     """
 
     def __init__(
@@ -251,15 +251,15 @@ class ModelError(Exception):
         retryable: bool = False,
         retry_after: float | None = None,
         unreached: bool = False,
+        usage: Usage | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.retryable, self.retry_after = status, retryable, retry_after
-        self.unreached = unreached
+        self.unreached, self.usage = unreached, usage
 
     def in_words(self, message: str) -> ModelError:
         """The same error with another message."""
-        more = {name: getattr(self, name) for name in ("status", "retryable", "retry_after", "unreached")}
-        return ModelError(message, **more)
+        return ModelError(message, **vars(self))
 
 
 class Stopped(BaseException):

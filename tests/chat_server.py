@@ -3,7 +3,7 @@
 `python chat_server.py --log FILE` prints `port N` and its process; `--many` starts one for each line of flags that it
 reads. Every answer follows from a hash of the request. Words in the last user's text ask for a behaviour (see
 BEHAVIOURS), `--fail 429=0.2` makes that share of first attempts fail, `--first 429,500` the first requests. GET /stats
-gives the counts and the Authorization headers seen.
+gives the counts and the Authorization headers seen. `--rate 20` answers 20 a second, and refuses what comes beyond.
 """
 
 import argparse
@@ -133,6 +133,7 @@ class Server:
         self.batches = BatchEndpoints(self.reply, args.batch_seconds, args.batch_expires, args.batch_refused)
         self.native = NativeEndpoints(self.reply, args.batch_seconds, args.batch_expires)
         self.requests = self.replies = self.in_flight = self.most = self.probes = 0
+        self.tokens, self.filled = args.rate, time.monotonic()
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """One request: log, wait, fail or answer."""
@@ -144,17 +145,13 @@ class Server:
         if self.log is not None:
             os.write(self.log, raw + b"\n")
         try:
-            await asyncio.sleep(self.args.delay)
-            return await self.answer(request, json.loads(raw))
+            body = json.loads(raw)
+            failure = self.due(body)
+            if failure != "429":  # who refuses does so at once
+                await asyncio.sleep(self.args.delay)
+            return await self.fail(request, failure) if failure else self.reply(body)
         finally:
             self.in_flight -= 1
-
-    async def answer(self, request: web.Request, body: Json) -> web.StreamResponse:
-        """The failure that is due, the behaviour that the text names, or a completion."""
-        failure = self.due(body)
-        if failure:
-            return await self.fail(request, failure)
-        return self.reply(body)
 
     def reply(self, body: Json) -> web.Response:
         """The behaviour that the text names, or a completion."""
@@ -172,6 +169,8 @@ class Server:
         """How this attempt fails, if it does: by the script, by the text (`fail:429`), or by its share."""
         if self.first:
             return self.first.pop(0) or None
+        if self.args.rate and not self.takes_a_token():
+            return "429"
         word = next((w.removeprefix("fail:") for w in text_of(body).split() if w.startswith("fail:")), None)
         if word in FAILURES:
             return word
@@ -182,6 +181,15 @@ class Server:
                 if number_of(body, kind) % 1000 < share * 1000:
                     return kind
         return None
+
+    def takes_a_token(self) -> bool:
+        """Whether a bucket of `rate` tokens, which is filled with as many a second, has one left."""
+        now = time.monotonic()
+        self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
+        self.filled = now
+        there_is = self.tokens >= 1
+        self.tokens -= there_is
+        return there_is
 
     async def fail(self, request: web.Request, kind: str) -> web.StreamResponse:
         """Break off, send half a body, send no JSON, or refuse with a status."""
@@ -330,6 +338,7 @@ def serve(flags: list[str]) -> None:
     parser.add_argument("--batch-expires", action="store_true", help="the first batch leaves out every third request")
     parser.add_argument("--batch-refused", default="", help="why no batch is taken")
     parser.add_argument("--no-usage", action="store_true", help="count no tokens")
+    parser.add_argument("--rate", type=float, default=0.0, help="answers a second, beyond which it refuses (429)")
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")
     parser.add_argument("--retry-after", default=env("CHAT_RETRY_AFTER", ""), help="value sent with 429 and 503")
     with contextlib.suppress(KeyboardInterrupt):

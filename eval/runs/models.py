@@ -16,6 +16,7 @@ from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.batched.model import Batched, BatchQueue
 from looktwice.pipelines.models.cache import Cached, Store, close_model
+from looktwice.pipelines.models.chat_api import place_of
 from looktwice.pipelines.models.endpoint import SERVERS, EndpointWatch
 from looktwice.pipelines.models.limits import Ration
 from looktwice.pipelines.models.wrappers import Metered, wrap
@@ -73,9 +74,10 @@ class RunModels:
 
     def spent(self) -> Spent:
         """What was asked for so far in this run; its cost is that of the models with prices, if there are any."""
-        paid = [(getattr(model, "prices", None), meter.snapshot().paid) for model, meter in self.meters]
-        costs = [price_of(count, prices) for prices, count in paid if prices and count.calls]
-        tokens = sum(count.tokens_in for _, count in paid), sum(count.tokens_out for _, count in paid)
+        paid = [(model, meter.snapshot().paid) for model, meter in self.meters]
+        used = [(model, usage) for model, usage in (*paid, *self.ration.lost) if usage.tokens_in or usage.tokens_out]
+        costs = [price_of(usage, model.prices) for model, usage in used if getattr(model, "prices", None)]
+        tokens = sum(usage.tokens_in for _, usage in used), sum(usage.tokens_out for _, usage in used)
         return Spent(*tokens, sum(costs) if costs else None)
 
     def remarks(self) -> Iterator[str]:
@@ -85,6 +87,14 @@ class RunModels:
             for url in (url for url in urls if len(urls) > 1 and url in SERVERS.aside):
                 yield f"{url} could not always be asked, so {others}"
         yield from self.uncounted()
+        for endpoint, watch in self.watches.items():
+            if said := watch.say_refusals(place_of(endpoint), self.run.drain.is_set()):
+                yield said
+        for place, reason in sorted({pair for _, meter in self.meters for pair in meter.snapshot().unknown}):
+            yield f"the server at {place} ended replies with the reason {reason!r}, not known here; they count as whole"
+        if lost := self.ration.lost:
+            tokens = sum(usage.tokens_in + usage.tokens_out for _, usage in lost)
+            yield f"{counted(len(lost), 'answer')} could not be used, and billed all the same: {tokens:,} tokens"
         found: Counter[tuple[str, str]] = Counter()
         for _, meter in self.meters:
             found.update({(meter.place, place): n for place, n in meter.snapshot().elsewhere.items()})

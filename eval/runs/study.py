@@ -24,11 +24,13 @@ from looktwice.eval.runs.made_with import changed_plugins
 from looktwice.eval.runs.models import RunModels
 from looktwice.eval.runs.predict import Run, RunOptions, RunSummary
 from looktwice.eval.runs.steering import Steering
+from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.disk import write_file
+from looktwice.pipelines.model import Usage
 from looktwice.pipelines.models.batched.model import Batched
 from looktwice.pipelines.models.http_client import http_loop
 from looktwice.pipelines.models.limits import Ration
@@ -45,19 +47,19 @@ Slow = tuple[float, str, str]
 class Ledger:
     """What a run has cost in all, in a file of its folder, so that a later command with a budget knows.
 
-    It is written each second while records come, and at the end: a kill forgets at most the last second. `cost` gives
-    what this command has paid, None without prices.
+    It is written each second while records come, and at the end: a kill forgets at most the last second. Behind the
+    sum stands the dearest call. `models` know what this command has paid.
     """
 
     path: Path
-    cost: Callable[[], float | None]
+    models: RunModels
+    before: float = 0.0
+    dearest: float = 0.0
     written: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        try:
-            self.before = float(self.path.read_text(encoding="ascii"))
-        except (OSError, ValueError):
-            self.before = 0.0
+        with suppress(OSError, ValueError):
+            self.before, self.dearest, *_ = (*map(float, self.path.read_text(encoding="ascii").split()), 0.0)
 
     def write_now_and_then(self) -> None:
         """Write, if the last time was a second ago."""
@@ -67,9 +69,9 @@ class Ledger:
     def write(self) -> None:
         """Write what the run has cost up to now, if anything."""
         self.written = time.monotonic()
-        if (cost := self.cost()) and self.path.parent.is_dir():
+        if (cost := self.models.spent().cost) and self.path.parent.is_dir():
             with suppress(OSError):
-                write_file(self.path, f"{self.before + cost:.6f}\n")
+                write_file(self.path, f"{self.before + cost:.9f} {self.models.ration.dearest:.9f}\n")
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ class Study:
         scorers = ScoringTools(RunFolder(self.folder), self.plan).of_plan  # its faults come before the first request
         run = self._make_run()
         models = RunModels(run, self.cache or self.out / ".cache", self.only_cached)
-        ledger = Ledger(self.folder / ".spent", lambda: models.spent().cost)
+        ledger = Ledger(self.folder / ".spent", models)
         models.ration = self._ration(run, models, ledger)
         run.wrap, models.say = models.wrap, self.say
         run.collect = models.collect
@@ -155,14 +157,24 @@ class Study:
         bounded = budget is not None or self.options.max_requests is not None
         if bounded and not self.only_cached and any(isinstance(model, Batched) for model in self.plan.models):
             raise RunError("--budget and --max-requests cannot bound what is asked in batches; bound it with --limit")
-        if budget is None or self.only_cached:
-            return Ration(self.options.max_requests, give_up=run.give_up)
-        for model in self.plan.models:
+        budget = None if self.only_cached else budget
+        for model in self.plan.models if budget is not None else ():
             if getattr(model, "remote", False) and not getattr(model, "prices", None):
                 name = getattr(model, "model", type(model).__name__)
                 raise RunError(f"--budget: {name} has no prices; give it `prices: {{in: 0.15, out: 0.6}}`, per million")
-        return Ration(self.options.max_requests, budget, lambda: ledger.before + (models.spent().cost or 0.0),
-                      lambda: next(models.uncounted(), ""), run.give_up)  # fmt: skip
+
+        def price(model: Any, usage: Usage) -> float:
+            return price_of(usage, model.prices) if getattr(model, "prices", None) else 0.0
+
+        return Ration(
+            self.options.max_requests,
+            budget,
+            price,
+            uncounted=lambda: next(models.uncounted(), ""),
+            give_up=run.give_up,
+            spent=ledger.before,
+            dearest=ledger.dearest,
+        )
 
     def _announce(self, run: Run, models: RunModels, done: Done) -> None:
         if self.only_cached or self.steering:

@@ -65,6 +65,24 @@ ADVICE = {
     404: "check `url` (it usually ends in /v1) and the model's name",
     413: "the request is too large; show smaller or fewer pictures",
 }
+SETTINGS = (
+    (r"max_tokens.*max_completion_tokens", "set `token_field: max_completion_tokens`"),
+    (r"max_completion_tokens", "set `token_field: max_tokens`"),
+    (r"context.?(length|window)|max_tokens|max_model_len", "set `max_tokens` lower, or show fewer or smaller pictures"),
+    (r"only.*default \(1\)|temperature", "leave `temperature` out, or set it to a value that the message allows"),
+    (r"top_logprobs|logprobs", "leave `logprobs` out, or ask for fewer"),
+    (r"reasoning_effort|reasoning.effort", "leave `effort` out, or set it to a value that the message allows"),
+    (r"\btop_p\b", "leave `top_p` out"),
+    (r"\bseed\b", "leave `seed` out"),
+    (r"\bstop\b(?! sign)", "leave `stop` out, or give fewer texts"),
+    (r"guided_|structured_outputs", "set `choices_as` to what this server takes"),
+    (r"json_schema|response_format", "leave the stage's schema out, or take a model that follows one"),
+    (r"tool[_ ]choice|\btools?\b", "serve the model with tool calls, or let the agent write its calls as text"),
+    (r"image_url|multimodal|vision|image input|images? (are|is) not", "take a model that sees pictures"),
+    (r"\bsystem\b.*(role|message|prompt)", "leave `system` out"),
+    (r"model.*(not exist|not found|not a valid|invalid)", "set `model` to a name that this server lists"),
+)
+"""Words of refusals, as servers write them, and which of our settings is to blame; the first that suits counts."""
 
 
 Sign = Callable[[str | None], dict[str, str]]
@@ -190,24 +208,21 @@ class ChatAPI:
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask once, without retrying. Raises ModelError, PictureError, or Stopped where the run gave up the call."""
         body = write_body(self.body(messages, draw, options))
-        start = time.perf_counter()
 
-        def send(url: str) -> tuple[str, HttpResponse]:
-            answer = self.send("POST", url, "chat/completions", body, self.timeout)
-            if answer.status >= 500 and len(self.urls) > 1:  # one that fails at once always has the fewest requests
-                SERVERS.put_aside(url)
-            return url, answer
+        def ask(url: str) -> Reply:
+            start = time.perf_counter()
+            with spend("wait for the server"):
+                response = self.send("POST", url, "chat/completions", body, self.timeout)
+            reply = read_response(response, url, time.perf_counter() - start)
+            return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
 
-        with spend("wait for the server"):
-            url, response = SERVERS.ask(self.urls, send)
-        reply = read_response(response, url, time.perf_counter() - start)
-        return replace(reply, served_by={**reply.served_by, "endpoint": place_of(url)})
+        return SERVERS.ask(self.urls, ask)
 
     def send(
         self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
         most: int | None = None, sign: Sign = bearer,
     ) -> HttpResponse:  # fmt: skip
-        """What one of the servers answers under a path, in `most` bytes (64 MiB).
+        """What one of the servers answers under a path, in `most` bytes (8 MiB).
 
         `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises ModelError.
         """
@@ -285,17 +300,19 @@ def refusal(response: HttpResponse, endpoint: str, error: Mapping[str, Any]) -> 
     said = shorten(str(error.get("message") or "")) or _beginning(response.body)
     used_up = bool(QUOTA & {str(error.get("code")), str(error.get("type"))})
     retryable = (status in (200, 408, 429) or status >= 500) and not used_up
-    advice = "" if retryable else f"; {_advice(status, endpoint, used_up)}"
+    advice = "" if retryable else f"; {_advice(status, endpoint, used_up, said)}"
     wait = retry_after(response.headers) if retryable else None
     text = f"{endpoint} answered {status}: {said}{advice}"
     return ModelError(text, status=status, retryable=retryable, retry_after=wait)
 
 
-def _advice(status: int, endpoint: str, used_up: bool) -> str:
+def _advice(status: int, endpoint: str, used_up: bool, said: str) -> str:
     if used_up:
         return "the account's quota is used up"
     if status in (401, 403) and not key_for(endpoint):
         return f"no key was sent: {how_to_send_a_key(endpoint)}"
+    if setting := next((advice for words, advice in SETTINGS if re.search(words, said, re.I)), ""):
+        return f"{setting} (`model:` in a study)"
     variable = next(iter(key_variables(URL(endpoint))), "OPENAI_API_KEY")
     return ADVICE.get(status, "check the settings that the message names, or leave them out").format(key=variable)
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import close_model
+from looktwice.pipelines.models.http_client import STOPPING
 
 Answer = TypeVar("Answer")
 UNREACHED, SECONDS = 3, 5.0
@@ -22,6 +26,8 @@ ALIKE = 5
 """So many calls in a row, of any sample, that ended in the same way for a reason of the endpoint."""
 
 REFUSALS = {401, 402, 403, 404, 408, 429}
+UNFIT = {400, 422}
+"""Statuses of a request that does not suit the server: the fault of all requests, if nothing else was ever answered."""
 
 
 @dataclass(eq=False)
@@ -52,6 +58,7 @@ class EndpointWatch:
     """Watches one endpoint during a run, for all models behind it.
 
     `give_up` is told once, in a sentence, that asking on is of no use; from then on every call raises Stopped.
+    `refused` counts the attempts that may be made again, by their status, and `given_up` the calls that were not.
     """
 
     give_up: Callable[[str], None]
@@ -61,12 +68,19 @@ class EndpointWatch:
     since: float = 0.0
     rows: dict[str, FailureRow] = field(default_factory=dict)
     answered: set[str] = field(default_factory=set)
+    refused: Counter[int] = field(default_factory=Counter)
+    given_up: int = 0
     probing: threading.Lock = field(default_factory=threading.Lock)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def probe(self, model: Model) -> None:
-        """Before the first request, ask a model that has a method `probe` for it. Raises Stopped where it is dead."""
+    def probe(self, model: Model, stop: threading.Event) -> None:
+        """Before the first request, ask a model that has a method `probe` for it.
+
+        Raises Stopped where it is dead, or `stop` was set while another thread asked.
+        """
         with self.probing:
+            if stop.is_set():
+                raise Stopped("stopped before a request left")
             if not self.probed:
                 try:
                     getattr(model, "probe", lambda: None)()
@@ -81,6 +95,7 @@ class EndpointWatch:
         with self.lock:
             if exc.status is not None:
                 self.unreached = 0
+                self.refused[exc.status] += 1
             if not exc.unreached:
                 return
             now = time.monotonic()
@@ -99,23 +114,39 @@ class EndpointWatch:
 
     def note_failure(self, identity: str, exc: ModelError) -> ModelError:
         """What a call that was given up raises. Raises Stopped where it makes the row full."""
-        if not is_of_endpoint(exc):
-            with self.lock:
-                self.unreached = 0 if exc.status is not None else self.unreached
-                self._end_row(identity)
-            return exc
         reason = re.sub(r"\S*\d\S*", "#", str(exc))  # numbers of requests and seconds differ
         with self.lock:
+            self.given_up += exc.retryable
+            new, unfit = identity not in self.answered, exc.status in UNFIT
+            if not (is_of_endpoint(exc) or (new and unfit)):
+                self.unreached = 0 if exc.status is not None else self.unreached
+                self._end_row(identity)
+                return exc
             row = self.rows.get(identity)
             if row is None or row.reason != reason:
                 self._end_row(identity)
-                row = self.rows[identity] = FailureRow(reason, str(exc), identity not in self.answered)
+                row = self.rows[identity] = FailureRow(reason, str(exc), new and not unfit)
             row.count += 1
         if row.count >= ALIKE:
             self._die(str(exc))
         if self.dead:
             raise Stopped(self.dead) from exc
         return EndpointError(exc, row)
+
+    def say_refusals(self, place: str, stopped: bool) -> str:
+        """How often this server asked to wait, or failed, in a sentence; empty where it did not."""
+        waits = [(429, self.refused[429])] if self.refused[429] else []
+        waits += sorted((status, count) for status, count in self.refused.items() if status >= 500)
+        said = [
+            f"{'asked to wait' if status == 429 else 'failed'} {counted(count, 'time')} ({status})"
+            for status, count in waits
+        ]
+        if not said:
+            return ""
+        end = "" if stopped else "; all were asked again"
+        if self.given_up:
+            end = f"; {counted(self.given_up, 'request was', 'requests were')} given up"
+        return f"the server at {place} {', and '.join(said)}{end}"
 
     def _end_row(self, identity: str) -> None:
         row = self.rows.pop(identity, None)
@@ -165,9 +196,7 @@ class Watched(Around):
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model raises."""
-        if self.stop.is_set():
-            raise Stopped("stopped before a request left")
-        self.watch.probe(self.asked)
+        self.watch.probe(self.asked, self.stop)
         try:
             reply = self.model(messages, draw, options)
         except ModelError as exc:
@@ -177,32 +206,84 @@ class Watched(Around):
 
 
 ASIDE = 30.0  # seconds for which a server that cannot be reached is not asked, unless no other can be
+CROWDED = (429, 503)  # statuses of a server that had too many requests
+WINDOW = 1.0  # seconds, at least, in which refusals are counted
+FEWEST = 20  # answers and refusals of a window, at least
+TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
+LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
+FASTER = 1.1  # times as many a second after a window without too many refusals
+
+
+@dataclass(eq=False)
+class Pace:
+    """How many requests a second a server is sent: any number, until it refuses too many of them.
+
+    From then on it is sent as many as it answered in that window, and more and more again as it takes them.
+    """
+
+    rate: float = math.inf
+    due: float = 0.0
+    begun: float = 0.0
+    last: float = 0.0
+    answered: int = 0
+    refused: int = 0
+
+    def book(self, now: float) -> float:
+        """When the next request may leave, which is then taken."""
+        at = max(now, self.due)
+        self.due = at + 1 / self.rate
+        return at
+
+    def note(self, refused: bool, now: float) -> None:
+        """An answer, or a refusal as there were too many requests. A pause begins the window anew."""
+        if now - self.last > WINDOW:
+            self.rate = math.inf if now - self.last > LONG_AGO else self.rate
+            self._begin(now)
+        self.last = now
+        self.refused += refused
+        self.answered += not refused
+        seconds, total = now - self.begun, self.answered + self.refused
+        if seconds < WINDOW or total < FEWEST:
+            return
+        if self.refused <= TOO_MANY * total:
+            self.rate *= FASTER
+        elif self.answered:
+            self.rate = max(self.answered, total / 4) / seconds
+        self._begin(now)
+
+    def _begin(self, now: float) -> None:
+        self.begun, self.answered, self.refused = now, 0, 0
 
 
 @dataclass(eq=False)
 class Servers:
-    """How many requests of this process each server has, and until when one is put aside, by URL."""
+    """How many requests of this process each server has, its pace, and until when one is put aside, by URL."""
 
     busy: Counter[str] = field(default_factory=Counter)
+    paces: defaultdict[str, Pace] = field(default_factory=lambda: defaultdict(Pace))
     aside: dict[str, float] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ask(self, urls: Sequence[str], send: Callable[[str], Answer]) -> Answer:
         """What `send` gives for one of the URLs: the next one where nobody is there.
 
-        Raises what `send` raises: for a server that cannot be reached only where none can be.
+        Raises what `send` raises, for a server that cannot be reached only where none can be; Stopped.
         """
         tried: list[str] = []
         while True:
-            url = self._take([url for url in urls if url not in tried])
+            url, start = self._take([url for url in urls if url not in tried])
             try:
-                return send(url)
+                _wait_until(start)
+                answer = send(url)
+                self._note(url, refused=False)
+                return answer
             except ModelError as exc:
-                if not exc.unreached:
-                    raise
-                self.put_aside(url)
+                if exc.status in CROWDED:
+                    self._note(url, refused=True)
+                if exc.unreached or ((exc.status or 0) >= 500 and len(urls) > 1):
+                    self.put_aside(url)  # one that fails at once always has the fewest requests
                 tried.append(url)
-                if len(tried) == len(urls):
+                if not exc.unreached or len(tried) == len(urls):
                     raise
             finally:
                 with self.lock:
@@ -213,12 +294,31 @@ class Servers:
         with self.lock:
             self.aside[url] = time.monotonic() + ASIDE
 
-    def _take(self, urls: Sequence[str]) -> str:
+    def _take(self, urls: Sequence[str]) -> tuple[str, float]:
+        """The server to ask, and when."""
         with self.lock:
             now = time.monotonic()
-            url = min(urls, key=lambda url: (self.aside.get(url, 0.0) > now, self.busy[url]))
+
+            def rank(url: str) -> tuple[bool, float, int]:
+                return self.aside.get(url, 0.0) > now, max(now, self.paces[url].due), self.busy[url]
+
+            url = min(urls, key=rank)
             self.busy[url] += 1
-            return url
+            return url, self.paces[url].book(now)
+
+    def _note(self, url: str, refused: bool) -> None:
+        with self.lock:
+            self.paces[url].note(refused, time.monotonic())
+
+
+def _wait_until(start: float) -> None:
+    """Sleep until then. Raises Stopped where the run is stopped meanwhile."""
+    seconds, stop = start - time.monotonic(), STOPPING.get() or threading.Event()
+    if seconds > 0:
+        with spend("wait for a place"):
+            stopped = stop.wait(seconds)
+        if stopped:
+            raise Stopped("stopped while waiting for the endpoint")
 
 
 SERVERS = Servers()

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
 LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-MOST_BYTES = 64 << 20  # of a body, unpacked: a thousand times the longest reply with its log-probabilities
+MOST_BYTES = 8 << 20  # of a body, unpacked: 4,000 tokens with 20 alternatives each; to read it takes 20 times as many
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """An event of the caller's thread; once it is set, none of its requests leaves any more."""
@@ -119,7 +119,7 @@ class HttpLoop:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
         most: int | None = None,
     ) -> HttpResponse:  # fmt: skip
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (64 MiB).
+        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (8 MiB).
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """
@@ -192,8 +192,9 @@ async def _read_body(response: aiohttp.ClientResponse, url: str, most: int) -> b
     async for chunk in response.content.iter_chunked(1 << 16):
         size += len(chunk)
         if size > most:
-            more = f"more than {most >> 20} MiB"
-            raise ModelError(f"{origin(url)} answered with {more}, which is no reply", retryable=True)
+            said = f"{origin(url)} answered with more than {most >> 20} MiB, which is no reply"
+            advice = "set `max_tokens`, and ask for fewer `logprobs`"
+            raise ModelError(f"{said}; {advice}", status=response.status, retryable=response.status >= 500)
         chunks.append(chunk)
     return b"".join(chunks)
 

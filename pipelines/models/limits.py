@@ -7,19 +7,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
-from looktwice.pipelines.models.cache import close_model
+from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped, Usage
+from looktwice.pipelines.models.endpoint import SERVERS, Around
 from looktwice.pipelines.models.http_client import STOPPING
 
 POLL_SECONDS = 0.2
-CROWDED = (429, 503)  # statuses of a server that had too many requests
-CROWD_SECONDS = 1.0  # in which further such answers speak of the same crowd
 
 
 class LimitKey(NamedTuple):
@@ -43,38 +41,16 @@ class Load(NamedTuple):
 
 
 class RateLimiter:
-    """Limits concurrency and requests per minute, evenly spaced; lets no request start while it is paused.
-
-    Of the `in_flight` slots half are taken away at each crowd that the server speaks of, and one is given back for as
-    many answers as there are slots (additive increase, multiplicative decrease, as TCP does).
-    """
+    """Lets `in_flight` requests be under way at a time, and `per_minute` begin in a minute, evenly spaced."""
 
     def __init__(self, in_flight: int, per_minute: float | None) -> None:
         if in_flight < 1 or (per_minute is not None and per_minute <= 0):
             raise ValueError(f"in_flight must be 1 or more and per_minute above 0, found {in_flight} and {per_minute}")
         self._in_flight = self._most = in_flight
-        self._slots, self._under_way, self._waiting, self._shrunk = float(in_flight), 0, 0, 0.0
+        self._under_way, self._waiting = 0, 0
         self._freed = threading.Condition()
         self._spacing = self._shared_spacing = 60.0 / per_minute if per_minute else 0.0
-        self._lock = threading.Lock()
-        self._paused_until = 0.0
         self._next = 0.0
-
-    def pause(self, seconds: float) -> None:
-        """Let no request start for so many seconds; a longer pause that is running stays."""
-        with self._lock:
-            self._paused_until = max(self._paused_until, time.monotonic() + seconds)
-
-    def shrink(self) -> None:
-        """Halve the slots, as the server had too many requests; those under way then speak of the same crowd."""
-        with self._freed:
-            if time.monotonic() - self._shrunk >= CROWD_SECONDS:
-                self._shrunk, self._slots = time.monotonic(), max(1.0, min(self._slots, self._most) / 2)
-
-    def grow(self) -> None:
-        """Give a part of a slot back, as the server answered."""
-        with self._freed:
-            self._slots = min(self._in_flight, self._slots + 1 / self._slots)
 
     @property
     def load(self) -> Load:
@@ -95,7 +71,7 @@ class RateLimiter:
         with spend("wait for a place"), self._freed:
             self._waiting += 1
             try:
-                while self._under_way >= int(min(self._slots, self._most)):
+                while self._under_way >= self._most:
                     self._freed.wait(POLL_SECONDS)
                     stop_if(stop.is_set())
                 self._under_way += 1
@@ -114,9 +90,9 @@ class RateLimiter:
 
     def _seconds_left(self) -> float:
         """Seconds until a request may start; 0 or less if this caller may start now, which then counts as started."""
-        with self._lock:
+        with self._freed:
             now = time.monotonic()
-            left = max(self._paused_until, self._next) - now
+            left = self._next - now
             if left <= 0:
                 self._next = now + self._shared_spacing
             return left
@@ -133,7 +109,7 @@ _limiters_lock = threading.Lock()
 
 
 def _limiter_of(model: Model, in_flight: int, per_minute: float | None) -> RateLimiter:
-    """The limiter of an endpoint: models of one URL with equal limits share it; pauses hold for the whole URL."""
+    """The limiter of an endpoint: models of one URL with equal limits share it."""
     endpoint = getattr(model, "endpoint", None)
     if not isinstance(endpoint, str):
         return RateLimiter(in_flight, per_minute)
@@ -148,54 +124,74 @@ def limiters() -> dict[LimitKey, RateLimiter]:
         return dict(_limiters)
 
 
-def _limiters_of_endpoint(endpoint: object) -> list[RateLimiter]:
-    with _limiters_lock:
-        return [limiter for key, limiter in _limiters.items() if key.endpoint == endpoint]
-
-
 @dataclass(eq=False)
 class Ration:
-    """What a run may still ask: `requests` of all models together, and none more once `spent` has reached `money`.
+    """What a run may ask and pay: `requests` of all models together, and no more than `money` in all.
 
-    `uncounted` is a sentence where nobody knows what was spent. Every attempt is a request. When it is used up
-    `give_up` is told so in a sentence, and what asks on gets Stopped; requests on their way end, so the money may be
-    exceeded by what they cost.
+    Every attempt is a request. `price` gives the money for a model's tokens, `spent` is what was paid up to now, with
+    what earlier commands paid. Before a request is sent, as much as the `dearest` one so far is set aside for it; as
+    long as none is known, one request is under way at a time. A request for which there is not enough waits until what
+    is under way has ended. When all is used up `give_up` is told so in a sentence, and what asks on gets Stopped.
+    `uncounted` is a sentence where nobody knows what was spent. `lost` holds what was billed for answers that were no
+    replies, with the model that was asked.
     """
 
     requests: int | None = None
     money: float | None = None
-    spent: Callable[[], float] = lambda: 0.0
+    price: Callable[[Any, Usage], float] = lambda model, usage: 0.0
     uncounted: Callable[[], str] = lambda: ""
     give_up: Callable[[str], None] = lambda said: None
+    spent: float = 0.0
+    dearest: float = 0.0
+    lost: list[tuple[Any, Usage]] = field(default_factory=list)
     sent: int = 0
-    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    under_way: int = 0
+    settled: threading.Condition = field(default_factory=threading.Condition, repr=False)
 
-    def take(self) -> None:
-        """Count a request that is about to be sent. Raises Stopped where it may not be."""
-        if said := self._used_up():
-            self.give_up(said)
-            raise Stopped(said)
+    def take(self, stop: threading.Event) -> None:
+        """Count a request that is about to be sent, and set money aside for it. Raises Stopped where it may not be."""
+        with self.settled:
+            while (said := self._used_up()) and self.under_way:  # what is under way may need less, and is to be sent
+                self.settled.wait(POLL_SECONDS)
+                stop_if(stop.is_set())
+            if not said:
+                self.sent += 1
+                self.under_way += 1
+                return
+        self.give_up(said)
+        raise Stopped(said)
+
+    def settle(self, model: Model, usage: Usage | None) -> None:
+        """Pay for a request that has ended, where the server said what it used."""
+        with self.settled:
+            self.under_way -= 1
+            price = 0.0 if usage is None else self.price(model, usage)
+            self.spent, self.dearest = self.spent + price, max(self.dearest, price)
+            self.settled.notify_all()
 
     def _used_up(self) -> str:
-        with self.lock:
-            if self.requests is not None and self.sent >= self.requests:
-                return f"{counted(self.sent, 'request')} sent, as many as --max-requests allows"
-            if self.money is not None and (said := self.uncounted()):
-                return f"{said}, and --budget needs it; use --max-requests"
-            if self.money is not None and (spent := self.spent()) >= self.money:
-                return f"{spent:,.4g} spent of a --budget of {self.money:,.4g}; give a larger one to go on"
-            self.sent += 1
-        return ""
+        """Why no more may be sent now, in a sentence; empty where another request may be."""
+        if self.requests is not None and self.sent >= self.requests:
+            return f"{counted(self.sent, 'request')} sent, as many as --max-requests allows"
+        if self.money is None:
+            return ""
+        if said := self.uncounted():
+            return f"{said}, and --budget needs it; use --max-requests"
+        wanted = self.spent + (self.under_way + 1) * self.dearest
+        known = self.dearest or not self.under_way
+        if known and self.spent < self.money and wanted <= self.money * (1 + 1e-9):
+            return ""
+        more = f", and a request may cost {self.dearest:,.4g}" if self.spent < self.money else ""
+        return f"{self.spent:,.4g} spent of a --budget of {self.money:,.4g}{more}; give a larger one to go on"
 
 
 @dataclass(frozen=True)
-class Limited:
-    """Allows `in_flight` calls at a time, fewer while the server is crowded, and `per_minute` a minute; others wait.
+class Limited(Around):
+    """Allows `in_flight` calls at a time and `per_minute` a minute; others wait. `ration` bounds those of a whole run.
 
-    `ration` bounds the calls of a whole run.
+    A server that refuses many for there being too many gets no more a second than it answers.
     """
 
-    model: Model
     in_flight: int = field(default=64, metadata=NOT_IDENTITY)
     per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
     stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
@@ -205,38 +201,26 @@ class Limited:
     def __post_init__(self) -> None:
         object.__setattr__(self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute))
 
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
-
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Wait for a free slot, then ask. Raises what the model raises; Stopped."""
         with self.limiter.enter(self.stop):
-            self.ration.take()
+            self.ration.take(self.stop)
+            usage = None
             before = STOPPING.set(self.stop)  # pictures take a while to be encoded, and the run may be stopped in it
             try:
-                reply = self.model(messages, draw, options)
+                reply = self._ask(messages, draw, options)
+                usage = reply.usage
             except ModelError as exc:
-                if exc.status in CROWDED:
-                    for limiter in self._limiters:
-                        limiter.shrink()
+                if exc.usage is not None:
+                    usage = exc.usage
+                    self.ration.lost.append((self.model, usage))
                 raise
             finally:
                 STOPPING.reset(before)
-            self.limiter.grow()
+                self.ration.settle(self.model, usage)
             return reply
 
-    @property
-    def _limiters(self) -> set[RateLimiter]:
-        """Those of all models of this endpoint."""
-        return {self.limiter, *_limiters_of_endpoint(getattr(self.model, "endpoint", None))}
-
-    def pause(self, seconds: float) -> None:
-        """Start no call to this endpoint, from any model, for so many seconds; calls in flight go on."""
-        for limiter in self._limiters:
-            limiter.pause(seconds)
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
+    def _ask(self, messages: Messages, draw: int, options: CallOptions) -> Reply:
+        if hasattr(self.model, "urls"):  # it chooses among its servers by itself
+            return self.model(messages, draw, options)
+        return SERVERS.ask((self.identity,), lambda url: self.model(messages, draw, options))

@@ -16,22 +16,24 @@ Detail = Literal["auto", "low", "high", "original"]
 ChoicesAs = Literal["structured_outputs", "guided_choice", "regex"]
 Json = dict[str, Any]
 
-FINISH: Mapping[str, Finish] = {
-    "stop": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "content_filter": "filter",
-    "safety": "filter",
-    "tool_calls": "tool",
-    "function_call": "tool",
+REASONS: Mapping[Finish | Literal["failed"], str] = {
+    "stop": "stop end_turn stop_sequence eos eos_token complete completed finish_reason_stop end",
+    "length": "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded context_length",
+    "filter": "content_filter content_filtered safety recitation blocklist prohibited_content spii model_armor language "
+    "sensitive refusal guardrail_intervened prohibited image_safety image_prohibited_content image_recitation "
+    "image_other",
+    "tool": "tool_calls function_call tool_use",
+    "failed": "error abort aborted cancel cancelled canceled failed timeout network_error server_error "
+    "insufficient_system_resource malformed_function_call malformed_tool_call unexpected_tool_call "
+    "malformed_response no_image other pause_turn",
 }
+"""What servers give as the reason why a reply ended: it is whole, cut off, filtered, asks for a tool, or broke off."""
+
+FINISH = {reason: finish for finish, reasons in REASONS.items() for reason in reasons.split()}
 MOST_TOKENS = 10**12  # of one reply: what is more is no count, and its sums are no numbers of a machine
 MOST_CALLS = (
     128  # of one reply; agents run eight of them unless told otherwise, and none that repeats itself needs more
 )
-BROKEN = {"error", "abort", "cancelled"}
-"""Finish reasons with which servers say that they gave up in the middle."""
-
 FILTERS = {
     "content_filter",
     "content_policy_violation",
@@ -169,33 +171,38 @@ def _choices(options: CallOptions, choices_as: ChoicesAs | None) -> Json:
 
 
 def reply_of(data: Any, seconds: float, engine: str = "") -> Reply:
-    """The reply in a response body. Raises ModelError (retryable) where it holds none."""
+    """The reply in a response body; a reason to end that is not in `REASONS` stands in `served_by`.
+
+    Raises ModelError (retryable) where it holds none, or broke off.
+    """
+    usage = None
     try:
+        usage = _usage(data.get("usage") or {})
         choice = data["choices"][0]
-        message, reason = choice["message"], str(choice.get("finish_reason") or "").lower()
+        message, reason = choice["message"], str(choice.get("finish_reason") or "stop").lower()
         asked = message.get("tool_calls") or ()
         calls = tuple(_call(number, call) for number, call in enumerate(asked[:MOST_CALLS]))
         text, thought, refusal = _content(message.get("content"))
         finish = FINISH.get(reason, "stop")
-        reply = Reply(
+        if finish == "failed":
+            said = f"the server gave up in the middle of its reply (finish_reason {reason!r:.40})"
+            raise ModelError(said, status=200, retryable=True, usage=usage)
+        return Reply(
             text=text,
             finish="tool" if calls and finish == "stop" else finish,
             reasoning=str(message.get("reasoning_content") or message.get("reasoning") or thought),
             tool_calls=calls,
             calls_left_out=len(asked) - len(calls),
             refusal=str(message.get("refusal") or refusal),
-            usage=_usage(data.get("usage") or {}),
+            usage=usage,
             seconds=seconds,
             logprobs=tuple(_candidates((choice.get("logprobs") or {}).get("content") or ())),
-            served_by=_served_by(data, engine),
+            served_by=_served_by(data, engine, "" if reason in FINISH else reason[:40]),
         )
     except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError) as exc:
         found = json.dumps(data, ensure_ascii=False)[:200]
-        raise ModelError(f"the answer is no chat completion ({exc!r}): {found}", status=200, retryable=True) from exc
-    if reason in BROKEN:
-        text = f"the server gave up in the middle of its reply (finish_reason {reason!r})"
-        raise ModelError(text, status=200, retryable=True)
-    return reply
+        text = f"the answer is no chat completion ({exc!r}): {found}"
+        raise ModelError(text, status=200, retryable=True, usage=usage) from exc
 
 
 def _content(content: Any) -> tuple[str, str, str]:
@@ -238,21 +245,27 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _candidates(tokens: Any) -> Iterator[dict[str, float]]:
-    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest counts."""
+    """Per token its candidates, the chosen one first; of bytes that read alike the likeliest counts.
+
+    What has no number, as some servers give null, is left out.
+    """
     for token in tokens:
-        found: dict[str, float] = {}
-        for each in (token, *(token.get("top_logprobs") or ())):
-            value = float(each["logprob"])
+        likely: dict[str, float] = {}
+        for candidate in (token, *((token or {}).get("top_logprobs") or ())):
+            if candidate is None or candidate.get("logprob") is None or candidate.get("token") is None:
+                continue
+            text, value = str(candidate["token"]), float(candidate["logprob"])
             if math.isfinite(value):
-                found[str(each["token"])] = max(value, found.get(str(each["token"]), value))
-        yield found
+                likely[text] = max(value, likely.get(text, value))
+        yield likely
 
 
-def _served_by(data: Mapping[str, Any], engine: str) -> dict[str, str]:
+def _served_by(data: Mapping[str, Any], engine: str, reason: str) -> dict[str, str]:
     said = {
         "model": data.get("model"),
         "fingerprint": data.get("system_fingerprint"),
         "engine": data.get("provider") or engine,
+        "finish_reason": reason,
     }
     return {name: str(text) for name, text in said.items() if text}
 

@@ -20,10 +20,10 @@ from looktwice.pipelines.models.limits import Limited, Ration, stop_if
 class Retried(Around):
     """Repeats a call that failed with a retryable ModelError, up to `attempts` calls in all.
 
-    Exponential backoff: it waits `initial_delay` seconds, then twice as long each time up to `max_delay`, plus up to
-    `initial_delay` seconds of jitter. If the server sends Retry-After, it waits that long instead, and the `Limited`
-    inside is paused for all its callers; with more than `max_retry_after` seconds it gives up at once. Setting `stop`
-    ends the wait with Stopped. `on_failure` is told of every retryable failure.
+    Exponential backoff: it waits `initial_delay` seconds, or as long as the server's Retry-After says, then twice as
+    long each time up to `max_delay`, plus up to a quarter of jitter. Other calls go on meanwhile. Where a server asks
+    for more than `max_retry_after` seconds it gives up at once. Setting `stop` ends the wait with Stopped.
+    `on_failure` is told of every retryable failure.
     """
 
     attempts: int = field(default=6, metadata=NOT_IDENTITY)
@@ -57,13 +57,10 @@ class Retried(Around):
                 raise Stopped("stopped while waiting to ask again")
 
     def _delay(self, exc: ModelError, tried: int) -> float:
-        """Seconds until the next attempt; where the server names them, all callers wait."""
-        jitter = random.uniform(0, self.initial_delay)
-        if exc.retry_after is None:
-            return min(self.max_delay, self.initial_delay * 2.0 ** (tried - 1)) + jitter
-        if isinstance(self.model, Limited):
-            self.model.pause(exc.retry_after)
-        return exc.retry_after + min(jitter, exc.retry_after)
+        """Seconds until the next attempt: never fewer than the server asks for."""
+        first = exc.retry_after or self.initial_delay
+        backoff = min(max(first, self.max_delay), first * 2.0 ** (tried - 1))
+        return backoff * random.uniform(1.0, 1.25)
 
     def _given_up(self, exc: ModelError, tried: int) -> ModelError:
         asked = f"; the server asks to wait {exc.retry_after:.0f} s" if exc.retry_after else ""
@@ -117,13 +114,15 @@ class UsageCount:
 class UsageSummary:
     """What was paid for, what came from the cache, and how many calls failed.
 
-    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that endpoint.
+    `elsewhere` counts the cached replies that another endpoint gave, of the same `name`, by that endpoint; `unknown`
+    holds the endpoints with the reasons for a reply's end that are not known.
     """
 
     paid: UsageCount = UsageCount()
     cached: UsageCount = UsageCount()
     failed: int = 0
     elsewhere: Mapping[str, int] = field(default_factory=dict)
+    unknown: frozenset[tuple[str, str]] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -159,8 +158,11 @@ class Metered(Around):
             old = self.summaries[0]
             if reply is None:
                 self.summaries[0] = replace(old, failed=old.failed + 1)
-            elif reply.cached:
-                came = reply.served_by.get("endpoint", self.place)
+                return
+            came = reply.served_by.get("endpoint", self.place)
+            if reason := reply.served_by.get("finish_reason"):
+                old = replace(old, unknown=old.unknown | {(came, reason)})
+            if reply.cached:
                 other = {} if came in self.place.split(", ") else {came: old.elsewhere.get(came, 0) + 1}
                 self.summaries[0] = replace(old, cached=old.cached.plus(reply), elsewhere={**old.elsewhere, **other})
             else:

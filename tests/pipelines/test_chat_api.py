@@ -426,7 +426,7 @@ def test_a_body_larger_than_any_answer_is_not_read_to_its_end(
     monkeypatch.setattr("looktwice.pipelines.models.http_client.MOST_BYTES", 100)
     with pytest.raises(ModelError, match="which is no reply") as raised:
         ChatAPI("m", url=server.url)(user("hello"))
-    assert raised.value.retryable
+    assert not raised.value.retryable, "it was billed, and would be as large again"
 
 
 def test_half_a_character_in_a_header_becomes_a_question_mark() -> None:

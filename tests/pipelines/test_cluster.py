@@ -134,11 +134,3 @@ def test_a_part_of_the_places_is_a_part_of_the_requests_a_minute() -> None:
     limiter.allot(5)
     with limiter.enter(stop):
         assert limiter._seconds_left() == pytest.approx(0.2, abs=0.05)
-    limiter.shrink()
-    limiter.allot(8)
-    limiter.grow()
-    assert int(limiter._slots) == 2, "a crowd is not forgotten"
-    for slots in (0, 2, 8):
-        limiter.allot(slots)
-        limiter.shrink()  # of the same crowd
-    assert int(limiter._slots) == 2, "nor where so few were given meanwhile"

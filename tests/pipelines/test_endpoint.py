@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +13,15 @@ import pytest
 
 from looktwice.pipelines.model import CallOptions, Message, Messages, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Store
-from looktwice.pipelines.models.endpoint import ALIKE, EndpointError, EndpointWatch, Watched, is_of_endpoint
+from looktwice.pipelines.models.endpoint import (
+    ALIKE,
+    EndpointError,
+    EndpointWatch,
+    Pace,
+    Servers,
+    Watched,
+    is_of_endpoint,
+)
 from looktwice.pipelines.models.wrappers import wrap
 
 GONE = ModelError("nobody there", retryable=True, unreached=True)
@@ -95,7 +105,7 @@ def test_calls_that_fail_alike_stop_the_run_and_then_all_are_stopped() -> None:
     with pytest.raises(Stopped):
         watch.note_failure("n", ModelError("another", status=404))
     with pytest.raises(Stopped):
-        watch.probe(Asked())
+        watch.probe(Asked(), threading.Event())
     assert said == ["no model m (request 9f)"]
 
 
@@ -157,3 +167,72 @@ def test_nobody_is_probed_once_the_run_is_being_stopped() -> None:
     with pytest.raises(Stopped):
         Watched(model, model, EndpointWatch(lambda said: None), stop)(HELLO)
     assert not model.probes
+
+
+def test_the_first_calls_that_are_refused_in_the_same_words_stop_the_run() -> None:
+    """A server that wants `max_completion_tokens` failed every sample of a run."""
+    said: list[str] = []
+    watch, refused = EndpointWatch(said.append), ModelError("Unknown parameter: 'max_tokens'", status=400)
+    rows = [watch.note_failure("m", refused) for _ in range(ALIKE - 1)]
+    assert not said and not any(row.row.first for row in rows if isinstance(row, EndpointError))
+    with pytest.raises(Stopped):
+        watch.note_failure("m", refused)
+    assert said == ["Unknown parameter: 'max_tokens'"]
+
+
+@pytest.mark.parametrize("between", ["an answer", "other words"])
+def test_what_is_refused_now_and_then_is_the_fault_of_its_sample(between: str) -> None:
+    said: list[str] = []
+    watch = EndpointWatch(said.append)
+    for _ in range(3 * ALIKE):
+        watch.note_failure("m", ModelError("too many pictures", status=400))
+        if between == "an answer":
+            watch.note_reply("m")
+        else:
+            watch.note_failure("m", ModelError("a picture is too large", status=400))
+    assert not said
+
+
+def test_refusals_are_counted_in_words() -> None:
+    watch = EndpointWatch(lambda said: None)
+    for status, count in ((429, 17), (500, 3), (503, 1), (408, 2)):
+        for _ in range(count):
+            watch.note_attempt(ModelError("busy", status=status, retryable=True))
+    start = "the server at h:1/v1 asked to wait 17 times (429), and failed 3 times (500), and failed 1 time (503)"
+    assert watch.say_refusals("h:1/v1", stopped=False) == f"{start}; all were asked again"
+    assert watch.say_refusals("h:1/v1", stopped=True) == start
+    watch.note_failure("m", ModelError("busy", status=503, retryable=True))
+    assert watch.say_refusals("h:1/v1", stopped=False) == f"{start}; 1 request was given up"
+    assert EndpointWatch(lambda said: None).say_refusals("h:1/v1", stopped=False) == ""
+
+
+def test_a_server_that_refuses_many_is_sent_as_many_as_it_answers_and_then_more() -> None:
+    pace, now = Pace(), 0.0
+    for number in range(200):  # 100 a second, of which every second one is refused
+        now = number / 100
+        pace.note(number % 2 == 0, now)
+    assert pace.rate == pytest.approx(50, rel=0.05)
+    starts = [pace.book(now) for _ in range(11)]
+    assert starts[-1] - starts[0] == pytest.approx(10 / pace.rate)
+    slow = pace.rate
+    for number in range(400):
+        pace.note(False, now + number / 100)
+    assert slow * 1.2 < pace.rate < slow * 1.5
+
+
+def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
+    pace = Pace()
+    for number in range(1000):
+        pace.note(number % 25 == 0, number / 100)
+    assert pace.rate == math.inf
+    slow = Pace(rate=1.0, last=5.0)
+    slow.note(False, 100.0)
+    assert slow.rate == math.inf, "of a server that was not asked for a minute nothing is known"
+
+
+def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
+    servers, asked = Servers(), list[str]()
+    servers.paces["full"] = Pace(rate=0.5, due=time.monotonic() + 60)
+    for _ in range(5):
+        servers.ask(("full", "free"), asked.append)
+    assert asked == ["free"] * 5

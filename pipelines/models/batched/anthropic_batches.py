@@ -28,12 +28,6 @@ PATH = "messages/batches"
 NOT_TAKEN = ("response_format", "reasoning_effort", "logprobs", "top_logprobs")
 RENAMED = {"stop": "stop_sequences", "max_completion_tokens": "max_tokens"}
 LEFT_OUT = {"messages", "tools", "tool_choice", "seed", *RENAMED}
-FINISH = {
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "tool_use": "tool_calls",
-    "refusal": "content_filter",
-}
 STATUS = {"invalid_request_error": 400, "permission_error": 403, "not_found_error": 404, "request_too_large": 413}
 
 
@@ -167,7 +161,7 @@ def completion_of(message: Mapping[str, Any]) -> Json:
     reply = {"role": "assistant", "content": said["text"], "reasoning_content": said["thinking"], "tool_calls": calls}
     return {
         "model": message.get("model"),
-        "choices": [{"message": reply, "finish_reason": FINISH.get(str(message.get("stop_reason")), "stop")}],
+        "choices": [{"message": reply, "finish_reason": message.get("stop_reason")}],
         "usage": {
             "prompt_tokens": asked,
             "completion_tokens": usage.get("output_tokens") or 0,

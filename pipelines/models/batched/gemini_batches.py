@@ -31,8 +31,6 @@ SETTINGS = {
 }
 LEFT_OUT = {"model", "messages", "response_format", "generationConfig", *SETTINGS}
 FINAL = {"SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED"}
-FINISH = {"STOP": "stop", "MAX_TOKENS": "length"}
-FILTERED = {"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "MODEL_ARMOR"}
 STATUS = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
 
 
@@ -142,9 +140,7 @@ def completion_of(said: Mapping[str, Any]) -> Json:
     reason = "content_filter"
     if candidates:
         parts = (candidates[0].get("content") or {}).get("parts") or ()
-        given = str(candidates[0].get("finishReason"))
-        filtered = given in FILTERED or given.startswith("IMAGE_")
-        reason = "content_filter" if filtered else FINISH.get(given, "error")
+        reason = str(candidates[0].get("finishReason") or "error")
     texts = {
         thought: "".join(str(part.get("text") or "") for part in parts if bool(part.get("thought")) is thought)
         for thought in (False, True)
