@@ -208,6 +208,10 @@ class Server:
         named = {"Retry-After": self.args.retry_after} if self.args.retry_after and kind in ("429", "503") else {}
         return refused(int(kind), "busy", **named)
 
+    async def stranger(self, request: web.Request) -> web.Response:
+        """Whatever else is asked is refused, as of somebody with a wrong key."""
+        return refused(401, "Incorrect API key provided")
+
     async def models(self, request: web.Request) -> web.Response:
         """The list of models, or the status that was asked for."""
         self.probes += 1
@@ -236,7 +240,9 @@ class Server:
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_get("/v1/models", self.models)
         app.router.add_get("/stats", self.stats)
-        app.router.add_routes([*self.batches.routes(), *self.native.routes()])
+        if not self.args.no_batches:
+            app.router.add_routes([*self.batches.routes(), *self.native.routes()])
+        app.router.add_route("*", "/v1/{rest:.*}", self.stranger)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         site = web.TCPSite(runner, "127.0.0.1", self.args.port)
@@ -337,6 +343,7 @@ def serve(flags: list[str]) -> None:
     parser.add_argument("--batch-seconds", type=float, default=0.1, help="how long a batch takes")
     parser.add_argument("--batch-expires", action="store_true", help="the first batch leaves out every third request")
     parser.add_argument("--batch-refused", default="", help="why no batch is taken")
+    parser.add_argument("--no-batches", action="store_true", help="refuse the key of whoever asks for a batch")
     parser.add_argument("--no-usage", action="store_true", help="count no tokens")
     parser.add_argument("--rate", type=float, default=0.0, help="answers a second, beyond which it refuses (429)")
     parser.add_argument("--models", default="200", help="the status of GET /v1/models")

@@ -55,10 +55,11 @@ class Batcher(Generic[Item, Found]):
         """The results for several items, in their order. Raises what `forward` or `like` raised for one."""
         requests = [_Request[Item, Found](item, self.like(item)) for item in items]
         with self.changed:
-            self.queue += requests
             if self.worker is None:
-                self.worker = threading.Thread(target=self._work, name=f"looktwice-{self.name}", daemon=True)
-                self.worker.start()
+                worker = threading.Thread(target=self._work, name=f"looktwice-{self.name}", daemon=True)
+                worker.start()  # where it cannot, nobody is to wait for it
+                self.worker = worker
+            self.queue += requests
             self.changed.notify()
         found = []
         for each in requests:

@@ -43,10 +43,10 @@ class GroupCommit:
             self._begin()
         task = _Task(look, change)
         with self._lock:
+            if not self._working:  # noted once it has begun: else all would wait for a thread that could not
+                threading.Thread(target=self._work, name="looktwice-cache", daemon=True).start()
+                self._working = True
             self._waiting.put(task)
-            begin, self._working = not self._working, True
-        if begin:
-            threading.Thread(target=self._work, name="looktwice-cache", daemon=True).start()
         task.done.acquire()
         if task.error is not None:
             raise task.error

@@ -218,6 +218,27 @@ def test_a_dead_server_is_told_at_once_and_what_was_gathered_is_handed_in_later(
         assert code == 0 and "6 new" in said and (server.stats["batches"], server.stats["batched"]) == (1, 6), said
 
 
+@pytest.mark.parametrize("workers", [1, 16])
+def test_a_key_that_is_refused_when_a_batch_is_collected_ends_the_run(tmp_path: Path, workers: int) -> None:
+    """With one worker it ended in a sentence; of 16 the others waited for ever for what the first had in hand."""
+    with chat_server(None, "--batch-seconds", "60") as server:
+        begun = [sys.executable, "-c", "from looktwice.eval.cli import main; main()", "run"]
+        config = write_study(tmp_path, server.url, n=20)
+        words = ["--out", tmp_path, f"model={BATCHED.format(url=server.url)}"]
+        with subprocess.Popen([str(word) for word in (*begun, config, *words)], cwd=ROOT, stderr=-3, stdout=-3) as run:
+            while not list((tmp_path / ".cache").rglob("*.json")):
+                time.sleep(0.02)
+            time.sleep(0.3)
+            run.kill()
+        port = server.url.split(":")[2].partition("/")[0]
+    with chat_server(None, "--port", port, "--no-batches") as server:
+        command = [*begun, config, *words, "--workers", workers]
+        ended = subprocess.run([str(word) for word in command], cwd=ROOT, capture_output=True, text=True, timeout=40)
+    said = ended.stdout + ended.stderr
+    assert ended.returncode == 1 and "stopped: http" in said and "answered 401: Incorrect API key" in said, said
+    assert said.count("answered 401") == 1 and "Traceback" not in said, said
+
+
 def test_what_a_dead_run_gathered_is_dropped_and_what_a_living_one_gathers_stays(tmp_path: Path) -> None:
     store, chat = Store(tmp_path), ChatAPI("m", "http://127.0.0.1:9/v1")
     words = (Message("user", ("What?",)),)

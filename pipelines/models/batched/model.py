@@ -155,6 +155,8 @@ class BatchQueue:
         """
         key = request_key(self.identity, messages, draw, options)
         with self.lock:
+            if self.stop.is_set():  # what ended one thread's wait for the earlier batches ends that of all
+                raise Stopped("stopped before it was put into a batch")
             if not self.resumed:
                 self._resume()
         if key in self.failed:
@@ -241,7 +243,7 @@ class BatchQueue:
     @cached_property
     def _presence(self) -> FileLock:
         """Held as long as this queue gathers, so that others let it; whatever ends the process lets go of it."""
-        return FileLock(self.folder / f"{self.name}.here")
+        return FileLock(self.folder / f"{self.name}.here", thread_local=False)
 
     def _add(self, key: str, line: bytes) -> None:
         if self.waiting and (
