@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY, settings
@@ -18,10 +20,13 @@ from looktwice.pipelines.runtime.networks import (
     Dtype,
     Place,
     WeightsError,
+    check_folder,
     elsewhere,
     from_hub,
     import_torch,
+    import_transformers,
     open_shared,
+    weights_name,
 )
 
 
@@ -90,14 +95,25 @@ class LocalVLM:
 
     @cached_property
     def identity(self) -> str:
-        """The model's name and every setting that may change its replies; device and batch are not."""
-        return canonical({**settings(self), "model": self.model})
+        """The weights and processor, and every setting that may change replies; device and batch are not."""
+        return canonical({**settings(self), "model": self.model, **({"weights": self.weights} if self.weights else {})})
+
+    @cached_property
+    def weights(self) -> str:
+        """The digest of a folder's files, or the commit of a hub's; empty where they cannot be had."""
+        return weights_name(self.model, self.revision)
 
     def check(self) -> None:
-        """Raises ModelError where the device or the packages are missing; opens nothing."""
+        """Raises ModelError where the device, the packages or the folder are missing; opens nothing."""
         try:
             if elsewhere() is None:
                 self._place()
+                if find_spec("transformers") is None:
+                    import_transformers()
+                check_folder(self.model)
+                folder = Path(self.model).expanduser()
+                if folder.is_dir() and not (folder / "config.json").is_file():
+                    raise WeightsError(f"the folder {self.model!r} holds no config.json; give the folder of a network")
         except WeightsError as exc:
             raise ModelError(str(exc)) from exc
 
@@ -132,14 +148,16 @@ class LocalVLM:
         `chosen` are settings of transformers by which another one is opened, such as `attn_implementation`.
         """
         place = self._place()
-        key = ("vlm", self.model, self.revision, place, canonical(chosen))
+        key = ("vlm", self.model, self.revision, self.weights, place, canonical(chosen))
         return open_shared(key, lambda: self._open(place, chosen))
 
     def _open(self, place: Place, chosen: Mapping[str, Any]) -> _Network:
-        processor, note = open_processor(self.model, self.revision)
+        commit = None if Path(self.model).expanduser().is_dir() else self.weights
+        revision = commit or self.revision  # what its identity names, whatever the hub has by now
+        processor, note = open_processor(self.model, revision)
         getattr(processor, "tokenizer", processor).padding_side = "left"
         given = {"dtype": place.torch_dtype, "use_safetensors": True, **chosen}
-        model = from_hub("AutoModelForImageTextToText", self.model, self.revision, ("pooler",), **given)
+        model = from_hub("AutoModelForImageTextToText", self.model, revision, ("pooler",), **given)
         return _Network(model.to(place.device).eval(), processor, note)
 
     def _batcher(self) -> Batcher[_Asked, Reply]:

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import gc
 import hashlib
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
+
+from looktwice.pipelines.disk import write_file
 
 FETCH = "fetch it where there is a network with `hf download ID --local-dir DIR` and set model: DIR"
 HUB_S = 10.0  # seconds in which the hub has to answer once; its library would try for minutes
 AGAIN_S = 60.0  # seconds after which what could not be fetched is tried anew
+
+LARGE = 8 << 20  # bytes of a file whose digest is kept
 
 OPENING = threading.RLock()  # transformers is not thread-safe: a second thread may find it half imported
 
@@ -182,11 +189,14 @@ def from_hub(model_class: str, model: str, revision: str | None, unused: Sequenc
     and no others, but for those with a name of `unused` between their dots.
     """
     kind = getattr(import_transformers(), model_class)
-    if not Path(model).expanduser().is_dir() and _looks_like_path(model):
-        raise WeightsError(
-            f"{model_class}: there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id"
-        )
+    check_folder(model)
     return _from_pretrained(kind, model, revision, unused, trust_remote_code=False, **settings)
+
+
+def check_folder(model: str) -> None:
+    """Raises WeightsError for the path of a folder that is not there; a hub id is fine."""
+    if not Path(model).expanduser().is_dir() and _looks_like_path(model):
+        raise WeightsError(f"there is no folder {model!r}; give a folder saved with save_pretrained, or a hub id")
 
 
 def diffusers_part(model_class: str, model: str, revision: str | None, subfolder: str, **settings: Any) -> Any:
@@ -275,9 +285,62 @@ def hub_silence(model: str, revision: str | None) -> str:
 
 
 def weights_hash(path: str | Path) -> str:
-    """sha256 over a weights file, or over all files of a folder; computed once per process."""
+    """sha256 over a weights file, or over all files of a folder and below.
+
+    That of a large file is kept in the user's cache folder (XDG_CACHE_HOME), with the size and time of which it is.
+    """
     place = Path(path).expanduser().resolve()
-    return open_shared(("hash", str(place)), lambda: _hash_files(place))
+    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
+    digest = hashlib.sha256()
+    for file in files:
+        facts = file.stat()
+        digest.update(f"{file.name}\n".encode())
+        digest.update(_file_digest(file, facts.st_size, facts.st_mtime_ns))
+    return digest.hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _file_digest(file: Path, size: int, changed: int) -> bytes:
+    """The sha256 of a file, of this size and time; that of a large one is computed once for all commands."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "looktwice" / "digests"
+    note = folder / hashlib.sha256(str(file).encode()).hexdigest()[:32]
+    version = f"{size} {changed} "
+    if size >= LARGE:
+        with suppress(OSError, ValueError):
+            known = note.read_text(encoding="ascii")
+            if known.startswith(version):
+                return bytes.fromhex(known.removeprefix(version))
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").digest()
+    if size >= LARGE:
+        with suppress(OSError):  # then it is computed each time
+            folder.mkdir(parents=True, exist_ok=True)
+            write_file(note, version + digest.hex())
+    return digest
+
+
+def weights_name(model: str, revision: str | None) -> str:
+    """What tells the weights of an id or folder, and of its processor, from all others.
+
+    That is the digest of a folder's files, or the commit of the hub: the one that is in the local cache, else the one
+    that the hub names. It is empty for a folder that is not there, and where the hub does not answer.
+    """
+    if Path(model).expanduser().is_dir():
+        return weights_hash(model)
+    return "" if _looks_like_path(model) else _hub_commit(model, revision)
+
+
+@lru_cache(maxsize=256)
+def _hub_commit(model: str, revision: str | None) -> str:
+    with suppress(Exception):  # of whichever library it speaks HTTP with; to open the model will say what is wrong
+        from huggingface_hub import HfApi, constants
+        from huggingface_hub.file_download import repo_folder_name
+
+        ref = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=model, repo_type="model"), "refs", revision or "main")
+        if ref.is_file():
+            return ref.read_text(encoding="ascii").strip()
+        return str(HfApi().model_info(model, revision=revision, timeout=HUB_S).sha or "")
+    return ""
 
 
 def weights_file(path: str | Path) -> Path:
@@ -286,16 +349,6 @@ def weights_file(path: str | Path) -> Path:
     if not place.is_file():
         raise WeightsError(f"there is no weights file {place}; set model: to the path of one")
     return place
-
-
-def _hash_files(place: Path) -> str:
-    files = [place] if place.is_file() else sorted(path for path in place.rglob("*") if path.is_file())
-    digest = hashlib.sha256()
-    for path in files:
-        digest.update(f"{path.name}\n".encode())
-        with path.open("rb") as file:
-            digest.update(hashlib.file_digest(file, "sha256").digest())
-    return digest.hexdigest()
 
 
 def _looks_like_path(model: str) -> bool:

@@ -14,14 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from looktwice.eval.records import RunFolder
 from looktwice.pipelines.model import CallOptions, Message, ModelError, Tool
 from looktwice.pipelines.models import ChatAPI, LocalVLM
+from looktwice.pipelines.models.cache import Store
 from looktwice.pipelines.models.chat_template import chat_of, reply_text
 from looktwice.pipelines.models.local_vlm import _Asked, _reply
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.view import View
 from looktwice.prompting.agent import TaggedCalls
 from tests import tiny_networks
+from tests.first_day.studies import looktwice, write_study
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -114,6 +117,51 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
     (large, small) = chat.images
     assert large.shape[0] * large.shape[1] <= 5000 and large.shape[1] / large.shape[0] == pytest.approx(2, abs=0.05)
     assert small.shape == (10, 10, 3)
+
+
+def test_other_weights_in_the_same_folder_are_another_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 8 replies of the old network were served from the cache as those of the new one, also under --fresh."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
+    place = tmp_path / "network"
+    tiny_networks.llava(place)
+    config = write_study(tmp_path, "http://127.0.0.1:9/v1")
+    run = "run", config, f"model={{use: pipelines.models.LocalVLM, model: {place}, max_tokens: 2}}", "--out", tmp_path
+
+    def asked(*words: str) -> int:
+        """How many replies there are after another command."""
+        ended = looktwice(*run, *words)
+        assert ended.exit_code == 0 and " 0 failed" in ended.output, ended.output
+        return len(Store(tmp_path / ".cache"))
+
+    assert [asked(), asked("--fresh")] == [4, 4] and list((tmp_path / "home/looktwice/digests").iterdir())
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    (file,) = place.glob("*.safetensors")
+    other = {name: tensor + torch.ones_like(tensor) for name, tensor in load_file(file).items()}
+    save_file(other, file, {"format": "pt"})
+    assert [asked("--fresh"), asked()] == [8, 8]
+    (place / "tokenizer_config.json").write_text((place / "tokenizer_config.json").read_text() + "\n")
+    assert asked() == 12, "another processor, in a run that was there"
+    assert len(RunFolder(tmp_path / "study").records()) == 8
+
+
+def test_check_sees_a_folder_that_is_not_there_and_a_package_that_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`check` had no faults, and the run failed each of its samples."""
+    config, model = write_study(tmp_path, "http://127.0.0.1:9/v1"), "model={use: pipelines.models.LocalVLM, model: %s}"
+    said = looktwice("check", config, model % (tmp_path / "none"))
+    assert said.exit_code == 2 and f"there is no folder '{tmp_path / 'none'}'; give a folder" in said.output
+    said = looktwice("check", config, model % tmp_path)
+    assert said.exit_code == 2 and f"'{tmp_path}' holds no config.json" in said.output, said.output
+    monkeypatch.setattr("looktwice.pipelines.models.local_vlm.find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    said = looktwice("check", config, model % "some/model")
+    assert said.exit_code == 2 and "type: pip install 'looktwice[hf]'" in said.output, said.output
 
 
 def test_what_a_local_model_cannot_do_is_said(folder: Callable[[str], str], tmp_path: Path) -> None:
