@@ -15,6 +15,7 @@ __all__ = ["app", "main"]
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "check": studies.check,
+    "allow": studies.allow,
     "run": studies.run,
     "fragility": measures.fragility,
     "staircase": measures.staircase,

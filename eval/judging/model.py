@@ -8,6 +8,7 @@ from typing import Any
 
 from looktwice.eval.records.records import RunFolder
 from looktwice.pipelines.config import did_you_mean
+from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.build import Binder, ConfigError
 from looktwice.pipelines.config.load import parse_override, read_config, resolve
 from looktwice.pipelines.model import Model
@@ -29,7 +30,7 @@ def build_judge_model(
     folder = RunFolder(run)
     folder.points  # noqa: B018  a folder that is no run is the first thing to say
     source = config if config is not None else folder.facts.get("config") or {}
-    node, scope, faults = read_config(source, overrides, plugins, allow)
+    node, scope, faults = read_config(source, overrides, plugins, (*allow, *map(str, allowed_to(run))))
     if strange := [place for text in overrides if not (place := parse_override(text)[0]).startswith("models.")]:
         faults.append(f"{strange[0]}: a judge's settings stand under `models:`, as models.{name or 'judge'}.model=NAME")
     node = resolve({"models": node.get("models") or {}, **_plain(node)}, faults)

@@ -13,6 +13,7 @@ from typing import Any
 from looktwice.eval.records.judgements import append, judgements
 from looktwice.eval.records.records import Key, Record, RunError, RunFolder
 from looktwice.eval.records.writer import RunWriter
+from looktwice.pipelines.config.allowances import allow, allowed_to
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.runtime.stores import SHA256, Blobs
 
@@ -52,6 +53,8 @@ def merge(shards: Sequence[Path], out: Path) -> str:
         append(out, *judged)
         writer.points([point for run in runs for point in run.points.values()])
         writer.yaml("run.yaml", facts)
+    if all(reads := [allowed_to(run.path) for run in runs]):
+        allow(out, [out / "points.yaml"], {path for paths in reads for path in paths})
     said = f"{counted(len(answers), 'record')} of {counted(len(runs), 'shard')} in {out}"
     for note in _doubts([*earlier, *runs]):
         said += f"; {note}"

@@ -27,6 +27,7 @@ from looktwice.eval.runs.steering import Steering
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import RecordScorer, ScoringTools
 from looktwice.pipelines.clock import Clock, run_clock
+from looktwice.pipelines.config.allowances import allow, allowed_to
 from looktwice.pipelines.config.arm import Arm
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.disk import write_file
@@ -139,6 +140,14 @@ class Study:
             ledger.write()
             models.close()
             close_networks()
+            self._allow_folder()
+
+    def _allow_folder(self) -> None:
+        """Let the run read what its study may, so that `show` and the others need no word about it."""
+        reads, points = allowed_to(self.plan.source) if self.plan.source else (), self.folder / "points.yaml"
+        if reads and points.is_file():
+            with suppress(OSError):  # it is asked for again
+                allow(self.folder, [points], reads)
 
     def _make_run(self) -> Run:
         if not self.on:

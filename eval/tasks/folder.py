@@ -14,7 +14,8 @@ from typing import Any
 from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
-from looktwice.pipelines.config.paths import ALLOW, allowed_roots
+from looktwice.pipelines.config.allowances import allowed_to
+from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, pass_fence, shortest
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
@@ -104,11 +105,14 @@ def file_inside(root: Path, name: str) -> Path:
         inside = file.is_relative_to(root.resolve()) and not Path(name).is_absolute()
     except (OSError, RuntimeError, ValueError) as exc:
         raise TaskError(f"the path {name!r} leads nowhere ({exc})") from exc
-    if not inside and not any(file.is_relative_to(allowed) for allowed in allowed_roots()):
-        raise TaskError(
-            f"the path {name!r} leads out of the folder {root}; copy the file into it, "
-            f"or if you trust it add --allow {file.parent}, or set the environment variable {ALLOW}={file.parent}"
-        )
+    if not inside:
+        asker = Asker(root, "folder of questions", shortest(root.resolve()))
+        try:
+            pass_fence(name, file, (*allowed_roots(), *allowed_to(root)), asker)
+        except OutsideError as exc:
+            raise TaskError(
+                f"the path {name!r} leads out of the folder {root}; copy the file into it, or {exc.advice}"
+            ) from exc
     return root / name
 
 

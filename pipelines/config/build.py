@@ -22,7 +22,8 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import SchemaError
 
-from looktwice.pipelines.config.paths import OutsideError, allowed_roots
+from looktwice.pipelines.config.allowances import allowed_to
+from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, pass_fence, shortest
 from looktwice.pipelines.config.schema import (
     Kind,
     check_kind,
@@ -58,7 +59,7 @@ class Scope:
 
     What is guarded: a configuration that somebody else wrote must not read this machine's files and send them to the
     server that it names. Links are followed first, so a link in its folder opens nothing. `what` names in faults what
-    the paths stand in.
+    the paths stand in, and `source` is its file, or the folder of a run, which the user may allow to read more.
     """
 
     folder: Path = Path()
@@ -66,6 +67,7 @@ class Scope:
     plugins: tuple[str, ...] = ()
     allowed: tuple[Path, ...] = ()
     what: str = "configuration"
+    source: Path | None = None
 
     @classmethod
     def of_records(cls, run: Path, plugins: Sequence[str] = ()) -> Scope:
@@ -73,7 +75,8 @@ class Scope:
 
         They reach the run's folder, the working folder and what the user allows.
         """
-        return cls(run, plugins=tuple(plugins), allowed=(Path.cwd().resolve(), *allowed_roots()), what="run")
+        roots = (Path.cwd().resolve(), *allowed_roots(), *allowed_to(run))
+        return cls(run, plugins=tuple(plugins), allowed=roots, what="run", source=run)
 
     def path(self, text: str) -> Path:
         """A path of the configuration as a real one. Raises OutsideError, and ValueError where it does not exist.
@@ -88,8 +91,8 @@ class Scope:
             found, roots = (self.folder / Path(text).expanduser()).resolve(), [self.folder.resolve()]
         if not found.exists():
             raise ValueError(f"{text!r} does not exist (looked for {found})")
-        if not any(found.is_relative_to(root) for root in (*roots, *self.allowed)):
-            raise OutsideError(text, self.folder, found, self.what)
+        typed = shortest(self.source) if self.source else ""
+        pass_fence(text, found, (*roots, *self.allowed), Asker(self.folder, self.what, typed, self.plugins))
         if not (found.is_file() or found.is_dir()):
             raise ValueError(f"{text!r} is a pipe or a device ({found}); name a file or a folder")
         return found

@@ -13,8 +13,9 @@ import yaml
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.build import ConfigError, Scope
-from looktwice.pipelines.config.paths import OutsideError, allowed_roots, find_config, shipped
+from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, find_config, pass_fence, shipped
 from looktwice.pipelines.config.suggest import did_you_mean
 from looktwice.pipelines.config.yaml_input import MOST_DEPTH, check_yaml
 from looktwice.pipelines.disk import read_file
@@ -41,20 +42,22 @@ def read_config(
     """A configuration file, or the node of one, with the overrides laid over it. Raises ConfigError.
 
     Its paths count from the file's folder, those of a node or of a shipped configuration from the working folder;
-    paths among the overrides are given by the user and may lie anywhere, as may those under the roots in `allow`.
+    paths among the overrides are given by the user and may lie anywhere, as may those under the roots in `allow`, and
+    what the user allowed this file for good.
     """
-    roots = allowed_roots(allow)
+    roots, path = allowed_roots(allow), None
     if isinstance(source, dict):
         node, folder = source, Path.cwd()
     else:
         path = find_config(source)
+        roots += allowed_to(path)
         node, folder = load(path, roots), Path.cwd() if path in shipped().values() else path.resolve().parent
     given: list[str] = []
     layer = Overlay()
     for place, value in map(parse_override, overrides):
         node = layer(node, nest(place, value))
         given += _existing_paths(value)
-    return Config(node, Scope(folder, tuple(given), tuple(plugins), roots), layer.faults)
+    return Config(node, Scope(folder, tuple(given), tuple(plugins), roots, source=path), layer.faults)
 
 
 def _existing_paths(value: Any) -> Iterator[str]:
@@ -71,26 +74,31 @@ def _existing_paths(value: Any) -> Iterator[str]:
         yield value
 
 
-def load(path: Path, allowed: Sequence[Path] = ()) -> Node:
-    """A configuration file with what it includes below it. Raises ConfigError."""
-    return _load(Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), ())
+def load(path: Path, allowed: Sequence[Path] = (), files: list[Path] | None = None) -> Node:
+    """A configuration file with what it includes below it; `files` takes all that are read. Raises ConfigError."""
+    files = [] if files is None else files
+    return _load(Path(path), (Path(path).resolve().parent, *allowed, *shipped().values()), (), files)
 
 
-def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...]) -> Node:
+def _load(path: Path, roots: Sequence[Path], seen: tuple[Path, ...], files: list[Path]) -> Node:
     node = _read(path)
+    files.append(path.resolve())
     included = node.pop("include", None) or []
     base: Node = {}
     for name in included if isinstance(included, list) else [included]:
         if not isinstance(name, str) or "\0" in name:
             raise ConfigError([f"{path}: include: expected the name of a configuration, or a list, found {name!r:.80}"])
         inner = find_config(name, path.parent).resolve()
-        if inner.exists() and not any(inner.is_relative_to(root.resolve()) for root in roots):
-            raise ConfigError([f"{path}: include: {OutsideError(name, roots[0], inner)}"])
+        try:
+            if inner.exists():
+                pass_fence(name, inner, [root.resolve() for root in roots], Asker(roots[0], typed=str(files[0])))
+        except OutsideError as exc:
+            raise ConfigError([f"{path}: include: {exc}"]) from exc
         if inner.exists() and not inner.is_file():
             raise ConfigError([f"{path}: include: {name!r} is no file"])
         if inner in (*seen, path.resolve()):
             raise ConfigError([f"{path}: include: {name!r} includes itself"])
-        base = _overlaid(base, _load(inner, roots, (*seen, path.resolve())), str(path))
+        base = _overlaid(base, _load(inner, roots, (*seen, path.resolve()), files), str(path))
     return _overlaid(base, node, str(path))
 
 

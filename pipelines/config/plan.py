@@ -27,7 +27,7 @@ class Plan:
 
     `readings` are the arms that only read the replies of one of these with another reader. `plugins` are the modules
     outside looktwice that its classes may come from, as `load_plugin` names them. `files` are those that the
-    configuration names, by the place of their name.
+    configuration names, by the place of their name, and `source` is its own.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Plan:
     readings: tuple[Arm, ...] = ()
     plugins: tuple[str, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict)
+    source: Path | None = None
 
     @property
     def models(self) -> list[Any]:
@@ -94,7 +95,9 @@ def make_plan(config: Node, scope: Scope, name: str, faults: Sequence[str] = ())
         unready = {}
     asked, readings = _separate_readings(arms)
     left_out = expansion.left_out | unready
-    return Plan(str(config.get("name") or name), asked, left_out, config, readings, scope.plugins, binder.files)
+    return Plan(
+        str(config.get("name") or name), asked, left_out, config, readings, scope.plugins, binder.files, scope.source
+    )
 
 
 def _name_faults(given: Any, name: str) -> list[str]:

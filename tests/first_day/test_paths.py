@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ stages: {ask: {use: prompting.turns.Ask}}
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder `study` to work in, and `own` beside it, which holds questions and replies."""
     monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     for folder in ("study", "own/set"):
         (tmp_path / folder).mkdir(parents=True)
     row = {"id": "q1", "question": "Which?", "images": [], "choices": ["a", "b"], "answer": "A"}
@@ -45,8 +47,7 @@ def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(lab: 
     result = looktwice("check", study)
     assert result.exit_code == 2
     assert result.output.startswith("task.path: ") and f"at {lab / 'own' / 'set'}; " in result.output
-    assert "add --allow ../own/set, or for good" in result.output
-    assert f"LOOKTWICE_ALLOW={lab / 'own' / 'set'}" in result.output
+    assert "type `looktwice allow study.yaml`" in result.output and "add --allow ../own/set" in result.output
     assert looktwice("check", study, "--allow", "../own/set").exit_code == 0
     assert looktwice("run", study, "--allow", "../own").exit_code == 0
     assert "no such folder" in looktwice("run", study, "--allow", "../none").output
@@ -55,9 +56,95 @@ def test_data_outside_the_study_s_folder_is_allowed_by_what_the_fault_says(lab: 
 def test_a_lab_allows_its_usual_folders_for_good(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOKTWICE_ALLOW", os.pathsep.join(("/nowhere", str(lab / "own"))))
     assert looktwice("check", STUDY.replace("PATH", "../own/set")).exit_code == 0
-    (lab / "other").mkdir()
-    said = looktwice("check", STUDY.replace("PATH", "../other")).output
-    assert f"LOOKTWICE_ALLOW=/nowhere{os.pathsep}{lab / 'own'}{os.pathsep}{lab / 'other'}" in said
+
+
+def typed(*words: object) -> str:
+    """What a command prints, which ends well."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def refused(*words: object) -> str:
+    """What a command prints that refuses."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == 2 and "lies outside" in result.output, result.output
+    return result.output
+
+
+def test_one_command_remembers_a_study_until_it_changes(lab: Path) -> None:
+    """An absolute path in one's own study was refused until `--allow`, and `show` repeated the note for ever."""
+    Path("study.yaml").write_text(STUDY.replace("PATH", str(lab / "own" / "set")))
+    assert "looktwice allow study.yaml" in refused("check", "study.yaml")
+    assert str(lab / "own" / "set") in typed("allow", "study.yaml")
+    for words in (("check", "study.yaml"), ("run", "study.yaml"), ("show", "runs/study", "q1"),
+                  ("report", "runs/study"), ("score", "runs/study"), ("replay", "runs/study")):  # fmt: skip
+        assert "outside" not in typed(*words)
+    with Path("study.yaml").open("a") as file:
+        file.write("# edited\n")
+    refused("run", "study.yaml")
+    assert "changed since" in typed("allow", "--list")
+    assert "outside" not in typed("show", "runs/study", "q1")
+
+
+def test_a_copy_of_an_allowed_study_asks_again_and_so_do_other_paths(lab: Path) -> None:
+    study = STUDY.replace("PATH", str(lab / "own" / "set"))
+    Path("study.yaml").write_text(study)
+    typed("allow", "study.yaml")
+    (lab / "study" / "copy").mkdir()
+    Path("copy/study.yaml").write_text(study)
+    assert "looktwice allow copy/study.yaml" in refused("check", "copy/study.yaml")
+    typed("allow", "--forget", "study.yaml")
+    refused("check", "study.yaml")
+
+
+def test_what_an_allowed_study_includes_is_part_of_it(lab: Path) -> None:
+    (lab / "own" / "base.yaml").write_text(STUDY.replace("PATH", str(lab / "own" / "set")))
+    Path("study.yaml").write_text("include: ../own/base.yaml\n")
+    assert "looktwice allow" in refused("check", "study.yaml")
+    said = typed("allow", "study.yaml")
+    assert str(lab / "own" / "base.yaml") in said and str(lab / "own" / "set") in said
+    typed("check", "study.yaml")
+    (lab / "private").mkdir()
+    (lab / "own" / "base.yaml").write_text(STUDY.replace("PATH", str(lab / "private")))
+    refused("check", "study.yaml")
+
+
+def test_a_link_that_leads_elsewhere_than_when_it_was_allowed_asks_again(lab: Path) -> None:
+    (lab / "study" / "linked").symlink_to(lab / "own" / "set")
+    Path("study.yaml").write_text(STUDY.replace("PATH", "linked"))
+    typed("allow", "study.yaml")
+    typed("check", "study.yaml")
+    (lab / "study" / "linked").unlink()
+    (lab / "private").mkdir()
+    (lab / "study" / "linked").symlink_to(lab / "private")
+    refused("check", "study.yaml")
+
+
+def test_a_study_of_an_own_class_is_allowed_by_the_command_that_the_refusal_names(lab: Path) -> None:
+    (lab / "study" / "more_words.py").write_text(READER)
+    words = STUDY.replace("PATH", "../own/set") + "read: {use: more_words.WordList, words: ../own/replies.jsonl}\n"
+    Path("study.yaml").write_text(words)
+    said = " ".join(refused("check", "study.yaml", "--plugin", "more_words.py").split())
+    command = re.search(r"`looktwice (allow [^`]*)`", said)
+    assert command and "--plugin" in command[1]
+    assert "replies.jsonl" in typed(*command[1].split())
+    typed("run", "study.yaml", "--plugin", "more_words.py")
+
+
+def test_a_damaged_note_of_what_is_allowed_allows_nothing(lab: Path) -> None:
+    Path("study.yaml").write_text(STUDY.replace("PATH", "../own/set"))
+    typed("allow", "study.yaml")
+    (note,) = (lab / "configuration").rglob("*.json")
+    note.write_text("{")
+    refused("check", "study.yaml")
+    assert "0 studies" in typed("allow")
+
+
+def test_nothing_to_allow_is_said(lab: Path) -> None:
+    (lab / "own" / "set").rename(lab / "study" / "set")
+    Path("study.yaml").write_text(STUDY.replace("PATH", "set"))
+    assert "nothing to allow" in typed("allow", "study.yaml") and not (lab / "configuration").exists()
 
 
 def test_the_place_of_the_setting_is_the_place_to_type(lab: Path) -> None:
@@ -99,8 +186,13 @@ def test_images_may_lie_on_another_disk_that_is_allowed(lab: Path, monkeypatch: 
     study, allow = STUDY.replace("PATH", "../own/set"), ("--allow", "../own")
     result = looktwice("check", study, *allow)
     assert result.exit_code == 2
-    assert "leads out of the folder" in result.output and f"LOOKTWICE_ALLOW={lab / 'disk'}" in result.output
+    assert "leads out of the folder" in result.output and "--allow ../disk" in result.output
     assert looktwice("check", study, *allow, "--allow", "../disk").exit_code == 0
+    assert "looktwice allow ../own/set" in result.output
+    assert str(lab / "disk") in typed("allow", "../own/set")
+    assert looktwice("check", study, *allow).exit_code == 0
+    typed("allow", "--forget", "../own/set")
+    assert looktwice("check", study, *allow).exit_code == 2
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "disk"))
     assert looktwice("check", study, *allow).exit_code == 0
 

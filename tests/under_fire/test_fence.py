@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -30,6 +31,7 @@ stages: {system: {use: prompting.wording.System, text: Look.}, mark: {use: promp
 def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder, a private folder beside it with a file of each kind, and questions in a third."""
     monkeypatch.delenv("LOOKTWICE_ALLOW", raising=False)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     for folder in ("study", "private", "own"):
         (tmp_path / folder).mkdir()
     for folder in ("private", "own"):
@@ -133,17 +135,30 @@ def test_data_elsewhere_are_read_once_they_are_allowed(lab: Path, monkeypatch: p
     run = run_study("../own", "--allow", "../own")
     code, said = looktwice("show", run, "q1")
     (line,) = (line for line in said.splitlines() if "outside" in line)
-    assert (
-        code == 0 and line.startswith("shown with the stored pictures, for task.path: ") and "--allow ../own," in line
-    )
+    assert code == 0 and line.startswith("shown with the stored pictures, for task.path: ") and "--allow ../own" in line
     code, said = looktwice("replay", run)
-    assert code == 1 and "--allow ../own," in said
+    assert code == 1 and "looktwice allow runs/study" in said
     for command in (("show", run, "q1"), ("replay", run)):
         code, said = looktwice(*command, "--allow", "../own")
         assert code == 0 and "outside" not in said, said
     monkeypatch.setenv("LOOKTWICE_ALLOW", str(lab / "own"))
     code, said = looktwice("replay", run)
     assert code == 0 and said.endswith("\nreplayed without a model: 1 record the same bit for bit\n")
+
+
+def test_a_run_of_a_stranger_stays_fenced_beside_runs_that_are_allowed(lab: Path) -> None:
+    """Neither a copy of an allowed run, nor an allowed one that was edited, reads what that one may."""
+    Path("study.yaml").write_text(STUDY.replace("PATH", "../own"))
+    assert looktwice("allow", "study.yaml")[0] == 0
+    run = run_study("../own")
+    assert "outside" not in looktwice("show", run, "q1")[1]
+    foreign = Path("foreign")
+    shutil.copytree(run, foreign)
+    assert "looktwice allow foreign" in looktwice("report", foreign)[1]
+    change(run, system={"use": "prompting.wording.System", "text": {"file": str(lab / "private" / "passwd")}})
+    for command in (("show", run, "q1"), ("replay", run)):
+        _, said = looktwice(*command)
+        assert "lies outside the run's folder" in said and SECRET not in said
 
 
 FILES_OF_A_RUN = ("records.jsonl", "samples.jsonl", "points.yaml", "run.yaml", "judged.jsonl", ".lock", "show", "blobs")
