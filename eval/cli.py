@@ -8,14 +8,14 @@ from typing import Annotated
 import typer
 
 from looktwice.eval.cli_options import say
-from looktwice.eval.commands import audits, logs, measures, paper, people, runs, studies
+from looktwice.eval.commands import allowances, audits, logs, measures, paper, people, runs, studies
 from looktwice.eval.streams import interrupt_when_told, keep_streams
 
 __all__ = ["app", "main"]
 
 COMMANDS: dict[str, Callable[..., None]] = {
     "check": studies.check,
-    "allow": studies.allow,
+    "allow": allowances.allow,
     "run": studies.run,
     "fragility": measures.fragility,
     "staircase": measures.staircase,

@@ -55,31 +55,6 @@ def check(
             say(line)
 
 
-def allow(
-    path: Annotated[
-        Path | None, typer.Argument(metavar="[PATH]", help="A study, a run folder, or a folder of questions.")
-    ] = None,
-    overrides: Overrides = None,
-    plugin: Plugins = None,
-    listed: Annotated[bool, typer.Option("--list", help="List what is allowed.")] = False,
-    forgotten: Annotated[Path | None, typer.Option("--forget", metavar="PATH", help="Take it back.")] = None,
-) -> None:
-    """Let a study that you trust read the paths it names.
-
-    It is remembered until the study, or a file that it includes, changes; a copy elsewhere is another study. So are a
-    run folder and a folder of questions.
-    """
-    with input_errors():
-        from looktwice.eval.runs.allowing import allow_path, forget_path, list_allowed
-
-        if forgotten is not None:
-            say(forget_path(forgotten))
-        for line in allow_path(path, overrides or (), load_plugins(plugin)) if path is not None else ():
-            say(line)
-        for line in list_allowed() if listed or not (path or forgotten) else ():
-            say(line)
-
-
 def run(
     config: ConfigPath,
     overrides: Overrides = None,

@@ -49,10 +49,11 @@ def allowed_to(path: Path) -> tuple[Path, ...]:
 
 def forget(path: Path) -> bool:
     """Take back what was allowed; whether there was anything."""
-    place = _place(path)
-    there = place.is_file()
-    place.unlink(missing_ok=True)
-    return there
+    try:
+        _place(path).unlink()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def allowances() -> Iterator[Allowance]:
