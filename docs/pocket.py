@@ -128,7 +128,8 @@ def change(row: Mapping[str, str]) -> str:
 
 
 def _who(kind: str) -> str:
-    return "open" if kind in ("count", "where") else "pocket"
+    """The contestant that is asked for this kind: some have no choices, and some have nothing marked."""
+    return "open" if kind in ("count", "where") else "unmarked" if kind in ("cell", "present") else "pocket"
 
 
 def _subtasks(figures: Figures) -> Iterator[str]:

@@ -212,9 +212,10 @@ def _tables(scored: Table) -> list[ReportTable]:
     looks = [point for run in runs for point in summarize_looks(run)]
     turns = [arm for run in runs for arm in read_turns(run)]
     races, race_note = saved_races(runs)
+    zeros = tuple((kind, line) for kind, _, line in (line.partition(": ") for line in scored.unchanged))
     return [
-        ReportTable("Against the baseline", comparison_table(rows), wrap=True, note=COMPARISON_NOTE),
-        ReportTable("Effect of each factor", sweep_table(scored), wrap=True, note=effect_note(scored)),
+        ReportTable("Against the baseline", comparison_table(rows), True, COMPARISON_NOTE, facts=zeros),
+        ReportTable("Effect of each factor", sweep_table(scored), True, effect_note(scored), facts=zeros),
         ReportTable("Why the numbers differ", factor_table(scored), wrap=True),
         ReportTable("How fragile the marker makes it", fragility_table(runs), wrap=True, note=FRAGILITY_NOTE),
         ReportTable("Who would lead under another style", flip_table(runs), wrap=True),
@@ -293,7 +294,8 @@ def _markdown(facts: dict[str, Any]) -> str:
         parts += [f"## {escaped(section.title)}", _listed(section.facts)]
         parts.append(section.table.markdown)
     for table in facts["tables"]:
-        parts += [f"## {table.title}", *([table.note] if table.note else []), table.table.markdown]
+        above = [_listed(table.facts), table.note]
+        parts += [f"## {table.title}", *filter(None, above), table.table.markdown]
     parts += ["\n".join(f"- {escaped(line)}" for line in facts["agreement"])] if facts["agreement"] else []
     if facts["left_out"]:
         parts += ["## Left out", _listed(facts["left_out"])]

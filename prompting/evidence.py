@@ -15,10 +15,13 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
+__all__ = ["KEPT", "Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
 
 Missing = Literal["keep", "fail", "abstain"]
 """What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain from an answer."""
+
+KEPT = "; kept as it is"
+"""How a note ends that says why a stage found nothing to do, and left the views as they were."""
 
 Found = TypeVar("Found")
 
@@ -62,7 +65,7 @@ def handle_missing(state: State, missing: Missing, reasons: Sequence[str]) -> St
         )
     if missing == "abstain":
         return state.abstain("; ".join(reasons))
-    return state.with_notes(*(f"{reason}; kept as it is" for reason in reasons))
+    return state.with_notes(*(f"{reason}{KEPT}" for reason in reasons))
 
 
 def with_views(state: State, views: Sequence[View], words: str = "", lacking: Sequence[str] = ()) -> State:

@@ -8,6 +8,7 @@ import io
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.measurements import measured_names
-from looktwice.eval.scoring.notes import notes
+from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
@@ -66,11 +67,19 @@ class Table:
         """The rows whose fields have these values, such as `metric="accuracy", slice=""`."""
         return replace(self, rows=tuple(r for r in self.rows if all(getattr(r, k) == v for k, v in fields.items())))
 
-    @property
+    @cached_property
+    def unchanged(self) -> tuple[str, ...]:
+        """Which stages changed no request, or few: what explains a delta of zero."""
+        return self._lines(unchanged)
+
+    @cached_property
     def notes(self) -> tuple[str, ...]:
-        """What delta compares with, and what the figures leave out: samples that were not asked, older arms."""
+        """What changed nothing, what delta compares with, and what was not asked or is left out, such as older arms."""
+        return (*self.unchanged, *self._lines(notes))
+
+    def _lines(self, say: Callable[[RunScores], Sequence[str]]) -> tuple[str, ...]:
         many = len(self.scores) > 1
-        return tuple(f"{run.name}: {line}" if many else line for run in self.scores for line in notes(run))
+        return tuple(f"{run.name}: {line}" if many else line for run in self.scores for line in say(run))
 
     @property
     def csv(self) -> str:
@@ -174,8 +183,10 @@ def console_table(shown: Table) -> RichTable:
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
+    below = cell(caption)
+    below.highlight_words(shown.unchanged, "bold not dim not italic yellow")
     out = RichTable(
-        caption=cell(caption),
+        caption=below,
         caption_justify="left",
         header_style="bold",
         box=box.SIMPLE,

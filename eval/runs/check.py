@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,10 +11,13 @@ from pathlib import Path
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
-from looktwice.eval.records.from_state import make_point_rows
+from looktwice.eval.records.from_state import make_point_rows, make_record
+from looktwice.eval.records.records import PointRow, Record
+from looktwice.eval.records.unchanged import SentByArm, kept_notes, request_of, say_unchanged
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
+from looktwice.eval.runs.replay import HashOnlyBlobs
 from looktwice.eval.scoring.cost import price_lines
-from looktwice.eval.scoring.labels import labels
+from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.tasks.base import TaskError, checked_items, count_items
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
@@ -29,6 +33,8 @@ from looktwice.pipelines.state import State
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
+TRIED = 8  # samples of a task that are tried where arms send the same for the first
+SECONDS = 5.0  # after which no further sample is tried
 
 
 def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_image: bool = False) -> Iterator[str]:
@@ -57,11 +63,60 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     yield from describe_requests(plan, trials, limit)
     if every_image:
         yield from _look_at_samples(plan, limit)
+    yield from _say_unchanged(trials, rows[: len(plan.points)], names)
     for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
         if lacking:
             yield f"a run cannot ask yet: {lacking}"
     if faults:
         raise ConfigError(faults)
+
+
+def _say_unchanged(
+    trials: Sequence[Trial], rows: Sequence[PointRow], names: Mapping[str, tuple[str, str]]
+) -> Iterator[str]:
+    """A warning for each slot that changed no request of the samples that were tried, and on how many that is seen.
+
+    Arms that sent something of their own for the first sample are tried on no further one.
+    """
+    records = {trial.arm.id: [_dry_record(trial)] for trial in trials}
+    sent = Counter((trial.arm.task_id, request_of(records[trial.arm.id][0])) for trial in trials)
+    doubtful = [
+        trial.arm
+        for trial in trials
+        for record in records[trial.arm.id]
+        if sent[trial.arm.task_id, request_of(record)] > 1 or kept_notes(record)
+    ]
+    begun = time.monotonic()
+    for task_id, task in {arm.task_id: arm.task for arm in doubtful}.items():
+        mine = [arm for arm in doubtful if arm.task_id == task_id]
+        for item in islice(checked_items(task), 1, TRIED):
+            if time.monotonic() - begun > SECONDS:
+                break
+            for arm in mine:
+                records[arm.id].append(_dry_record(try_arm(arm, item)))
+    arms = []
+    for trial, row in zip(trials, rows, strict=True):
+        tried, rival = records[row.id], baseline_of(row, rows)
+        requests = {record.sample: request_of(record) for record in tried}
+        kept = {record.sample: kept_notes(record) for record in tried}
+        label, task = names[row.id]
+        arms.append(SentByArm(row, label, task, requests, kept, rival.id if rival else "", _made_up(trial)))
+    if warnings := say_unchanged(arms):
+        most = max(map(len, records.values()))
+        yield f"of the first {counted(most, 'sample')} of each task at most, which were tried:"
+        yield from (f"  warning: {line}" for line in warnings)
+
+
+def _dry_record(trial: Trial) -> Record:
+    arm, item = trial.arm, trial.item
+    return make_record(arm, item.sample, item.sample.sha, trial.state, HashOnlyBlobs(Path()), trial.error)
+
+
+def _made_up(trial: Trial) -> Sequence[str]:
+    """The slots whose work follows from replies that are made up: from the first that asks on; all where none does."""
+    slots = list(trial.arm.stages)
+    asking = [slots.index(entry.slot) for entry in trial.state.trace if entry.calls]
+    return slots[min(asking) :] if asking else slots
 
 
 def _model_faults(plan: Plan) -> list[str]:

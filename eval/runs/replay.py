@@ -34,6 +34,7 @@ from looktwice.pipelines.pipeline import RecordingModel, StageFailed, cause_of, 
 from looktwice.pipelines.runtime.stores import Blobs, use_result_store
 from looktwice.pipelines.sample import Item, Sample
 from looktwice.pipelines.state import Stage, State
+from looktwice.prompting.markers.base import NO_MARK
 
 SHOWN = 5  # differences that are printed
 GONE = "the task's data is gone or has changed"
@@ -299,6 +300,8 @@ def _compare(folder: RunFolder, point: PointRow, stages: Mapping[str, Stage], sa
     again = make_record(arm, sample, record.sample_sha, state, HashOnlyBlobs(folder.blobs.folder), error)
     if record.measured is None:  # it was made before stages measured anything
         again = replace(again, measured=None)
+    if not record.notes:  # it was made before markers said that they met no mark
+        again = replace(again, notes=tuple(note for note in again.notes if not note.endswith(NO_MARK)))
     old, new = (json.loads(replace(each, timings={}).to_line()) for each in (record, again))
     if json.dumps(old) == json.dumps(new):
         return ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from looktwice.eval.records.unchanged import SentByArm, say_unchanged
 from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
@@ -17,6 +18,28 @@ def notes(run: RunScores) -> list[str]:
     """A sentence each: the baseline, prices; samples without a record, failures, tasks in part; what is older."""
     prices = price_lines(scores.point for scores in run.points)
     return [*_compared(run), *prices, *_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+
+
+def unchanged(run: RunScores) -> list[str]:
+    """Which stages changed no request, or few, by the first draw of every sample; what explains a delta of zero."""
+    rivals = baselines(run)
+    arms = []
+    for scores in run.points:
+        if scores.older or scores.point.replies_of:  # another reader is no stage
+            continue
+        first = {name: draw for name in scores.scored if (draw := scores.first(name))}
+        rival = rivals[scores.point.id]
+        arms.append(
+            SentByArm(
+                scores.point,
+                scores.contestant,
+                scores.task,
+                {name: draw.request for name, draw in first.items()},
+                {name: draw.kept for name, draw in first.items() if draw.kept},
+                rival.point.id if rival else "",
+            )
+        )
+    return say_unchanged(arms)
 
 
 def _compared(run: RunScores) -> list[str]:

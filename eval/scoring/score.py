@@ -24,6 +24,7 @@ from looktwice.eval.records.judgements import (
     words_of,
 )
 from looktwice.eval.records.records import PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.unchanged import kept_notes, request_of
 from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels
@@ -171,6 +172,8 @@ class RecordScorer:
             result.judge,
             judged[REASONING_PASS].scores if REASONING_PASS in judged else _NO_SCORES,
             _measured(record),
+            request_of(record),
+            kept_notes(record),
         )
 
     def _judgements_of(self, record: Record) -> Mapping[str, Judgement]:

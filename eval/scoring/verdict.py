@@ -62,7 +62,8 @@ class ScoredRecord:
     `reason` is one of REASONS for UNREADABLE, `detail` the sentence or traceback behind a reason or a failure. `read`
     says whether the answer was extracted from a reply (otherwise a stage set it); tokens and `cost` (by list price) are
     those of all its `calls`. `judge` names the judge whose verdict this is, `judged` holds its scores by criterion.
-    `measured` are the record's measurements, and its `confidence` where a stage gave one.
+    `measured` are the record's measurements, and its `confidence` where a stage gave one. `request` is the digest of
+    what was sent (`request_of`), `kept` are the notes of stages that found nothing to do.
     """
 
     sample: str
@@ -79,6 +80,8 @@ class ScoredRecord:
     judge: str = ""
     judged: Mapping[str, float] = field(default_factory=dict)
     measured: Mapping[str, Any] = field(default_factory=dict)
+    request: bytes = b""
+    kept: Sequence[str] = ()
 
     @property
     def verdict(self) -> Verdict:

@@ -19,9 +19,11 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color
 from looktwice.prompting.drawing.placement import Anchor
+from looktwice.prompting.evidence import KEPT
 from looktwice.prompting.markers.labels import Label, draw_labels
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
+NO_MARK = f"no mark to draw{KEPT}"
 MAX_LENGTH = 10_000  # pixels; a longer length is surely a typo
 
 
@@ -57,7 +59,7 @@ class Marking(WithoutModel):
     view of that height and scale with the real one; with `relative_to` they are thousandths of that side of the view.
     `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a mark outside its own
     image, for a label that has no room without hiding a point or another label, and if the sample has marks but `only`
-    names none of them. A sample without marks stays as it is.
+    names none of them. Where no view shows a mark of its kind all stays as it is, and a note says so.
     """
 
     label: Label = field(default_factory=Label)
@@ -79,9 +81,12 @@ class Marking(WithoutModel):
         check_marks(state.sample)
         self._check_only(state.sample)
         try:
-            return state.replace(views=tuple(self.draw(view, state.sample.marks) for view in state.views))
+            views = tuple(self.draw(view, state.sample.marks) for view in state.views)
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
+        if all(after is before for after, before in zip(views, state.views, strict=True)):
+            return state.with_notes(f"{type(self).__name__}: {NO_MARK}")
+        return state.replace(views=views)
 
     def draw(self, view: View, marks: Sequence[Mark]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""

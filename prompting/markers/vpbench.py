@@ -17,7 +17,7 @@ from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import RGB
 from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
-from looktwice.prompting.markers.base import part_rect_of
+from looktwice.prompting.markers.base import NO_MARK, part_rect_of
 
 VPBenchName = Literal[
     "default", "color blue", "color green", "color yellow", "font scale 0.2", "font scale 1.0", "marker type diamond",
@@ -125,7 +125,8 @@ class VPBenchStyle(WithoutModel):
         except ValueError as exc:
             raise ValueError(f"sample {state.sample.id}: {exc}") from exc
         said = f"VPBench {self.style}: letters of {self.letters}, drawn by OpenCV {cv2.__version__}"
-        return state.replace(views=views).with_notes(said) if marks else state
+        said = said if marks else f"{type(self).__name__}: {NO_MARK}"
+        return state.replace(views=views).with_notes(said)
 
     def draw(self, view: View, marks: list[Point]) -> View:
         """One view with its marks and labels; `marks` are in the pixels of the sample's images."""

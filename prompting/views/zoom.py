@@ -15,7 +15,7 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.evidence import Missing, handle_missing, shown_sources
+from looktwice.prompting.evidence import KEPT, Missing, handle_missing, shown_sources
 from looktwice.prompting.grids.base import read_coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
 from looktwice.prompting.views.crop import Crop
@@ -65,7 +65,7 @@ def zoom_views(state: State, found: ZoomTargets, crop: Crop, missing: Missing, w
     state = state.measured("crop_share", fmean(shares)) if shares else state
     if lacking and missing != "keep":
         return handle_missing(state, missing, lacking)
-    return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}; kept as it is" for reason in lacking))
+    return state.replace(views=tuple(views)).with_notes(*notes, *(f"{reason}{KEPT}" for reason in lacking))
 
 
 @dataclass(frozen=True)

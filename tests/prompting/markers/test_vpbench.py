@@ -134,7 +134,7 @@ def test_words_of_ones_own_and_questions_that_cannot_be_worded() -> None:
 def test_the_record_says_which_letters_and_opencv() -> None:
     state = VPBenchStyle("text label", "opencv5")(start(Point("A", 60, 60)), NoModel())
     assert state.notes[-1].startswith("VPBench text label: letters of opencv5, drawn by OpenCV 5.")
-    assert not VPBenchStyle()(start(), NoModel()).notes
+    assert VPBenchStyle()(start(), NoModel()).notes == ("VPBenchStyle: no mark to draw; kept as it is",)
 
 
 def test_numbers_keep_ref_and_the_sample_s_order() -> None:

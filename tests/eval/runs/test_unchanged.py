@@ -1,0 +1,180 @@
+"""What changed no request is said by `check`, by the run and by its report, and nothing is said of what did."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.eval.display.table import score_table
+from looktwice.eval.records.records import PointRow, Record
+from looktwice.eval.records.unchanged import SentByArm, request_of, say_unchanged
+
+DETECTOR = '''
+"""Questions, and a detector that finds something in one of six of their pictures."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from looktwice.specialists.results import Boxes
+from tests.questions_in_memory import Questions
+
+
+class Greys(Questions):
+    pass
+
+
+@dataclass(frozen=True)
+class Rare:
+    def __call__(self, pixels, words=None):
+        n = int(pixels[-1, -1, 0] == 45)
+        return Boxes(np.array([[1.0, 1.0, 20.0, 20.0]] * n).reshape(n, 4), np.ones(n), np.array(["x"] * n))
+'''
+STUDY = """
+name: planted
+tasks: {greys: {use: planted_things.Greys, keys: [A, B, A, B, A, B]}}
+model: {use: pipelines.models.Scripted, answer: (A)}
+stages:
+  ask: {use: prompting.turns.Ask}
+"""
+MARK = "{use: prompting.markers.Circles, before: ask}"
+HIDE = "{use: prompting.controls.NoImage, before: ask}"
+ZOOM = "{use: prompting.views.ZoomOnDetections, detector: {use: planted_things.Rare}, crop: {min_px: 8}, before: ask}"
+SAME_WORDS = "{use: prompting.wording.Template, text: '{{ prompt }}', before: ask}"
+SCENES = "tasks: {color: {use: eval.tasks.MarkedScenes, kind: color, n: 6}}"
+CHANCE = "{use: specialists.answers.Chance}"
+PLANTED = {
+    "a marker without marks": (
+        f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}",
+        "changed nothing: mark: 2 values, 1 request on all 6 samples of greys: plain, marked sent the same",
+        "found nothing: marked on all 6 samples of greys: Circles: no mark to draw; kept as it is",
+    ),
+    "a radius of what is not shown": (
+        f"contestants: {{plain: {{stages: {{mark: {MARK}, hide: {HIDE}}}}}}}\n"
+        f"sweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}",
+        "changed nothing: mark: 3 values, 1 request on all 6 samples of color: plain [mark.radius=5], plain "
+        "[mark.radius=10], plain [mark.radius=15] sent the same",
+    ),
+    "a zoom that mostly finds nothing": (
+        f"contestants: {{plain: {{}}, zoomed: {{stages: {{zoom: {ZOOM}}}}}}}",
+        "changed little: zoom: the request of zoomed equals that of plain on 5 of 6 samples of greys; nothing "
+        "found on 5: view 1: no box in image 0; kept as it is",
+        "found nothing: zoomed on 5 of 6 samples of greys: view 1: no box in image 0; kept as it is",
+    ),
+    "words that stay as they are": (
+        f"stages: {{word: {SAME_WORDS}, ask: {{use: prompting.turns.Ask}}}}\neach: [{{stages.word: null}}]",
+        "changed nothing: word: 2 values, 1 request on all 6 samples of greys: plain, plain [no word] sent the same",
+    ),
+}
+
+
+def looktwice(*words: str) -> str:
+    """The output of a command in one line, as a terminal breaks it."""
+    result = CliRunner().invoke(app, [*words, "--plugin", os.environ["PLANTED"]])
+    assert result.exit_code == 0, result.output
+    return " ".join(result.output.split())
+
+
+def write_study(text: str) -> None:
+    own = yaml.safe_load(text)
+    study = yaml.safe_load(STUDY)
+    own.get("stages", {}).get("word", {}).pop("before", "")
+    Path("study.yaml").write_text(yaml.safe_dump({**study, **own}, sort_keys=False))
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("plugin") / "planted_things.py"
+    path.write_text(DETECTOR)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _in_a_folder_of_its_own(tmp_path: Path, plugin: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("PLANTED", str(plugin))
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_check_run_and_report_say_what_changed_no_request(planted: str) -> None:
+    text, *sentences = PLANTED[planted]
+    write_study(text)
+    checked, said = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
+    looktwice("report", "runs/planted")
+    table = score_table("runs/planted", plugins=["planted_things"])
+    assert list(table.unchanged) == sentences
+    for sentence in sentences:
+        assert f"warning: {sentence}" in checked and sentence in said
+        assert sentence.partition(":")[0] in Path("runs/planted/report.md").read_text()
+    assert "of the first 6 samples of each task at most" in checked
+    for name in ("report.md", "report.html"):  # at the top, and beside the zeros
+        assert Path("runs/planted", name).read_text().count(sentences[0].partition(" on ")[0][-20:]) >= 2
+
+
+SEEN = {
+    "a marker on marks": f"contestants: {{plain: {{}}, marked: {{stages: {{mark: {MARK}}}}}}}\n{SCENES}",
+    "a swept radius": (
+        f"contestants: {{plain: {{stages: {{mark: {MARK}}}}}}}\nsweep: {{stages.mark.radius: [5, 10, 15]}}\n{SCENES}"
+    ),
+    "another reader": "each: [{read: {use: eval.readers.WholeReply}}]",
+    "more draws": "each: [{draws: 2}]",
+    "a temperature": "each: [{stages.ask.options: {temperature: 0.5}}]",
+    "a specialist's seed": f"stages: {{answer: {CHANCE}}}\neach: [{{stages.answer.slot: another}}]",
+}
+
+
+@pytest.mark.parametrize("seen", SEEN)
+def test_nothing_is_said_of_a_study_whose_stages_change_what_is_sent(seen: str) -> None:
+    write_study(SEEN[seen])
+    checked, said = looktwice("check", "study.yaml"), looktwice("run", "study.yaml")
+    for kind in ("changed nothing", "changed little", "found nothing"):
+        assert kind not in checked and kind not in said
+
+
+def arm(name: str, requests: dict[str, bytes], model: str | None = "m", rival: str = "", **stages: object) -> SentByArm:
+    return SentByArm(PointRow(name, name, "t", "id-t", spec={"stages": stages, "model": model}), name, "t", requests,
+                     rival=rival)  # fmt: skip
+
+
+SAME = {"s0": b"x", "s1": b"y", "s2": b"z"}
+
+
+def test_a_run_without_the_messages_that_were_sent_is_silent() -> None:
+    old = Record("p", "s", "sha", calls=({"messages": [], "reply": {"text": "A"}},))
+    assert request_of(old) == b"" == request_of(Record("p", "s", "sha", error="ValueError: no"))
+    unknown = dict.fromkeys(SAME, b"")
+    assert say_unchanged([arm("a", unknown, mark=1), arm("b", unknown, mark=2)]) == []
+
+
+def test_a_request_is_compared_without_its_reply_and_with_its_options() -> None:
+    def asked(said: str, **options: object) -> bytes:
+        return request_of(Record("p", "s", "sha", calls=({"messages": ["m"], "draw": 0, "options": options,
+                                                          "reply": {"text": said}},)))  # fmt: skip
+
+    assert asked("A") == asked("B") != asked("A", temperature=1)
+
+
+def test_specialists_are_compared_by_what_they_answer() -> None:
+    answers = [request_of(Record("p", "s", "sha", answer=answer)) for answer in "AAB"]
+    assert answers[0] == answers[1] != answers[2]
+    both = [arm(name, SAME, None, answer=number) for number, name in enumerate("ab")]
+    assert say_unchanged(both) == [
+        "changed nothing: answer: 2 values, 1 answer on all 3 samples of t: a, b sent the same"
+    ]
+
+
+def test_some_values_alike_several_slots_and_another_model() -> None:
+    other = dict.fromkeys(SAME, b"else")
+    three = [arm("a", SAME, mark=1), arm("b", SAME, mark=2), arm("c", other, mark=3)]
+    assert say_unchanged(three) == [
+        "changed nothing: mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
+    ]
+    several = [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
+    assert say_unchanged(several)[0].startswith("changed nothing: mark + zoom: 2 values, 1 request on all 3 samples")
+    assert say_unchanged([arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]) == []
