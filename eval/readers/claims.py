@@ -26,20 +26,26 @@ _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
 _THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}", re.I)
 _TAGS_JOINED = re.compile(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
 _PREDICATE_OF_TAG = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
+_SHORT = 40  # characters from a predicate to the choice that it is said of
 _FAR = 220  # characters between a subject and its predicate
 _LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
 
 
 class Weight(IntEnum):
-    """How strong a claim is: the highest weight decides, and of equal ones the last."""
+    """How strong a claim is: the highest weight decides, and of equal ones the last.
+
+    STATED is what a plain sentence says of a choice itself ("⟦A⟧ is closer"), PREFERRED what is said in its reasons
+    ("the head marked by ⟦A⟧ looks larger and closer").
+    """
 
     NAMED = 1
     DESCRIBED = 2
     CONCLUDED = 3
     PREFERRED = 4
-    OPENED = 5
-    DECLARED = 6
-    MARKED = 7
+    STATED = 5
+    OPENED = 6
+    DECLARED = 7
+    MARKED = 8
 
 
 @dataclass(frozen=True)
@@ -83,10 +89,12 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     if words.claimed:
         yield from _claims_by_phrase(text, words.claimed, Weight.PREFERRED)
     if words.equal:
-        yield from _claims_by_phrase(text, phrases.EQUAL, Weight.PREFERRED)
+        yield from _claims_by_phrase(text, phrases.EQUAL, Weight.STATED)
     for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
         yield from _claims_by_phrase(text, pattern, Weight.DECLARED)
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
+    for match in phrases.CONTRAST.finditer(text):
+        yield Claim(Weight.DECLARED, match["letter"])
     for match in phrases.WRONG.finditer(text):
         yield from (Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0]))
     found = set(tagged_letters(text)) & set(letters)
@@ -120,9 +128,18 @@ def _names_another(text: str, end: int, letter: str) -> bool:
 def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, follows: bool) -> Iterator[Claim]:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject, "closest to X"."""
     for match in pattern.finditer(text):
+        if phrases.ILLUSION.search(_clause(text, match)):
+            continue
         ways = (_claim_after(text, match, weight), None if follows else _claim_before(text, match, weight))
         found = chain(ways, [_claim_beside(text, match, weight, follows)])
         yield from [claim for claim in found if claim][:1]
+
+
+def _clause(text: str, match: re.Match[str]) -> str:
+    """The part of a sentence around a predicate, from comma to comma."""
+    start = max(text.rfind(sign, 0, match.start()) for sign in ",;:") + 1
+    end = text.find(",", match.end())
+    return text[start : end if end >= 0 else None]
 
 
 def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
@@ -134,6 +151,8 @@ def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | Non
     if _names_another(text, match.end() + found.end(), found["letter"]):
         return Claim(weight, "")
     less = _BEFORE_BEST.search(text[: match.start()])
+    if weight is Weight.PREFERRED and len(found[0]) <= _SHORT and phrases.states(text[: match.start()]):
+        weight = Weight.STATED
     return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
 
 
@@ -149,6 +168,8 @@ def _claim_before(text: str, match: re.Match[str], weight: Weight) -> Claim | No
     joined = phrases.JOINED.search(before)
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):
         return None if NEGATED.search(between) or _BETWEEN.search(before) else Claim(weight, "")
+    if weight is Weight.PREFERRED and phrases.DIRECT.fullmatch(between) and phrases.states(before):
+        weight = Weight.STATED
     return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
 
 

@@ -40,6 +40,11 @@ _NOUN = (
     r"(?:options?|choices?|letters?|points?|box(?:es)?|bbox|pictures?|images?|photos?|circles?|dots?|markers?|labels?"
     r"|figures?|shapes?|regions?|candidates?|rectangles?|answers?|locations?|patterns?|diagrams?|squares?|cubes?)"
 )
+_NUMBERED = re.compile(
+    rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
+    rf"|\b(?:the|an?)\s+(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b",
+    re.I,
+)
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
 _DIGITS, _PREDICATE = re.compile(r"[\d.,]+"), re.compile(r"[a-z] is \w+")
 _LABEL, _ARTICLE = re.compile(rf"{_NOUN}\s+[a-z]|[a-z]"), re.compile(r"^(?:the|an?)\s+(?=\w\w)")
@@ -141,12 +146,13 @@ class MentionTagger:
     """Replaces the places of a cleaned reply that name a choice by tags. `letters` are the choices', such as "ABCD".
 
     `texts` are the patterns by which a choice is named beside its letter; `ordinal` says that the choices are ordinals
-    ("the second image").
+    ("the second image"), `numbered` that "option 2" is the second of them, since none is a number itself.
     """
 
     letters: str
     texts: tuple[tuple[str, TextPattern], ...]
     ordinal: bool = False
+    numbered: bool = True
 
     def __call__(self, text: str) -> str:
         """The text with one tag per mention; letters a little beyond the choices are tagged too.
@@ -158,6 +164,8 @@ class MentionTagger:
             text = _NUMBERS_JOINED.sub(
                 lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
             )
+        if self.numbered:
+            text = _NUMBERED.sub(self._tag_number, text)
         for letter, named in self.texts:
             text = named.replace(text, tag(letter.lower()))
         for pattern in _BY_LETTER:
@@ -171,6 +179,10 @@ class MentionTagger:
         known = ord(match[1].upper()) < ord("A") + len(self.letters) + _BEYOND
         before = _ANSWER.match(match[0])  # "Answer:" declares what follows and is kept
         return (before[0] if before else "") + tag(match[1].upper()) if known else match[0]
+
+    def _tag_number(self, match: re.Match[str]) -> str:
+        number = int(match["number"] or ORDINALS[match["ordinal"].lower()])
+        return tag(self.letters[number - 1]) if number <= len(self.letters) else match[0]
 
     def _prefer_letter(self, match: re.Match[str]) -> str:
         """Of a letter and a text side by side the letter counts, if it is one of the choices."""
@@ -235,7 +247,8 @@ def tagger_of(choices: tuple[str, ...]) -> MentionTagger:
     ordinal = any(map(_STARTS_ORDINAL.match, choices))
     if ordinal:
         found.append((ascii_uppercase[len(choices) - 1], TextPattern(rf"\bthe last {_IMAGE}\b")))
-    return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal)
+    numbered = not any(_fold(text) in _NUMERALS or _DIGITS.fullmatch(_fold(text)) for text in choices)
+    return MentionTagger(ascii_uppercase[: len(choices)], tuple(found), ordinal, numbered)
 
 
 def _patterns_of_text(text: str) -> Iterator[TextPattern]:

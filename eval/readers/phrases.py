@@ -84,7 +84,11 @@ DECLARES = (
         rf"(?:it|that)(?:'s| is) (?:\w+ly )?{CHOICE}\W*$"
     ),
     _pattern(rf"\b(?:but|actually,?) (?:it|that|the answer)(?:'s| is) (?:\w+ly |now )?{CHOICE}"),
-    _pattern(rf"\b(?:so|actually|no wait),? {CHOICE}\W*$"),
+    _pattern(
+        rf"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is )?{CHOICE}\W*$"
+    ),
+    _pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
+    _pattern(rf"\b(?:shows|means|suggests|follows|clear) that it is {CHOICE}"),
     _pattern(
         r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
         rf"{GAP}{{0,20}}?\b(?:most likely|more likely|probably|presumably)\s+{CHOICE}\W*$"
@@ -131,6 +135,33 @@ WRONG = _pattern(
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
+CONTRAST = _pattern(
+    rf"(?:\b(?:not|neither)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
+    r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s,;:]*(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
+    rf"{NEAR}{{0,20}}?{CHOICE}(?! (?:is|are) not)"
+)
+""" "Not Y but X"."""
+_STATES = re.compile(
+    r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude|actually|fact))"
+    r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is|that|circle)\s+)*\W*$",
+    re.I,
+)
+
+DIRECT = re.compile(
+    r"(?:'s\b)?(?:[\s,()\"'-]|\b(?:is|are|was|has|have|be|appears?|seems?|looks?|must|should|would|therefore|thus|hence"
+    r"|then|clearly|definitely|indeed|actually|probably|likely|slightly|much|significantly|noticeably|the|an?|one|that"
+    r"|which|to|point|surface|colou?r|of|two|both|not|cannot|in|fact|most)\b)*",
+    re.I,
+)
+"""Between a choice and what a plain sentence says of it."""
+ILLUSION = _pattern(
+    r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
+    r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:makes?|lets?)\b.*\b(?:look|appear|seem)\b",
+    r"\bat first\b|\bapparent(?:ly)? difference\b",
+    r"\b(?:might|could|would) \w+.*\bif\b",
+    r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
+)
+"""What only seems so, or would be so in another case."""
 EQUAL = _pattern(
     r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
@@ -174,11 +205,16 @@ _FIND = _any_of(
     "determined?", "tell", "select", "choose", "say", "decide", "identify", "conclude", "provide", "make", "judge",
     "know", "answer", "pinpoint",
 )  # fmt: skip
+_HANDED_BACK = (
+    r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b"
+    r"|\b(?:do|can|could|would) you (?:think|choose|identify|select)\b"
+)
+HANDED_BACK = _pattern(_HANDED_BACK)
+"""The reply hands the question back."""
 UNDECIDED = _pattern(
     rf"\b{_UNABLE}\s+(?:\w+ly\s+)?(?:be )?{_FIND}\b"
     r"(?! (?:the |any |real |specific )*(?:people|persons?|individuals?|identit(?:y|ies)|who)\b)",
-    r"\bplease (?:select|choose|identify|pick|provide|clarify|take)\b",
-    r"\b(?:do|can|could|would) you (?:think|choose|identify|select)\b",
+    _HANDED_BACK,
 )
 """The reply cannot tell, or hands the question back."""
 
@@ -198,3 +234,19 @@ BREAKS_LINK = _pattern(
     r"\bit (?:is|has|was|also|appears|looks|seems)\b",
 )
 """Between a choice and a predicate: the predicate is another's."""
+def states(before: str) -> bool:
+    """Whether a main clause begins at the end of this text, before a choice or a predicate, and is not denied."""
+    clause = before[-80:]
+    return _STATES.search(clause) is not None and not re.search(r"\b(?:less|un)\W?likely that\b", clause, re.I)
+
+
+_SECOND_THOUGHTS = _pattern(
+    r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
+    r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch that)\b",
+)
+
+
+def second_thoughts(text: str) -> str:
+    """What follows the last words that take back what was said before them ("No, wait. Looking again, "), or ""."""
+    places = list(_SECOND_THOUGHTS.finditer(text))
+    return text[places[-1].end() :].lstrip(" ,.:!\u2026\u2014-") if places else ""

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, strip_echo
+from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, read_open
-from looktwice.eval.readers.phrases import NEGATED, NOT_YET, UNDECIDED
+from looktwice.eval.readers.phrases import HANDED_BACK, NEGATED, NOT_YET, UNDECIDED, second_thoughts
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, may_hold
 from looktwice.pipelines.state import State
@@ -106,7 +107,8 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
     if not text:
         return Reading.without_words(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
-    return _read_choice(text, nameable(choices, text), subtask, question if yes_no else None)
+    text, texts = in_english(text, tuple(choices))
+    return _read_choice(text, nameable(texts, text), subtask, question if yes_no else None)
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
@@ -127,7 +129,11 @@ def _read_choice(text: str, choices: tuple[str, ...], subtask: str, question: st
         return _reading_of("", tagger.letters)
     if bare := _BARE_LETTER.fullmatch(text):
         return _reading_of(bare[1].upper(), tagger.letters)
-    reading = _decide(list(_collect_claims(text, tagged, tagger.letters, subtask)), tagged, tagger.letters)
+    reading = Reading(None)
+    if tail := second_thoughts(tagged):
+        reading = _decide(list(_collect_claims(tail, tail, tagger.letters, subtask)), tail, tagger.letters)
+    if reading.answer is None:
+        reading = _decide(list(_collect_claims(text, tagged, tagger.letters, subtask)), tagged, tagger.letters)
     if reading.answer is None and question is not None:
         return _read_statement(text, question) or reading
     return reading
@@ -178,6 +184,11 @@ def _decide(claims: Sequence[Claim], tagged: str, letters: str) -> Reading:
     """The last of the weightiest claims; weak ones must agree, and count for nothing where the reply cannot tell."""
     claims = [claim for claim in claims if claim.weight >= Weight.DECLARED or claim.letter in letters]
     against = {claim.letter for claim in claims if claim.against}
+    stated = {claim.letter for claim in claims if claim.weight is Weight.STATED and not claim.against}
+    if len(stated) > 1 or HANDED_BACK.search(tagged):  # plain sentences that differ count no more than others
+        claims = [
+            replace(claim, weight=Weight.PREFERRED) if claim.weight is Weight.STATED else claim for claim in claims
+        ]
     for weight in sorted(Weight, reverse=True):
         weak = weight <= Weight.DESCRIBED
         held = [claim.letter for claim in claims if claim.weight is weight and not claim.against]
