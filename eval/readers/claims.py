@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import lru_cache
 from itertools import chain
@@ -26,7 +26,7 @@ _BEFORE_BEST = re.compile(r"\b(?:least|less|not)\s+(?:the\s+)?$", re.I)
 _THAN = re.compile(rf"{NEAR}{{0,40}}?\bthan {NEAR}{{0,40}}?{TAG}", re.I)
 _TAGS_JOINED = re.compile(rf"(?:{TAG}(?:\s|,|and\b|or\b|&|the\b)*){{2,}}{NEAR}{{0,40}}$", re.I)
 _PREDICATE_OF_TAG = re.compile(r"\u27e7 (?:is|was|looks|seems|appears)(?: \w+ly)? (?:the )?$", re.I)
-_SHORT = 40  # characters from a predicate to the choice that it is said of
+_SHORT = 60  # characters from a predicate to the choice that it is said of
 _FAR = 220  # characters between a subject and its predicate
 _LONGEST = 4000  # characters of a sentence; the time to search one grows with their square
 
@@ -93,8 +93,8 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
         yield from _claims_by_phrase(text, pattern, Weight.DECLARED)
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
-    for match in phrases.CONTRAST.finditer(text):
-        yield Claim(Weight.DECLARED, match["letter"])
+    for pattern in phrases.SETTLES:
+        yield from (Claim(Weight.DECLARED, match["letter"]) for match in pattern.finditer(text))
     for match in phrases.WRONG.finditer(text):
         yield from (Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0]))
     found = set(tagged_letters(text)) & set(letters)
@@ -132,7 +132,8 @@ def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, fo
             continue
         ways = (_claim_after(text, match, weight), None if follows else _claim_before(text, match, weight))
         found = chain(ways, [_claim_beside(text, match, weight, follows)])
-        yield from [claim for claim in found if claim][:1]
+        for claim in [claim for claim in found if claim][:1]:
+            yield replace(claim, weight=weight) if follows else claim
 
 
 def _clause(text: str, match: re.Match[str]) -> str:
@@ -148,11 +149,11 @@ def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | Non
         return None
     if found[0].startswith(":") and _PREDICATE_OF_TAG.search(text[: match.start()]):
         return None  # "B is correct: A is too large"
-    if _names_another(text, match.end() + found.end(), found["letter"]):
-        return Claim(weight, "")
     less = _BEFORE_BEST.search(text[: match.start()])
     if weight is Weight.PREFERRED and len(found[0]) <= _SHORT and phrases.states(text[: match.start()]):
         weight = Weight.STATED
+    if _names_another(text, match.end() + found.end(), found["letter"]):
+        return Claim(weight, "")
     return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
 
 

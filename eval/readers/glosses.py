@@ -38,6 +38,9 @@ ich würde ([\w ]+?) wählen|ich wähle ([\w ]+) = i would choose \1\2
 obwohl|auch wenn = although
 während = while
 denn|weil|da = because
+([A-H]) (closer|farther|darker|lighter)((?: [^\s,.]+){0,3}?) ist = \1 is \2\3
+ich (?:denke|glaube) = i think
+dass = that
 und = and
 oder = or
 sowohl = both
@@ -217,12 +220,15 @@ l[ao]s?|el = the
 _NUMBER = r"(?:\d+|[一二三四五六七八九十两]+)"
 _CHINESE = rf"""
 ^\W*(?:不是|不对|不|没有|否)(?=\W|$)|(?<=")(?:不是|否)(?=")|(?:不是|否)(?=\W*$) = no
-^\W*(?:是的?|对的?)(?=\W|$)|(?<=")(?:是的?|对)(?=")|是的(?=\W|$) = yes
-([A-H])[点處处]?(?:并)?([不]?)比([A-H])[点處处]?[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
+^\W*(?:是的?|对的?|没错)(?=\W|$)|(?<=")(?:是的?|对)(?=")|是的(?=\W|$) = yes
+([A-H])[点處处]?(?:的[^,.比]{{1,6}})?并?(不?)比([A-H])[点處处]?(?:的[^,.比]{{1,6}}?)?[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
+([A-H])[点处]?在([A-H])[点处]?的?后[面方]? = \1 is behind \2
+([A-H])[点处]?在([A-H])[点处]?的?前[面方]? = \1 is in front of \2
 (?:与|和|跟)([A-H])点?相比 = compared to \1
 离(?:相机|镜头|摄像机)最近 = closest to the camera
 离(?:相机|镜头|摄像机)更?近|靠近(?:相机|镜头|摄像机) = closer to the camera
 附近 = nearby
+光线[使让] = lighting makes
 背景 = background
 前景 = foreground
 更近|较近|最近|近(?= than) = closer
@@ -230,14 +236,14 @@ _CHINESE = rf"""
 (?:更|较|稍)(?:暗|深|黑)|[暗深](?= than) = darker
 (?:更|较|稍)(?:亮|浅|明亮|淡)|[亮浅明](?= than) = lighter
 看起来|似乎|显得 = looks
-(?:大致|大约|基本|差不多)?(?:相同|一样|同样)|差不多 = about the same
+(?:大致|大约|基本|差不多)?(?:相同|一样|同样)|差不多 = are about the same
+选项|選択肢 = option
 (?:我)?(?:选择|选) = i choose
-i choose项 = option
 等等|等一下 = wait
 再(?:看|仔细看)一?(?:遍|次|看) = looking again
 不是 = not
 而是 = but it is
-不(?= (?:closer|farther|darker|lighter)) = not
+不(?= *(?:closer|farther|darker|lighter)) = not
 (?:没有看到|看不到|没看到|没有) = there are no
 (?:我)?看到 = there are
 图中有|画面中有|有 = there are
@@ -251,7 +257,6 @@ i choose项 = option
 正确 = correct
 答案|回答 = answer
 对应 = corresponds to
-第([一二三四五六])张?图[像片]? = image \1
 可能是真实的|真实的?|是真的 = real
 生成 = generated
 最 = most likely
@@ -260,13 +265,18 @@ i choose项 = option
 和|与 = and
 表面 = surface
 颜色 = color
+([A-H])\s*(?:点|处) = point \1
 点|处 = point
 """
 _JAPANESE = rf"""
 いいえ = no
 はい = yes
 ([A-H])点?[はが]([A-H])点?より[も]?([近遠暗明]る?)く(?:は)?(?:あり|ない|なく)(?:ません)? = \1 is not \3い than \2
-([A-H])点?[はが]([A-H])点?より[も]?([近遠暗]い|明るい) = \1 is \3 than \2
+([A-H])点?(?:の[^,.はが]{{1,6}})?[はが]([A-H])点?(?:の[^,.はが]{{1,6}}?)?より[も]?([近遠暗]い|明るい) = \1 is \3 than \2
+([A-H])点?[はが]([A-H])点?の(?:後ろ|奥|背後) = \1 is behind \2
+([A-H])点?[はが]([A-H])点?の(?:前|手前) = \1 is in front of \2
+([^,.はが]+)でもなく[, ]* = not \1 but
+でも(?=[^,.]* but) = nor
 ([A-H])点?(?:より[も]?|と比べて|に比べて|と比較して)[, ]*([A-H])点?の?(?:方|ほう)が(?:カメラに)?([近遠暗]い|明るい) = \2 is \3 than \1
 の?近くの? = nearby
 カメラに(?:最も|一番)近い(?:のは)? = closest to the camera is
@@ -274,22 +284,27 @@ _JAPANESE = rf"""
 カメラから遠い|遠い = farther
 近い|手前|前景 = closer
 背景|奥 = background
-より?暗い|暗く|濃い = darker
-より?明るい?|明るく = lighter
-(?:ほぼ|だいたい|大体)?同じ = about the same
+(?:より)?暗い|暗く|濃い = darker
+(?:より)?明るい?|明るく = lighter
+(?:ほぼ|だいたい|大体)?同じ = are about the same
+光の(?:せいで|ため) = lighting makes
+見え(?!ません) = look
 待って(?:ください)? = wait
 もう一度(?:見ると|よく見ると)|よく見ると = looking again
-([^\s,.はが]+)(?:では|じゃ)なく = not \1 but it is
+([^\s,.はが]+)(?:では|じゃ)なく[, ]* = not \1 but
 ([^\s,.はが]+)(?:では|じゃ)(?:ありません|ない) = not \1
 違います|間違い(?:です)? = wrong
 そうです|正しい(?:です)? = correct
 ([^\s,.はが]+)を(?:選び|選択し)ます = i choose \1
 選択肢 = option
 ([^\s,.]+)[はが](?:あり|い|見え)ません = there are no \1
-([^\s,.]+)[はが](?:全部で|合計)({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1 in total
-([^\s,.]+)[はが]({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1.
+([^\s,.はがと]+)[はが](?:全部で|合計)({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1 in total
+([^\s,.はがと]+)[はが]({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1.
 ({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊]の? = \1
-({_NUMBER})番目の(?:画像|写真)|({_NUMBER})枚目の(?:画像|写真)? = image \1\2
+[一1][番枚]目の(?:画像|写真) = the first image
+[二2][番枚]目の(?:画像|写真) = the second image
+[三3][番枚]目の(?:画像|写真) = the third image
+[四4][番枚]目の(?:画像|写真) = the fourth image
 したがって|従って|よって|だから|ゆえに|ので = therefore
 最も = most likely
 本物 = real
@@ -300,9 +315,8 @@ _JAPANESE = rf"""
 の色 = color
 の表面 = surface
 (?<=[A-H])と(?=[A-H]) = and
-([A-H])点?の(?!方|ほう) = the \1 point
-[はが](?=[^ァ-ヶ一-龯]|$) = is
-点 = point
+([A-H])点?の(?!方|ほう)|([A-H])点 = point \1\2
+[はが](?!い) = is
 """
 _TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
 _MARKERS = {

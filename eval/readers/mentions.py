@@ -42,7 +42,7 @@ _NOUN = (
 )
 _NUMBERED = re.compile(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
-    rf"|\b(?:the|an?)\s+(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b",
+    rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b",
     re.I,
 )
 _ORDINAL_CHOICE = re.compile(rf"(?:the\s+)?({_ORDINAL})\s+{_IMAGE}")
@@ -58,6 +58,7 @@ _ORDINALS_JOINED = re.compile(
     rf"(?:\s+{_IMAGE}\b\s*|(?=\s*(?:[.;\n]|$)))",
     re.I,
 )
+_OTHER_ORDINAL = re.compile(rf"\b(?:but|rather) the (?:{_ORDINAL})(?=\W*(?:$|[.;\n]))", re.I)  # "but the third"
 _PLURAL = re.compile(rf"^{_IMAGE}\s+", re.I)
 _NUMBERS_JOINED = re.compile(rf"\b{_IMAGE}\s+[1-6](?:\s*(?:,\s*and|,|and|or|nor|&)\s*[1-6]\b(?!\s*[./]\d))+", re.I)
 _MARKED = r"(?:circled|annotated|labell?ed|marked|lettered|designated|denoted|named|called)"
@@ -69,7 +70,7 @@ _VERB = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the|it is)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
+    r"|for|the|it is|but)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
 _LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
 _ALONE = (
@@ -96,7 +97,7 @@ _BY_LETTER = (
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\b(?:little to )?no (?:\w+ ){0,2}differences? (?:in|between)\b|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?: (?:in|between)\b|(?=[.,:;]))|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
     r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
     r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
@@ -160,6 +161,7 @@ class MentionTagger:
         Small letters in tags are choices that are named by their texts, until those are merged with the others.
         """
         if self.ordinal:
+            text = _OTHER_ORDINAL.sub(r"\g<0> image", text)
             text = _ORDINALS_JOINED.sub(lambda chain: re.sub(rf"\b({_ORDINAL})\b", r"\1 image", chain[1]) + " ", text)
             text = _NUMBERS_JOINED.sub(
                 lambda chain: re.sub(r"\b([1-6])\b", r"image \1", _PLURAL.sub("", chain[0])), text
@@ -188,6 +190,8 @@ class MentionTagger:
         """Of a letter and a text side by side the letter counts, if it is one of the choices."""
         first, between, second = match.groups()
         if first.islower() == second.islower() or re.search(r"[,.=\n]", between):
+            return match[0]
+        if first.islower() and ":" in between:  # "no difference: A only looks darker"
             return match[0]
         letter, text = (second, first) if first.islower() else (first, second)
         return tag(letter if letter in self.letters else text)
@@ -257,13 +261,15 @@ def _patterns_of_text(text: str) -> Iterator[TextPattern]:
     ordinal = _ORDINAL_CHOICE.fullmatch(folded)
     if bare := _plain(folded):
         source = rf"(?<!\w)(?:(?:the|an?)\s+)?{re.escape(bare)}(?!\w)".replace(r"\ ", r"\s+")
+        if re.search("[\u3040-\ud7af]", bare):  # words of Asia have no spaces between them
+            source = re.escape(bare)
         yield TextPattern(source, word=longest_word(bare))
     elif ordinal:
         yield from _patterns_of_ordinal(ordinal[1])
     elif folded in ("yes", "no"):
         word, first = (any_word(YES), AGREED) if folded == "yes" else (any_word(NO), DENIED)
         yield TextPattern(rf"\A\W*{any_word(first)}(?=\s*(?:[.,;!\n]|$))")
-        yield TextPattern(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$))")
+        yield TextPattern(rf"\A\W*{word}(?![\w']){_IDLE}|{word}(?=\s*(?:[.,;:!\")\n]|'(?!\w)|$|but\b))")
     elif folded in ("left", "right"):
         here, there = (LEFT, RIGHT) if folded == "left" else (RIGHT, LEFT)
         way = rf"(?:(?<=[a-z] )(?:from\s+)?(?:the\s+)?{any_word(there)}{_TO}(?={any_word(here)}))?"

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Mapping
 
 from looktwice.eval.readers.clean import clean_text
+from looktwice.eval.readers.glosses import in_english
+from looktwice.eval.readers.phrases import second_thoughts
 from looktwice.eval.readers.reader import Reading
 from looktwice.eval.readers.vocabulary import AGREED, DENIED, FALSE, NO, NUMBERS, TRUE, YES, any_word
 
@@ -35,7 +37,15 @@ _DOUBTED = re.compile(
 _EXISTS = re.compile(r"\s+(?!because\b|since\b|as\b|and\b|but\b)\w")
 _DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]|[.,]\d)")
 _WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
-_ABSENT = re.compile(r"\bthere (?:is|are) no\b(?! (?:way|clear|enough|information))", re.I)
+_ABSENT = re.compile(
+    r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?! (?:way|clear|enough|information))"
+    r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b|\A\W*(?:none|no \w+)\W*\Z",
+    re.I,
+)
+_ASKED = re.compile(r"\bhow many ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)", re.I)
+_ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
+_BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
+_JOINED_SCRIPT = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 _JOINT = r"(?:[\s,\-&]|\band\b)+"
 _QUOTED = r"(?![A-Za-z]|'[a-z])"
 _RUN = re.compile(
@@ -52,12 +62,56 @@ def kind_of(question: str, subtask: str = "") -> str:
     return found.removesuffix(" asked")
 
 
-def read_open(reply: str, kind: str) -> Reading:
-    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its whole text."""
+def read_open(reply: str, kind: str, question: str = "") -> Reading:
+    """What a reply gives: "yes"/"no", "T"/"F", a number in digits, capitals without spaces, or its whole text.
+
+    Of numbers, one of what the `question` asks to count ("how many dogs") comes before others.
+    """
     text = clean_text(reply)
     if not text:
         return Reading.without_words(reply)
+    if kind in ("yes_no", "integer"):
+        text, _ = in_english(text)
+        if tail := second_thoughts(text):
+            reading = _read_kind(tail, kind, question)
+            if reading.answer is not None:
+                return reading
+    return _read_kind(text, kind, question)
+
+
+def _read_kind(text: str, kind: str, question: str) -> Reading:
+    if kind == "integer":
+        return _read_integer(text, question)
     return KINDS[kind](text)
+
+
+def number_of_asked(text: str, question: str) -> str | None:
+    """The number, in digits, that a text gives of what the question asks to count; None for none, or for several.
+
+    Where the largest is the sum of the others ("five boats: two blue boats and three red boats") it counts.
+    """
+    if not (asked := _ASKED.search(question)):
+        return None
+    *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
+    if _JOINED_SCRIPT.search(noun):
+        counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s*[^\s\d,.]{{0,4}}{re.escape(noun)}"
+        absent = rf"\bno [^,.]{{0,9}}{re.escape(noun)}"
+    else:
+        words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, _stem(noun))))
+        counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
+        absent = rf"\b(?:no|zero|not an?(?: single)?|\w*n't (?:see |find )?any?|not (?:see |find )?any)\s+{_BETWEEN}{{0,2}}?{words}"
+    counts = [_digits(number) for number in re.findall(counted, text, re.I)]
+    if not counts:
+        return "0" if re.search(absent, text, re.I) else None
+    numbers = sorted({int(number) for number in counts})
+    if len(numbers) == 1 or numbers[-1] == sum(map(int, counts)) - numbers[-1]:
+        return str(numbers[-1])
+    return None
+
+
+def _stem(noun: str) -> str:
+    """A noun without the ending of its plural."""
+    return re.sub(r"(?:ies|es|s)\Z", "", noun) if len(noun) > 3 else noun
 
 
 def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
@@ -90,8 +144,10 @@ def _read_yes_no(text: str) -> Reading:
     return _read_two_words(text, {"yes": any_word(YES), "no": any_word(NO)})
 
 
-def _read_integer(text: str) -> Reading:
-    """The number that is declared last, or the only one of the reply or of its last sentence that has any."""
+def _read_integer(text: str, question: str = "") -> Reading:
+    """The number that is declared last, or that of what is asked for, or the only one of the reply or of its last
+    sentence that has any.
+    """
     number = rf"(?:{_DIGITS.pattern}|{_WORDS.pattern})"
     total = (
         rf"\+\s*\d+\s*=\s*({number})|({number})\s+(?:\w+\s+){{0,3}}?(?:in total|in all|altogether)\b"
@@ -101,6 +157,8 @@ def _read_integer(text: str) -> Reading:
         marked = [found[found.lastindex or 0] for found in re.finditer(claims, text, re.I)]
         if marked:
             return Reading(_digits(marked[-1]))
+        if (asked := number_of_asked(text, question)) is not None:
+            return Reading(asked)
     whole = _numbers(text)
     last = next((found for line in reversed(re.split(r"(?<=[.!?])\s+|\n+", text)) if (found := _numbers(line))), [])
     for found in (whole, last):

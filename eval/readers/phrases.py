@@ -135,12 +135,16 @@ WRONG = _pattern(
     r"^\W*(?:it|this|that) isn't (\u27e6[A-Z]\u27e7)\W*$",
 )
 """Choices that are said to be wrong."""
-CONTRAST = _pattern(
-    rf"(?:\b(?:not|neither)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
-    r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s,;:]*(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
-    rf"{NEAR}{{0,20}}?{CHOICE}(?! (?:is|are) not)"
+SETTLES = (
+    _pattern(
+        rf"(?:\b(?:not|neither|nor)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
+        r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s,;:]*(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
+        rf"{NEAR}{{0,20}}?{CHOICE}(?! (?:is|are) not)"
+    ),
+    _pattern(rf"^\W*{CHOICE} it is\W*$"),
+    _pattern(rf"(?:[,;]|\b(?:but|shows|that)) {CHOICE} is\W*$"),
 )
-""" "Not Y but X"."""
+""" "Not Y but X", "X it is"."""
 _STATES = re.compile(
     r"(?:^|[.,;:]\s|\b(?:and|but|so|that|therefore|thus|hence|is|be|say|think|believe|conclude|actually|fact))"
     r"\W*(?:(?:the|surfaces?|colou?rs?|of|at|point|one|area|region|object|wall|spot|so|it|is|that|circle)\s+)*\W*$",
@@ -157,13 +161,14 @@ DIRECT = re.compile(
 ILLUSION = _pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
     r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:makes?|lets?)\b.*\b(?:look|appear|seem)\b",
+    r"\bonly (?:because|as|due|since|when)\b|\b(?:first|initially|originally) (?:thought|assumed|guessed|believed|seemed|looked)\b",
     r"\bat first\b|\bapparent(?:ly)? difference\b",
     r"\b(?:might|could|would) \w+.*\bif\b",
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
 )
 """What only seems so, or would be so in another case."""
 EQUAL = _pattern(
-    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to)\s+"
+    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to|there's)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )
@@ -177,7 +182,7 @@ CONCLUDES = _pattern(
 )
 """How a sentence begins that concludes."""
 FORCED = _pattern(
-    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus)\b",
+    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus|ignore|disregard|compare|look)\b",
     r"\bif forced\b",
     r"\beducated guess\b",
     r"\bif (?:a choice|one) (?:must|has to)\b",

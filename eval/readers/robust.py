@@ -17,13 +17,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from string import ascii_uppercase
 from typing import ClassVar, Literal
 
 from looktwice.eval.readers.claims import Claim, Weight, find_claims, split_sentences
 from looktwice.eval.readers.clean import clean_text, strip_echo
 from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
-from looktwice.eval.readers.open_answers import kind_of, read_open
+from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
 from looktwice.eval.readers.phrases import HANDED_BACK, NEGATED, NOT_YET, UNDECIDED, second_thoughts
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, may_hold
@@ -57,7 +58,10 @@ class Robust(Reader):
         if self.kind == "choice":
             return Reading(None, "unread: the sample has no choices")
         kind = kind_of(sample.question, subtask) if self.kind == "auto" else self.kind
-        return read_open(state.reply, kind)
+        reading = read_open(state.reply, kind, sample.question)
+        if reading.answer is None and kind == "yes_no" and (statement := _read_statement(clean_text(state.reply), sample.question)):
+            return Reading("yes" if statement.answer == "A" else "no")
+        return reading
 
 
 _ONLY_CHOICES = re.compile(rf"\W*(?:(?:the |is |it is |it's )*{TAG})+\W*", re.I)
@@ -72,12 +76,19 @@ _TICKED = re.compile(
 _BARE_LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
 _OPENS = re.compile(
     rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
-    r"|,\s+(?!which|that|who|is|and|or)|\s+(?:because|since|as)\b)",
+    r"|,\s+(?!which|that|who|is|and|or|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)|\s+(?:because|since|as)\b)",
     re.I,
 )
 _LIST_ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
 _SECOND_ITEM = re.compile(r"\s\(?[A-H][).:]\s+\S")  # "A. red B. blue"
 _LIST_HEADING = re.compile(rf"\W*(?:\d+\W+)?{TAG}\s*:")
+_AGREES, _DENIES = ("yes", "correct", "true"), ("no", "incorrect", "wrong", "false")
+_ITEM_VERDICT = re.compile(  # "(B) green: yes, ...", or "(A) no (B) yes"
+    rf"(?:^[^\w\n\u27e6]*(?:option |choice )?{TAG}[^\n\u27e6]{{0,60}}?[:\u2013\u2014-] ?({{0}})\b"
+    rf"|{TAG} ({{0}})(?=[\s,;.]*(?:\u27e6|\Z)))".replace("{0}", "|".join((*_AGREES, *_DENIES))),
+    re.I | re.M,
+)
+_TOTAL = re.compile(r"\b(?:in total|in all|altogether|total|makes|making|sum)\b|=", re.I)
 _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 _SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)  # "A, B and C are ..."
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
@@ -92,6 +103,7 @@ _DENIED = re.compile(
     r"|inside|touching|to the (?:left|right))\b)(?![^.]*\b(?:visible|present|shown)\b)",
     re.I,
 )
+_ABSENT = re.compile(r"\bno \w+|(?:\bnot|n't) (?:see|find)\b", re.I)
 _UNSURE = re.compile(
     r"\b(?:unclear|not clear|uncertain|not sure|enough (?:context|information)|no (?:way|information))\b|\?", re.I
 )
@@ -108,7 +120,8 @@ def read_choice(reply: str, choices: Sequence[str], subtask: str = "", question:
         return Reading.without_words(reply)
     yes_no = [choice.casefold() for choice in choices] == ["yes", "no"]
     text, texts = in_english(text, tuple(choices))
-    return _read_choice(text, nameable(texts, text), subtask, question if yes_no else None)
+    numbers = subtask == "Counting" or all(choice.isdigit() for choice in choices)
+    return _read_choice(text, nameable(texts, text), subtask, question if yes_no or numbers else None)
 
 
 _clean_text = lru_cache(maxsize=8192)(clean_text)  # models say the same of many questions
@@ -133,8 +146,9 @@ def _read_choice(text: str, choices: tuple[str, ...], subtask: str, question: st
     if tail := second_thoughts(tagged):
         reading = _decide(list(_collect_claims(tail, tail, tagger.letters, subtask)), tail, tagger.letters)
     if reading.answer is None:
-        reading = _decide(list(_collect_claims(text, tagged, tagger.letters, subtask)), tagged, tagger.letters)
-    if reading.answer is None and question is not None:
+        claims = [*_collect_claims(text, tagged, tagger.letters, subtask), *_claim_of_count(text, choices, question)]
+        reading = _decide(claims, tagged, tagger.letters)
+    if reading.answer is None and question is not None and "yes" in choices:
         return _read_statement(text, question) or reading
     return reading
 
@@ -147,6 +161,10 @@ def _collect_claims(text: str, tagged: str, letters: str, subtask: str) -> Itera
     ticked = set(_TICKED.findall(tagged))
     if len(ticked) == 1 and set(tagged_letters(tagged)) > ticked:
         yield Claim(Weight.DECLARED, ticked.pop())
+    verdicts = [(item[1] or item[3], (item[2] or item[4]).lower()) for item in _ITEM_VERDICT.finditer(tagged)]
+    agreed = [letter for letter, verdict in verdicts if verdict in _AGREES]
+    if len(agreed) == 1 and len(verdicts) > 1:
+        yield Claim(Weight.DECLARED, agreed[0])
     yield from _claim_of_only_mention(tagged, letters)
 
 
@@ -162,12 +180,22 @@ def _claim_of_opening(text: str, tagged: str) -> Iterator[Claim]:
 
 
 def _claim_of_own_line(text: str, tagged: str) -> Iterator[Claim]:
-    """A line that is a choice and nothing more, where no other line is another one."""
+    """A line, or the last sentence, that is a choice and nothing more, where no other line is another one."""
     lines = [line.strip() for line in tagged.splitlines() if line.strip()]
+    sentences = split_sentences(tagged)
+    if len(sentences) > 1 and (last := _ONLY_CHOICES.fullmatch(sentences[-1])) and "\n" not in tagged:
+        yield Claim(Weight.DECLARED, last[1])
     alone = {found[1] for line in lines if (found := _OWN_LINE.fullmatch(line))}
     if len(alone) == 1 and len(lines) > 1:
         cut = _CUT_OFF.search(text)  # a last letter may begin a word that was cut off
         yield Claim(Weight.CONCLUDED if cut else Weight.DECLARED, alone.pop())
+
+
+def _claim_of_count(text: str, choices: tuple[str, ...], question: str | None) -> Iterator[Claim]:
+    """The choice that is the number which the reply gives of what the question asks to count."""
+    number = number_of_asked(text, question) if question and not _TOTAL.search(text) else None
+    if number is not None and number in choices:
+        yield Claim(Weight.STATED, ascii_uppercase[choices.index(number)])
 
 
 def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
@@ -222,7 +250,7 @@ def _read_statement(text: str, question: str) -> Reading | None:
     asked = set(re.findall(r"\w+", question.casefold())) - _IDLE_WORDS
     for sentence in reversed(split_sentences(text)):
         if asked <= set(re.findall(r"\w+", sentence.casefold())):
-            if _DENIED.search(sentence):
+            if _DENIED.search(sentence) or (asked and _ABSENT.search(sentence)):
                 return Reading("B")
             if asked:
                 return Reading("A")

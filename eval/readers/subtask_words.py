@@ -55,17 +55,29 @@ _CORRESPONDENCE = AnswerWords(
 )
 _SUBTASKS: Mapping[str, AnswerWords] = {
     "Relative_Depth": AnswerWords(
-        _any(rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}"),
-        _any(r"\bforeground\b"),
+        _any(
+            rf"\b(?:closer|closest|nearer|nearest)\b{_VIEWER}",
+            r"\b(?:less|shorter|smaller|lower|shortest|smallest) (?:depth|distance)\b",
+            r"\b(?:depth|distance) is (?:less|smaller|shorter)\b",
+            r"(?<=\u27e7 is )(?:less|smaller|shorter) than the (?:depth|distance)\b",
+        ),
+        _any(r"\bforeground\b", r"\bnear (?:bank|side|edge|end)\b"),
         _any(
             r"\b(?:farther|further|farthest|furthest|more distant|background"
-            r"|(?:greater|larger|longer) distance)\b",
+            r"|(?:greater|larger|longer) distance|far (?:bank|side|edge|end))\b",
             rf"\bbehind(?= {_POINT})",
+            r"(?:\bnot|n't) (?:as|so) (?:close|near)\b",
         ),
-        claimed=_any(rf"\u27e6(?P<letter>[A-Z])\u27e7[^\u27e6\u27e7.,;\n]{{0,40}}\bin front of(?= {_POINT})"),
+        claimed=_any(
+            r"(?:\u27e6(?=[A-Z]\u27e7[^\u27e6\u27e7.,;\n]{0,40}\bin front of (?:the )?\u27e6)"
+            r"|\b(?:camera|viewer|observer|photographer|lens|we) (?:is|are) (?:\w+ )?(?:closer|nearer) to (?:the )?\u27e6)"
+            r"(?P<letter>[A-Z])\u27e7(?:[^\u27e6\u27e7.,;\n]{0,40}\bin front of)?"
+        ),
     ),
     "Relative_Reflectance": AnswerWords(
-        _any(r"\b(?:darker|darkest)\b"), other=_any(r"\b(?:lighter|lightest|brighter)\b"), equal=True
+        _any(r"\b(?:darker|darkest)\b"),
+        other=_any(r"\b(?:lighter|lightest|brighter)\b", r"(?:\bnot|n't) (?:as|so) dark\b"),
+        equal=True,
     ),
     "Object_Localization": AnswerWords(
         _any(

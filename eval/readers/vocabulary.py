@@ -21,7 +21,8 @@ NUMBERS |= {
     for join in "- "
     for unit in range(1, 10)
 }
-"""Number words in English from zero to ninety-nine, as digits."""
+NUMBERS |= {"两": "2", **{sign: str(number) for number, sign in enumerate("零一二三四五六七八九十")}}
+"""Number words in English from zero to ninety-nine, and signs in Chinese and Japanese up to ten, as digits."""
 ORDINALS = {word: number for number, word in enumerate(("first", "second", "third", "fourth", "fifth", "sixth"), 1)}
 """Ordinals as numbers from 1."""
 FOREIGN_ORDINALS = {
@@ -57,7 +58,7 @@ AGREED = (
 DENIED = (
     "i (?:don't|do not) (?:think|believe) so", "i think not", "(?:absolutely|definitely|certainly|of course) not",
     "not (?:at all|really|quite|exactly)", "it(?: is|'s) not", "it isn't",
-    f"{_THAT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true))", "incorrect", "false", "wrong",
+    f"{_THAT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true|so|the case))", "incorrect", "false", "wrong",
 )  # fmt: skip
 """What stands for no, as AGREED for yes, at the beginning of a reply."""
 LEFT = (
@@ -71,7 +72,7 @@ RIGHT = (
 REFUSED = re.compile(
     r"\b(?:sorry|apologi[sz]e|unable|as an ai|just an ai|i'm an ai)\b|"
     r"\b(?:cannot|can't|can not|won't|not able to|unable to|don't|do not|couldn't)\s+(?:\w+ly\s+)?"
-    r"(?:assist|help|answer|provide|comply|view|see|access|process|analy[sz]e|have (?:access|the ability|personal)|"
+    r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|analy[sz]e|have (?:access|the ability|personal)|"
     r"fulfill|identify|engage|make (?:an? )?(?:assumptions?|definitive)|make a|assess|determine|tell|select|choose)",
     re.I,
 )
