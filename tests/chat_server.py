@@ -81,6 +81,13 @@ def edited(body: Json, finish: str = "stop", usage: Json | None = None, **messag
     return web.json_response(whole)
 
 
+def with_logprobs(body: Json, *tokens: Json | None) -> web.Response:
+    """The completion with these log-probabilities."""
+    whole = completion(body)
+    whole["choices"][0]["logprobs"] = {"content": list(tokens)}
+    return web.json_response(whole)
+
+
 def refused(status: int, message: str, code: str | None = None, **headers: str) -> web.Response:
     """An error in OpenAI's shape."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code}
@@ -105,6 +112,14 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#stoptool": lambda b: edited(b, "stop", content=None, tool_calls=[{"function": CALL["function"]}]),
     "#hidden": lambda b: edited(b, usage={"completion_tokens": 7, "total_tokens": 150}),
     "#half": lambda b: edited(b, content="half \ud83d"),
+    "#null": lambda b: with_logprobs(b, {"token": "(A", "logprob": None, "top_logprobs": [None]}, None),
+    "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
+    "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
+    "#novel": lambda b: edited(b, "ran_dry"),
+    "#large": lambda b: edited(b, content="(A)" + "x" * (9 << 20)),
+    "#other": lambda b: refused(
+        400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    ),
     "#aborted": lambda b: edited(b, "abort", content="It is"),
     "#400": lambda b: refused(400, "Unknown parameter: 'top_k' " + "x" * 1000),
     "#401": lambda b: refused(401, "Incorrect API key provided: sk-secret-of-openai"),

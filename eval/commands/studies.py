@@ -40,10 +40,11 @@ def check(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Count a run of so many samples of each task.")] = None,
     every_image: Annotated[bool, typer.Option("--all", help="Open every image of every task.")] = False,
+    ask: Annotated[bool, typer.Option("--ask", help="Send each model one request, and say what it cost.")] = False,
 ) -> None:
     """Print all errors, then try one sample of each task.
 
-    The stages run with a scripted model: no model is called. It says what a run would ask and cost.
+    The stages run with a scripted model: without --ask no model is called. It says what a run would ask and cost.
     """
     with input_errors(allow):
         from looktwice.eval.runs.check import check
@@ -51,7 +52,7 @@ def check(
 
         found = load_plan(config, overrides or (), load_plugins(plugin), allow or ())
         say_left_out(found)
-        for line in check(found, out, limit, every_image):
+        for line in check(found, out, limit, every_image, ask):
             say(line)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
@@ -16,7 +17,7 @@ from looktwice.eval.records.records import PointRow, Record
 from looktwice.eval.records.unchanged import SentByArm, kept_notes, request_of, say_unchanged
 from looktwice.eval.runs.dry_run import CHARACTERS, Trial, count_requests, rough_models, try_arm
 from looktwice.eval.runs.replay import HashOnlyBlobs
-from looktwice.eval.scoring.cost import price_lines
+from looktwice.eval.scoring.cost import price_lines, price_of
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.tasks.base import TaskError, checked_items, count_items
 from looktwice.pipelines.config.arm import Arm, say_no_answer
@@ -26,10 +27,12 @@ from looktwice.pipelines.config.spec import find_settings, spec
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.models.cache import close_model
+from looktwice.pipelines.models.chat_api import shorten
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.sample import Item, say_key_fault
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import Call, State
 from looktwice.prompting.agent.agent import Agent
 
 SAMPLES_AT_ONCE = 16  # whose images are in memory while all are opened
@@ -37,12 +40,18 @@ TRIED = 8  # samples of a task that are tried where arms send the same for the f
 SECONDS = 5.0  # after which no further sample is tried
 
 
-def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_image: bool = False) -> Iterator[str]:
+def check(
+    plan: Plan,
+    out: Path | None = None,
+    limit: int | None = None,
+    every_image: bool = False,
+    ask: bool = False,
+) -> Iterator[str]:
     """Describe in lines what the stages of each arm did to the first sample, warn of likely mistakes, and say what a
     run of `limit` samples of each task would ask.
 
     With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
-    of all samples, and looks at their ids and keys. Raises ConfigError where a pipeline can give no answer, or fails
+    of all samples, and looks at their ids and keys; `ask` sends each model its first request. Raises ConfigError where a pipeline can give no answer, or fails
     before it asks anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
     setting holds a key.
     """
@@ -52,6 +61,8 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = [*_model_faults(plan), *_stage_faults(trials)]
+    asked = list(_ask_once(trials)) if ask and not faults else []
+    faults += [trial_request.fault for trial_request in asked if trial_request.fault]
     found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {found}{readings}"
     for trial in trials:
@@ -64,6 +75,7 @@ def check(plan: Plan, out: Path | None = None, limit: int | None = None, every_i
     if every_image:
         yield from _look_at_samples(plan, limit)
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
+    yield from (trial_request.said for trial_request in asked)
     for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
         if lacking:
             yield f"a run cannot ask yet: {lacking}"
@@ -131,6 +143,37 @@ def _model_faults(plan: Plan) -> list[str]:
         except ModelError as exc:
             found.append(f"model {getattr(model, 'model', type(model).__name__)!r}: {exc}")
     return list(dict.fromkeys(found))
+
+
+class TrialRequest(NamedTuple):
+    """What is said of a request that was sent to see whether it is answered, and the fault that it showed, if any."""
+
+    said: str
+    fault: str = ""
+
+
+def _ask_once(trials: Sequence[Trial]) -> Iterator[TrialRequest]:
+    """Send each model that can be asked the first request that a run would send it."""
+    first: dict[str, tuple[Call, Any]] = {}
+    for trial in trials:
+        calls = [call for entry in trial.state.trace for call in entry.calls]
+        for call, request in zip(calls, trial.requests, strict=False):
+            if getattr(request.model, "remote", False) and not getattr(request.model, "missing", str)():
+                first.setdefault(request.model.identity, (call, request.model))
+    for call, model in first.values():
+        asked = getattr(model, "chat", model)  # not in a batch, which may take a day
+        name = getattr(model, "model", type(model).__name__)
+        try:
+            reply = asked(call.messages, call.draw, call.options)
+        except ModelError as exc:
+            yield TrialRequest(f"asked {name} once: {exc}", "" if exc.retryable else f"model {name!r}: {exc}")
+            continue
+        finally:
+            close_model(asked)
+        used, prices = reply.usage, getattr(asked, "prices", None)
+        cost = f", cost {price_of(used, prices):.2g}" if prices else ""
+        tokens = f"{used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
+        yield TrialRequest(f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s, {tokens}")
 
 
 def _stage_faults(trials: Sequence[Trial]) -> list[str]:
