@@ -202,7 +202,7 @@ class Server:
         now = time.monotonic()
         self.tokens = min(self.args.rate, self.tokens + self.args.rate * (now - self.filled))
         self.filled = now
-        there_is = self.tokens >= 1
+        there_is = bool(self.tokens >= 1)
         self.tokens -= there_is
         return there_is
 

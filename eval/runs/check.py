@@ -51,9 +51,9 @@ def check(
     run of `limit` samples of each task would ask.
 
     With `out`, a page for each task with the views after each stage is written there. `every_image` opens all images
-    of all samples, and looks at their ids and keys; `ask` sends each model its first request. Raises ConfigError where a pipeline can give no answer, or fails
-    before it asks anything, or a model cannot be asked, TaskError where samples have faults, and RunError where a
-    setting holds a key.
+    of all samples, and looks at their ids and keys; `ask` sends each model its first request. Raises ConfigError where
+    a pipeline can give no answer, or fails before it asks anything, or a model cannot be asked, TaskError where samples
+    have faults, and RunError where a setting holds a key.
     """
     rows, tasks = make_point_rows(plan), {arm.task_id: arm.task for arm in plan.points}
     items = {task_id: next(checked_items(task)) for task_id, task in tasks.items()}

@@ -13,13 +13,13 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.predict import Run
 from looktwice.eval.scoring.cost import price_of
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import ModelError
+from looktwice.pipelines.model import ModelError, Usage
 from looktwice.pipelines.models.batched.model import Batched, BatchQueue
 from looktwice.pipelines.models.cache import Cached, Store, close_model
 from looktwice.pipelines.models.chat_api import place_of
 from looktwice.pipelines.models.endpoint import SERVERS, EndpointWatch
 from looktwice.pipelines.models.limits import Ration
-from looktwice.pipelines.models.wrappers import Metered, wrap
+from looktwice.pipelines.models.wrappers import Metered, UsageCount, wrap
 
 
 @dataclass(eq=False)
@@ -74,11 +74,11 @@ class RunModels:
 
     def spent(self) -> Spent:
         """What was asked for so far in this run; its cost is that of the models with prices, if there are any."""
-        paid = [(model, meter.snapshot().paid) for model, meter in self.meters]
-        used = [(model, usage) for model, usage in (*paid, *self.ration.lost) if usage.tokens_in or usage.tokens_out]
+        used: list[tuple[Any, Usage | UsageCount]] = [(model, meter.snapshot().paid) for model, meter in self.meters]
+        used += self.ration.lost
         costs = [price_of(usage, model.prices) for model, usage in used if getattr(model, "prices", None)]
         tokens = sum(usage.tokens_in for _, usage in used), sum(usage.tokens_out for _, usage in used)
-        return Spent(*tokens, sum(costs) if costs else None)
+        return Spent(*tokens, sum(costs) if any(costs) else None)
 
     def remarks(self) -> Iterator[str]:
         """What has to be said at the end: dead servers, replies that another one gave, and prices without tokens."""

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import REPLY, CallOptions, Messages, Model, ModelError, Reply, Stopped, request_key
 from looktwice.pipelines.models import claims
@@ -296,10 +295,10 @@ class Cached:
     """
 
     model: Model
-    store: Store = field(metadata=NOT_IDENTITY)
-    only: bool = field(default=False, metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
-    on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False, compare=False, metadata=NOT_IDENTITY)
+    store: Store
+    only: bool = False
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
 
     @property
     def identity(self) -> str:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import close_model
@@ -191,8 +190,8 @@ class Watched(Around):
     """
 
     asked: Model
-    watch: EndpointWatch = field(metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, metadata=NOT_IDENTITY)
+    watch: EndpointWatch
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """Ask the wrapped model. Raises Stopped where the endpoint is dead, else what the model raises."""

@@ -7,12 +7,12 @@ import io
 import os
 import threading
 import urllib.request
-from collections import deque
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import CancelledError, Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from yarl import URL
 
@@ -50,30 +50,13 @@ class Session:
     busy: int = 0
 
 
-class Waiting(Generic[Result]):
-    """A thread that waits for work on the loop; a lock wakes it sooner than a future of Python's would."""
-
-    __slots__ = ("done", "task", "work")
-    task: asyncio.Task[Result]
-
-    def __init__(self, work: Coroutine[Any, Any, Result]) -> None:
-        self.work, self.done = work, threading.Lock()
-        self.done.acquire()
-
-    def end(self, task: asyncio.Task[Result]) -> None:
-        """Wake the thread."""
-        self.done.release()
-
-
 @dataclass(eq=False)
 class HttpLoop:
     """A loop in a daemon thread with one session per endpoint; worker threads call its blocking methods."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=lambda: import_module("asyncio").new_event_loop())
     sessions: dict[str, Session] = field(default_factory=dict)
-    waiting: set[Waiting[Any]] = field(default_factory=set)
-    coming: deque[Waiting[Any]] = field(default_factory=deque)
-    told: bool = False
+    waiting: set[Future[Any]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.pid = os.getpid()
@@ -87,33 +70,17 @@ class HttpLoop:
         """
         import asyncio
 
-        call = Waiting(work)
-        self.coming.append(call)
-        if not self.told or self.loop.is_closed():  # one system call for all that come
-            self.told = True
-            self.loop.call_soon_threadsafe(self._begin)
-        self.waiting.add(call)
+        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        self.waiting.add(future)
         try:
-            call.done.acquire()
+            return future.result()
+        except CancelledError:
+            raise Stopped("stopped while a request was on its way") from None
         except BaseException:
-            self._cancel(call)
+            future.cancel()
             raise
         finally:
-            self.waiting.discard(call)
-        try:
-            return call.task.result()
-        except asyncio.CancelledError:
-            raise Stopped("stopped while a request was on its way") from None
-
-    def _begin(self) -> None:
-        self.told = False  # before the last look, so that what comes after it tells the loop again
-        while self.coming:
-            call = self.coming.popleft()
-            call.task = self.loop.create_task(call.work)
-            call.task.add_done_callback(call.end)
-
-    def _cancel(self, call: Waiting[Any]) -> None:
-        self.loop.call_soon_threadsafe(lambda: call.task.cancel())
+            self.waiting.discard(future)
 
     def request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
@@ -127,8 +94,8 @@ class HttpLoop:
 
     def cancel(self) -> None:
         """Give up every request that is on its way; those who wait for one get Stopped."""
-        for call in tuple(self.waiting):
-            self._cancel(call)
+        for future in tuple(self.waiting):
+            future.cancel()
 
     def release(self, url: str) -> None:
         """Close the session of this URL's endpoint unless somebody is using it; a later request opens another."""

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped, Usage
 from looktwice.pipelines.models.endpoint import SERVERS, Around
@@ -192,11 +191,11 @@ class Limited(Around):
     A server that refuses many for there being too many gets no more a second than it answers.
     """
 
-    in_flight: int = field(default=64, metadata=NOT_IDENTITY)
-    per_minute: float | None = field(default=None, metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
-    ration: Ration = field(default_factory=Ration, repr=False, compare=False, metadata=NOT_IDENTITY)
-    limiter: RateLimiter = field(init=False, repr=False, compare=False)
+    in_flight: int = 64
+    per_minute: float | None = None
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    ration: Ration = field(default_factory=Ration, repr=False)
+    limiter: RateLimiter = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "limiter", _limiter_of(self.model, self.in_flight, self.per_minute))

@@ -17,11 +17,10 @@ ChoicesAs = Literal["structured_outputs", "guided_choice", "regex"]
 Json = dict[str, Any]
 
 REASONS: Mapping[Finish | Literal["failed"], str] = {
-    "stop": "stop end_turn stop_sequence eos eos_token complete completed finish_reason_stop end",
-    "length": "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded context_length",
-    "filter": "content_filter content_filtered safety recitation blocklist prohibited_content spii model_armor language "
-    "sensitive refusal guardrail_intervened prohibited image_safety image_prohibited_content image_recitation "
-    "image_other",
+    "stop": "stop end_turn stop_sequence eos eos_token complete completed",
+    "length": "length max_tokens max_length max_output_tokens model_length model_context_window_exceeded",
+    "filter": "content_filter safety recitation blocklist prohibited_content spii model_armor language sensitive "
+    "refusal guardrail_intervened image_safety image_prohibited_content image_recitation image_other",
     "tool": "tool_calls function_call tool_use",
     "failed": "error abort aborted cancel cancelled canceled failed timeout network_error server_error "
     "insufficient_system_resource malformed_function_call malformed_tool_call unexpected_tool_call "

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Cached, Store
 from looktwice.pipelines.models.endpoint import Around, EndpointWatch, Watched
@@ -26,14 +25,12 @@ class Retried(Around):
     `on_failure` is told of every retryable failure.
     """
 
-    attempts: int = field(default=6, metadata=NOT_IDENTITY)
-    initial_delay: float = field(default=1.0, metadata=NOT_IDENTITY)
-    max_delay: float = field(default=60.0, metadata=NOT_IDENTITY)
-    max_retry_after: float = field(default=300.0, metadata=NOT_IDENTITY)
-    stop: threading.Event = field(default_factory=threading.Event, repr=False, compare=False, metadata=NOT_IDENTITY)
-    on_failure: Callable[[ModelError], None] = field(
-        default=lambda exc: None, repr=False, compare=False, metadata=NOT_IDENTITY
-    )
+    attempts: int = 6
+    initial_delay: float = 1.0
+    max_delay: float = 60.0
+    max_retry_after: float = 300.0
+    stop: threading.Event = field(default_factory=threading.Event, repr=False)
+    on_failure: Callable[[ModelError], None] = field(default=lambda exc: None, repr=False)
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """The first reply that comes. Raises the last ModelError, with the number of attempts; Stopped."""
@@ -73,7 +70,7 @@ class Stoppable:
     """A model of this process, of which no call starts once `stop` is set."""
 
     model: Any
-    stop: threading.Event = field(repr=False, compare=False, metadata=NOT_IDENTITY)
+    stop: threading.Event = field(repr=False)
 
     @property
     def identity(self) -> str:
@@ -132,7 +129,7 @@ class Metered(Around):
     `place` is the endpoint of the model, where it has one.
     """
 
-    place: str = field(default="", metadata=NOT_IDENTITY)
+    place: str = ""
     summaries: list[UsageSummary] = field(
         default_factory=lambda: [UsageSummary()], init=False, repr=False, compare=False
     )

@@ -336,7 +336,8 @@ def _hub_commit(model: str, revision: str | None) -> str:
         from huggingface_hub import HfApi, constants
         from huggingface_hub.file_download import repo_folder_name
 
-        ref = Path(constants.HF_HUB_CACHE, repo_folder_name(repo_id=model, repo_type="model"), "refs", revision or "main")
+        folder = repo_folder_name(repo_id=model, repo_type="model")
+        ref = Path(constants.HF_HUB_CACHE, folder, "refs", revision or "main")
         if ref.is_file():
             return ref.read_text(encoding="ascii").strip()
         return str(HfApi().model_info(model, revision=revision, timeout=HUB_S).sha or "")

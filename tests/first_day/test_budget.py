@@ -59,7 +59,8 @@ def test_a_budget_is_kept_and_a_larger_one_goes_on(tmp_path: Path) -> None:
         assert server.stats["requests"] == asked and again.exit_code == 1
         halfway = looktwice(*words, 11.5 * EACH)  # which a twelfth would exceed: what one costs is remembered
         asked = server.stats["requests"]
-        assert asked == 11 and "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032" in halfway.output
+        said = "0.00352 spent of a --budget of 0.00368, and a request may cost 0.00032"
+        assert asked == 11 and said in halfway.output
         last = looktwice(*words, 100 * EACH)
         assert last.exit_code == 0 and f"({40 - asked} new, {asked} were there" in last.output, last.output
         assert server.stats["requests"] == 40

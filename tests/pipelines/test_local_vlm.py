@@ -119,9 +119,7 @@ def test_a_large_picture_is_shrunk_to_max_pixels() -> None:
     assert small.shape == (10, 10, 3)
 
 
-def test_other_weights_in_the_same_folder_are_another_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_other_weights_in_the_same_folder_are_another_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All 8 replies of the old network were served from the cache as those of the new one, also under --fresh."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.setattr("looktwice.pipelines.runtime.networks.LARGE", 1000)
