@@ -116,7 +116,7 @@ BEHAVIOURS: dict[str, Callable[[Json], web.Response]] = {
     "#torn": lambda b: with_logprobs(b, {"token": "(A", "logprob": "likely"}),
     "#network": lambda b: edited(b, "network_error", content="It is either (A) or"),
     "#novel": lambda b: edited(b, "ran_dry"),
-    "#large": lambda b: edited(b, content="(A)" + "x" * (9 << 20)),
+    "#large": lambda b: edited(b, content="(A)" + "x" * (17 << 20)),
     "#other": lambda b: refused(
         400, "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
     ),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from looktwice.eval.display.sample_figures import Shown
 from looktwice.eval.display.sample_page import file_names, page, words
@@ -61,8 +61,7 @@ def check(
     names = labels(rows[: len(plan.points)])
     trials = [try_arm(arm, items[arm.task_id]) for arm in plan.points]
     faults = [*_model_faults(plan), *_stage_faults(trials)]
-    asked = list(_ask_once(trials)) if ask and not faults else []
-    faults += [trial_request.fault for trial_request in asked if trial_request.fault]
+    asked = list(_ask_once(trials, faults)) if ask and not faults else []
     found = f"{counted(len(faults), 'fault')}, named at the end" if faults else "no faults"
     yield f"{counted(len(plan.points), 'arm')} (contestant x task x setting), {found}{readings}"
     for trial in trials:
@@ -75,7 +74,7 @@ def check(
     if every_image:
         yield from _look_at_samples(plan, limit)
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
-    yield from (trial_request.said for trial_request in asked)
+    yield from asked
     for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
         if lacking:
             yield f"a run cannot ask yet: {lacking}"
@@ -145,15 +144,8 @@ def _model_faults(plan: Plan) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-class TrialRequest(NamedTuple):
-    """What is said of a request that was sent to see whether it is answered, and the fault that it showed, if any."""
-
-    said: str
-    fault: str = ""
-
-
-def _ask_once(trials: Sequence[Trial]) -> Iterator[TrialRequest]:
-    """Send each model that can be asked the first request that a run would send it."""
+def _ask_once(trials: Sequence[Trial], faults: list[str]) -> Iterator[str]:
+    """Send each model the first request of a run and say what came; what is wrong goes into `faults`, too."""
     first: dict[str, tuple[Call, Any]] = {}
     for trial in trials:
         calls = [call for entry in trial.state.trace for call in entry.calls]
@@ -166,14 +158,15 @@ def _ask_once(trials: Sequence[Trial]) -> Iterator[TrialRequest]:
         try:
             reply = asked(call.messages, call.draw, call.options)
         except ModelError as exc:
-            yield TrialRequest(f"asked {name} once: {exc}", "" if exc.retryable else f"model {name!r}: {exc}")
+            faults += [] if exc.retryable else [f"model {name!r}: {exc}"]
+            yield f"asked {name} once: {exc}"
             continue
         finally:
             close_model(asked)
         used, prices = reply.usage, getattr(asked, "prices", None)
+        tokens = f"{used.tokens_in:,} tokens in, {used.tokens_out:,} out"
         cost = f", cost {price_of(used, prices):.2g}" if prices else ""
-        tokens = f"{used.tokens_in:,} tokens in, {used.tokens_out:,} out{cost}"
-        yield TrialRequest(f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s, {tokens}")
+        yield f"asked {name} once: {shorten(reply.text, 60)!r} after {reply.seconds:.2g} s, {tokens}{cost}"
 
 
 def _stage_faults(trials: Sequence[Trial]) -> list[str]:

@@ -285,7 +285,23 @@ def _journal(connection: sqlite3.Connection) -> None:
 
 
 @dataclass(frozen=True)
-class Cached:
+class Around:
+    """What is wrapped around a model, and has its identity."""
+
+    model: Model
+
+    @property
+    def identity(self) -> str:
+        """The identity of the wrapped model."""
+        return self.model.identity
+
+    def close(self) -> None:
+        """Close the wrapped model."""
+        close_model(self.model)
+
+
+@dataclass(frozen=True)
+class Cached(Around):
     """Answers from the store where it can; else asks, stores and only then gives the reply back.
 
     Of several callers of one request, in this process or in others with this store, one asks and the others wait for
@@ -294,16 +310,10 @@ class Cached:
     fails, whatever the caller makes of the CacheError.
     """
 
-    model: Model
     store: Store
     only: bool = False
     stop: threading.Event = field(default_factory=threading.Event, repr=False)
     on_fault: Callable[[str], None] = field(default=lambda said: None, repr=False)
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
 
     def __call__(self, messages: Messages, draw: int = 0, options: CallOptions = CallOptions()) -> Reply:
         """The stored or the new reply. Raises ModelError, CacheError, Stopped."""

@@ -222,7 +222,7 @@ class ChatAPI:
         self, method: str, url: str, path: str, body: bytes | None, timeout: float, kind: str = "application/json",
         most: int | None = None, sign: Sign = bearer,
     ) -> HttpResponse:  # fmt: skip
-        """What one of the servers answers under a path, in `most` bytes (8 MiB).
+        """What one of the servers answers under a path, in `most` bytes (16 MiB).
 
         `kind` is the media type of the body, `sign` gives the headers that bear the key. Raises ModelError.
         """

@@ -14,7 +14,7 @@ from typing import TypeVar
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
-from looktwice.pipelines.models.cache import close_model
+from looktwice.pipelines.models.cache import Around
 from looktwice.pipelines.models.http_client import STOPPING
 
 Answer = TypeVar("Answer")
@@ -164,22 +164,6 @@ def is_of_endpoint(exc: ModelError) -> bool:
     if exc.status is None:
         return exc.unreached or exc.retryable
     return exc.status in REFUSALS or exc.status >= 500 or 300 <= exc.status < 400
-
-
-@dataclass(frozen=True)
-class Around:
-    """What is wrapped around a model, and has its identity."""
-
-    model: Model
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return self.model.identity
-
-    def close(self) -> None:
-        """Close the wrapped model."""
-        close_model(self.model)
 
 
 @dataclass(frozen=True)

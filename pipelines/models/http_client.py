@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 CONNECT_SECONDS = 10.0
 LARGE = 1 << 20  # bytes of a request that are sent piece by piece
-MOST_BYTES = 8 << 20  # of a body, unpacked: 4,000 tokens with 20 alternatives each; to read it takes 20 times as many
+MOST_BYTES = 16 << 20  # of a body, unpacked: 8,000 tokens with 20 alternatives; to read it takes 20 times as many
 
 STOPPING: ContextVar[threading.Event | None] = ContextVar("STOPPING", default=None)
 """An event of the caller's thread; once it is set, none of its requests leaves any more."""
@@ -86,7 +86,7 @@ class HttpLoop:
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str], timeout: float,
         most: int | None = None,
     ) -> HttpResponse:  # fmt: skip
-        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (8 MiB).
+        """One request, without redirects and cookies; `timeout` in seconds, `most` bytes of an answer (16 MiB).
 
         Raises ModelError where nothing came, Stopped where it did not leave.
         """

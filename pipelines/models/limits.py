@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped, Usage
-from looktwice.pipelines.models.endpoint import SERVERS, Around
+from looktwice.pipelines.models.cache import Around
+from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import STOPPING
 
 POLL_SECONDS = 0.2

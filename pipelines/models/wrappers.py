@@ -10,8 +10,8 @@ from typing import Any
 
 from looktwice.pipelines.clock import spend
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
-from looktwice.pipelines.models.cache import Cached, Store
-from looktwice.pipelines.models.endpoint import Around, EndpointWatch, Watched
+from looktwice.pipelines.models.cache import Around, Cached, Store
+from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
 from looktwice.pipelines.models.limits import Limited, Ration, stop_if
 
 
@@ -66,16 +66,10 @@ class Retried(Around):
 
 
 @dataclass(frozen=True)
-class Stoppable:
+class Stoppable(Around):
     """A model of this process, of which no call starts once `stop` is set."""
 
-    model: Any
     stop: threading.Event = field(repr=False)
-
-    @property
-    def identity(self) -> str:
-        """The identity of the wrapped model."""
-        return str(self.model.identity)
 
     def of(self, sample: str) -> Stoppable:
         """The same around the model of one sample, where the wrapped model has one for each."""
@@ -85,8 +79,7 @@ class Stoppable:
         """Ask. Raises what the model raises; Stopped."""
         stop_if(self.stop.is_set())
         with spend("model"):
-            reply: Reply = self.model(messages, draw, options)
-        return reply
+            return self.model(messages, draw, options)
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,7 @@ def test_a_reply_of_many_bytes_fails_its_sample_in_a_sentence(tmp_path: Path) ->
     with chat_server() as server:
         ended = looktwice("run", write_study(tmp_path, server.url), CHOOSE % "large", "--out", tmp_path)
         assert ended.exit_code == 1 and server.stats["requests"] == 4, ended.output
-    said = "answered with more than 8 MiB, which is no reply; set `max_tokens`"
+    said = "answered with more than 16 MiB, which is no reply; set `max_tokens`"
     assert len(errors(tmp_path)) == 4 and all(said in error for error in errors(tmp_path))
 
 
