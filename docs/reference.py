@@ -8,34 +8,29 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import Any, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-import yaml
 from python_page import docstring, escaped, named, python_page
 from typer.models import OptionInfo
-from typing_extensions import is_typeddict
 
 from looktwice.eval.cli import app
+from looktwice.eval.settings_text import bases_of, settings_text, type_words
 from looktwice.pipelines.config import entries
-from looktwice.pipelines.config.schema import dataclass_in
-from looktwice.pipelines.config.spec import public_path
 from looktwice.pipelines.model import Model
 
 __all__ = ["CLASSES", "VALUES", "bases_of", "keys_of", "pages", "settings_text"]
 
 HERE = Path(__file__).resolve().parent
 WRITTEN = "Written by `python docs/reference.py` from signatures and docstrings; change those, not this page."
-NEEDED = "..."
 BLOCKS = """\
 Each block holds the settings of a class with their defaults, ready to be pasted, and behind `#` what each takes; `...`
 must be given. A type such as `Crop` or `Subset` is a class of [these pages](../reference.md): write a mapping of its
 settings. `Detector` and the like are [protocols](../specialists.md#specialists-by-protocol): write a node with `use:`.
 `Stage` takes any stage."""
-SIMPLE = {int: "whole number", float: "number", str: "text", bool: "true or false", type(None): "null", Path: "path"}
 
 
 class Page(NamedTuple):
@@ -166,12 +161,6 @@ def _class_page(page: Page) -> str:
     return "\n".join(lines) + "\n"
 
 
-def bases_of(cls: type) -> list[type]:
-    """The classes from which a class has some of its settings."""
-    names = {f.name for f in dataclasses.fields(cls) if f.init}
-    return [base for base in cls.__mro__[1:] if names & inspect.get_annotations(base).keys()]
-
-
 def _links(bases: Sequence[type]) -> str:
     pages = {cls: f"{name}.md#{_anchor(path)}" for name, rooms in GROUPS.items() for path, cls in _flat(rooms)}
     names = ((base.__name__.lstrip("_"), pages.get(base)) for base in bases)
@@ -186,70 +175,6 @@ def _first(thing: Any) -> str:
     """The first sentence of a docstring, in one line."""
     paragraph = " ".join(docstring(thing).partition("\n\n")[0].split())
     return escaped(re.split(r"(?<=[.])\s(?=[A-Z`])", paragraph)[0])
-
-
-def settings_text(path: str, cls: type) -> str:
-    """The class and its settings with their defaults and types, as they stand in a configuration."""
-    hints, lines = get_type_hints(cls), [f"use: {path}"]
-    for f in dataclasses.fields(cls):
-        if f.init:
-            lines += _setting_lines(f, hints[f.name])
-    return "\n".join(lines)
-
-
-def _setting_lines(f: dataclasses.Field[Any], hint: Any) -> list[str]:
-    value = _default(f)
-    if value is dataclasses.MISSING:
-        return [f"{f.name}: {NEEDED}  # {_type(hint)}"]
-    if isinstance(value, str) and "\n" in value:
-        body = (f"  {line}".rstrip() for line in value.splitlines())
-        return [f"{f.name}: |{'' if value.endswith(chr(10)) else '-'}  # {_type(hint)}", *body]
-    return [f"{f.name}: {_flow(_plain(value, hint))}  # {_type(hint)}"]
-
-
-def _plain(value: Any, hint: Any = None) -> Any:
-    """A default as it would be written in place: an object by its class and what differs from that one's defaults."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        settings = ((f, getattr(value, f.name)) for f in dataclasses.fields(value) if f.init)
-        kept = {f.name: _plain(inner) for f, inner in settings if inner != _default(f)}
-        return kept if dataclass_in(hint) is type(value) else {"use": public_path(type(value)), **kept}
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, tuple | list):
-        return [_plain(inner) for inner in value]
-    return str(value) if isinstance(value, Path) else value
-
-
-def _default(f: dataclasses.Field[Any]) -> Any:
-    """The default of a setting; MISSING where it must be given."""
-    return f.default if f.default_factory is dataclasses.MISSING else f.default_factory()
-
-
-def _flow(value: Any) -> str:
-    """A value in one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=float("inf"), allow_unicode=True)
-    return text.removesuffix("...\n").strip()
-
-
-def _type(hint: Any) -> str:
-    """A type in a few plain words."""
-    origin, args = get_origin(hint), get_args(hint)
-    if origin in (Annotated, NotRequired):
-        return _type(args[0])
-    if origin is Literal:
-        return " | ".join(_flow(arg) for arg in args)
-    if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_type(arg) for arg in args))
-    if origin is tuple and args[-1] is not Ellipsis:
-        return f"[{', '.join(map(_type, args))}]"
-    if origin is Callable:
-        return "function"
-    if isinstance(origin, type) and issubclass(origin, Mapping):
-        inner = _type(args[1])
-        return "mapping" if args[1] is Any or inner.startswith("mapping") else f"mapping to {inner}"
-    if isinstance(origin, type) and issubclass(origin, Collection):
-        return f"list of {_type(args[0])}" if args[0] is not Any else "list"
-    return "mapping" if is_typeddict(hint) else SIMPLE.get(hint) or str(getattr(hint, "__name__", hint))
 
 
 def _arguments(cls: type) -> list[str]:
@@ -294,7 +219,7 @@ def keys_of(entry: Any) -> Iterator[tuple[str, Any, entries.Entry]]:
 
 def _entry_line(said: tuple[str, Any, entries.Entry]) -> str:
     key, hint, entry = said
-    kind = f" ({_type(hint)})" if hint is not None else ""
+    kind = f" ({type_words(hint)})" if hint is not None else ""
     return f"- **`{key}`**{kind}: {entry.meaning} Example: `{entry.example}`"
 
 

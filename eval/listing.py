@@ -7,11 +7,13 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
+from importlib.metadata import distribution
 from pathlib import Path
 from pkgutil import iter_modules
 from types import ModuleType
 
 from looktwice.eval.readers.reader import Reader
+from looktwice.eval.settings_text import bases_of, settings_text
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.paths import shipped
 from looktwice.pipelines.config.schema import kind_of, type_hints
@@ -46,16 +48,37 @@ def list_kinds(plugins: Sequence[str] = ()) -> Iterator[str]:
     """How many there are of each kind, and what to type for them."""
     for kind in SAYS:
         yield f"{kind:11} {len(list(list_kind(kind, plugins))):3}  {SAYS[kind]}"
-    yield "looktwice list KIND names them; their settings stand in docs/reference.md of the repository"
+    yield "looktwice list KIND names them, and looktwice list NAME tells the settings of one"
+    yield f"documents: {_documents()}"
+
+
+def _documents() -> str:
+    """Where the documents lie: the project's page, the folder of a checkout, or what to look for."""
+    pages = distribution("looktwice").metadata.get_all("Project-URL") or []
+    folder = Path(__file__).resolve().parents[1] / "docs"
+    near = str(folder) if (folder / "reference.md").is_file() else "docs/ of the repository or source distribution"
+    return next((page.partition(", ")[2] for page in pages), near)
+
+
+def list_class(name: str, plugins: Sequence[str] = ()) -> Iterator[str]:
+    """What a class is, its settings as a configuration writes them, and where more of it stands.
+
+    `name` is its whole path, or the last word of it. Raises ConfigError for one that there is not.
+    """
+    named = {public_path(cls): cls for kind in ROOMS for module in _modules(kind, plugins) for cls in _classes(module)}
+    fitting = [path for path in named if name in (path, f"looktwice.{path}", path.rpartition(".")[2])]
+    if not fitting:
+        hint = did_you_mean(name, [*SAYS, *named, *(path.rpartition(".")[2] for path in named)])
+        raise ConfigError([f"list {name}: no such kind or class{hint}; there are {', '.join(SAYS)}"])
+    for path in fitting:
+        for cls in (named[path], *bases_of(named[path])):
+            yield f"{inspect.cleandoc(vars(cls).get('__doc__') or '')}\n"
+        yield f"{settings_text(path, named[path])}\n"
+    yield f"documents: {_documents()}"
 
 
 def list_kind(kind: str, plugins: Sequence[str] = ()) -> Iterator[str]:
-    """A line for each thing of a kind: what to write after `use:`, or a file's name, and its first sentence.
-
-    Raises ConfigError for a kind that there is not.
-    """
-    if kind not in SAYS:
-        raise ConfigError([f"list {kind}: no such kind{did_you_mean(kind, SAYS)}; there are {', '.join(SAYS)}"])
+    """A line for each thing of a kind: what to write after `use:`, or a file's name, and its first sentence."""
     if kind == "configs":
         found = {name: _comment(path.read_text(encoding="utf-8")) for name, path in shipped().items()}
     else:

@@ -4,10 +4,11 @@ To add a specialist: write a frozen dataclass whose `__call__` has the signature
 its class of `results`. Without weights, inherit nothing. A network inherits `networks.HubNetwork` where Hugging Face
 transformers opens it (`maps/depth_anything.py` shows all of it), else `networks.Network`, for which you write
 `open_network` and `forward`; both bring devices, batches over threads, and stored results. An ONNX file that OpenCV
-reads needs neither: `open_onnx` and `recall` of `networks/onnx.py` do it (`segmentation/u2net.py` shows all of it). Put
-it in a file of the room named for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for
-depth, `drawings`) and add `from .file import Name as Name` to that room's `__init__.pyi`. It can then be named in YAML
-as `specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers questions is a
+reads needs neither: `open_onnx` of `networks/onnx.py` does it (`segmentation/u2net.py` shows all of it). A stage
+calls any of them through `look_once` of `sharing`, so that a run looks at the same pixels once. Put it in a file of
+the room named for what it computes (`detection`, `segmentation`, `matching`, `features`, `maps` for depth,
+`drawings`) and add `from .file import Name as Name` to that room's `__init__.pyi`. It can then be named in YAML as
+`specialists.<room>.<Name>`, and every stage that takes the protocol accepts it. A rule that answers questions is a
 stage, in `answers`.
 
 All images are HxWx3 RGB uint8, or PIL images in mode RGB as the same pixels; anything else is refused. Points are in

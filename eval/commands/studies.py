@@ -134,19 +134,24 @@ def make(
 
 def list_names(
     kind: Annotated[
-        str, typer.Argument(metavar="[KIND]", help="stages, specialists, tools, tasks, readers, models or configs.")
+        str,
+        typer.Argument(
+            metavar="[KIND]",
+            help="stages, specialists, tools, tasks, readers, models or configs; or a class, such as Circles.",
+        ),
     ] = "",
     plugin: Plugins = None,
 ) -> None:
     """List what a configuration may name, a line each.
 
-    Without KIND it says how many there are.
+    Without KIND it says how many there are. Of a class it tells the settings, with their types and defaults.
     """
     with input_errors():
-        from looktwice.eval.listing import list_kind, list_kinds
+        from looktwice.eval.listing import SAYS, list_class, list_kind, list_kinds
 
         plugins = load_plugins(plugin)
-        for line in list_kind(kind, plugins) if kind else list_kinds(plugins):
+        listed = list_kind if kind in SAYS else list_class
+        for line in listed(kind, plugins) if kind else list_kinds(plugins):
             say(line)
 
 

@@ -7,16 +7,19 @@ import io
 import os
 import re
 import stat
+import threading
 import zipfile
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
 from looktwice.pipelines.disk import read_file, write_file
+from looktwice.pipelines.state import collect_remarks, remark
 
 SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -69,22 +72,83 @@ class Blobs:
 
 
 Result = TypeVar("Result")
+KIND = "of class"  # the name of an array, which no field can have
+
+
+@dataclass(eq=False)
+class Memory:
+    """Results at hand, those last asked for, of up to `most` bytes: the first thread that asks for one finds it.
+
+    The others wait for it. A failure is everybody's own: who waited tries again.
+    """
+
+    most: int = 256 << 20
+    size: int = 0
+    kept: OrderedDict[str, tuple[Any, int, list[str]]] = field(default_factory=OrderedDict)
+    turns: dict[str, list[threading.Lock]] = field(default_factory=dict)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
+        """The result under a key, of `find` with its bytes; one without a number of bytes is kept for nobody."""
+        with self.lock:
+            asking = self.turns.setdefault(key, [])
+            asking.append(asking[0] if asking else threading.Lock())
+        try:
+            with asking[0]:
+                kept = self._get(key) or self._find(key, find)
+        finally:
+            with self.lock:
+                asking.pop()
+                if not asking:
+                    del self.turns[key]
+        result: Result = kept[0]
+        for sentence in kept[1]:
+            remark(sentence)
+        return result
+
+    def _get(self, key: str) -> tuple[Any, list[str]] | None:
+        with self.lock:
+            if key not in self.kept:
+                return None
+            self.kept.move_to_end(key)
+            result, _, remarks = self.kept[key]
+            return result, remarks
+
+    def _find(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> tuple[Result, list[str]]:
+        with collect_remarks() as remarks:
+            result, size = find()
+        if size is not None:
+            with self.lock:
+                self.kept[key] = result, size, remarks
+                self.size += size
+                while self.size > self.most:
+                    _, (_, gone, _) = self.kept.popitem(last=False)
+                    self.size -= gone
+        return result, remarks
 
 
 @dataclass(frozen=True)
 class ResultStore:
     """Results of specialists (dataclasses of arrays) by key, one compressed file each: `folder/ab/abcd....npz`.
 
-    Safe between threads and processes: a file appears whole or not at all, and a damaged one counts as none.
+    Safe between threads and processes: a file appears whole or not at all, and a damaged one counts as none. `memory`
+    holds what was asked for last.
     """
 
     folder: Path
+    memory: Memory = field(default_factory=Memory, repr=False, compare=False)
 
-    def get(self, key: str, kind: type[Result]) -> Result | None:
-        """The result stored under a key, as a `kind`; None where there is none."""
+    def share(self, key: str, find: Callable[[], tuple[Result, int | None]]) -> Result:
+        """What `find` gives, run by the first thread that asks, with its bytes; the others wait for it."""
+        return self.memory.share(key, find)
+
+    def get(self, key: str, *kinds: type[Result]) -> Result | None:
+        """The result stored under a key, as one of `kinds`, by default the first; None where there is none."""
         try:
             data = self._path(key).read_bytes()  # numpy leaves a damaged file open where it opens it itself
             with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+                name = str(arrays[KIND]) if KIND in arrays else kinds[0].__name__
+                kind = {kind.__name__: kind for kind in kinds}[name]
                 return kind(*(_plain(arrays[f.name]) for f in fields(kind)))  # type: ignore[arg-type]
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             return None
@@ -93,6 +157,7 @@ class ResultStore:
         """Store a dataclass of arrays, numbers and truth values."""
         buffer = io.BytesIO()
         arrays: dict[str, Any] = {f.name: np.asarray(getattr(result, f.name)) for f in fields(result)}
+        arrays[KIND] = np.asarray(type(result).__name__)
         np.savez_compressed(buffer, **arrays)
         write_file(self._path(key), buffer.getvalue())
 
@@ -120,10 +185,12 @@ def current_store() -> ResultStore | None:
 
 
 def result_key(name: str, *inputs: Any) -> str:
-    """sha256 over a name, which holds settings and weights, and over arrays (dtype, shape, content) and texts."""
+    """sha256 over a name, which holds settings and weights, and over arrays, texts and dataclasses of arrays."""
     digest = hashlib.sha256(name.encode())
     for each in inputs:
-        if isinstance(each, np.ndarray):
+        if is_dataclass(each):
+            digest.update(result_key(type(each).__name__, *(getattr(each, f.name) for f in fields(each))).encode())
+        elif isinstance(each, np.ndarray):
             digest.update(f"\n{each.dtype.str}{each.shape}\n".encode())
             digest.update(np.ascontiguousarray(each).data)
         else:

@@ -21,6 +21,7 @@ from looktwice.prompting.drawing.colors import RGB, rgb
 from looktwice.prompting.evidence import Missing, handle_missing, with_views
 from looktwice.specialists.protocols import Matcher, NoEvidence
 from looktwice.specialists.results import Matches
+from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 SHIFT = 4  # OpenCV draws at sixteenths of a pixel
@@ -79,7 +80,7 @@ class MatchOverlay(WithoutModel):
     def find_matches(self, sample: Sample) -> Matches:
         """The matches to show, most certain last so that they lie on top. Raises NoEvidence."""
         first, second = (sample.images[number] for number in self.images)
-        found = self.matcher(first.pixels, second.pixels)
+        found = look_once(self.matcher, first.pixels, second.pixels)
         found = found[found.confidence >= self.min_confidence]
         if len(found) < self.min_matches:
             raise NoEvidence(f"{len(found)} matches, at least {self.min_matches} are needed")

@@ -28,6 +28,7 @@ from looktwice.prompting.drawing.masks import raster
 from looktwice.prompting.evidence import Missing, collect, handle_missing, project, with_views
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence, ScalarMap, Segmenter
 from looktwice.specialists.results import Masks
+from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 Layout = Literal["blend", "beside", "extra", "only"]
@@ -126,7 +127,7 @@ class DepthOverlay(_Map):
 
     def values(self, sample: Sample, number: int) -> Floats:
         """Nearness of one source picture. Raises NoEvidence."""
-        found: Floats = self.depth(*(image.pixels for image in sample.images[number:])).nearness
+        found: Floats = look_once(self.depth, *(image.pixels for image in sample.images[number:])).nearness
         return found
 
 
@@ -141,7 +142,7 @@ class ScalarOverlay(_Map):
 
     def values(self, sample: Sample, number: int) -> Floats:
         """The numbers of one source picture. Raises NoEvidence."""
-        return self.scalar(sample.images[number].pixels)
+        return look_once(self.scalar, sample.images[number].pixels)
 
 
 @dataclass(frozen=True)
@@ -193,7 +194,7 @@ class SegmentTint(WithoutModel):
         return view.with_pixels(pixels) if drawn else view
 
     def _segments(self, sample: Sample, number: int) -> Masks:
-        masks = self.segmenter(sample.images[number].pixels)
+        masks = look_once(self.segmenter, sample.images[number].pixels)
         masks = masks[np.flatnonzero(masks.masks.any((1, 2)))] if len(masks) else masks
         if not len(masks):
             raise NoEvidence(f"no segment was found in image {number}")

@@ -33,6 +33,7 @@ from looktwice.prompting.markers.candidates import (
     sort_candidates,
 )
 from looktwice.specialists.protocols import Detector, NoEvidence, Segmenter
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -175,9 +176,9 @@ class SetOfMark(WithoutModel):
     def _candidates(self, sample: Sample, number: int) -> Iterator[Candidate]:
         picture = sample.images[number]
         if self.segmenter is not None:
-            return from_masks(self.segmenter(picture.pixels), picture.size, number)
+            return from_masks(look_once(self.segmenter, picture.pixels), picture.size, number)
         if self.detector is not None:
-            return from_boxes(self.detector(picture.pixels, self.words or None), picture.size, number)
+            return from_boxes(look_once(self.detector, picture.pixels, self.words or None), picture.size, number)
         return from_marks(sample, number)
 
     def _relabel(self, regions: Sequence[Box | Mask]) -> list[Box | Mask]:

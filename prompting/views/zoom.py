@@ -20,6 +20,7 @@ from looktwice.prompting.grids.base import read_coordinates, source_box
 from looktwice.prompting.grids.grids import DotGrid, RuledGrid
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class ZoomOnDetections(WithoutModel):
         """The boxes in one source image, the most important first. Raises NoEvidence."""
         if not words and (self.words_field or self.words_pattern):
             raise NoEvidence("the sample has no words to look for")
-        found = self.detector(sample.images[number].pixels, words or None)
+        found = look_once(self.detector, sample.images[number].pixels, words or None)
         x0, y0, x1, y1 = found.xyxy.T
         area = (x1 - x0) * (y1 - y0)
         order = np.argsort(-(area if self.order == "size" else found.scores), kind="stable")

@@ -13,6 +13,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, find_choice
 from looktwice.specialists.protocols import Matcher, NoEvidence
 from looktwice.specialists.results import Matches
+from looktwice.specialists.sharing import look_once
 
 Flow = NDArray[np.float64]
 STILL = 1e-6  # pixels; less is the rounding of a mean, not a motion
@@ -49,7 +50,7 @@ class CameraMotion(AnswerRule):
             raise NoEvidence("the choices are not one for left and one for right")
         if len(sample.images) < 2:
             raise NoEvidence(f"camera motion needs two images, found {len(sample.images)}")
-        across = self.across(self.matcher(sample.images[0].pixels, sample.images[1].pixels))
+        across = self.across(look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels))
         moved = float(np.median(across) if self.flow == "median" else across.mean())
         if abs(moved) < STILL:
             raise NoEvidence("the mean horizontal flow is 0")

@@ -18,6 +18,7 @@ from looktwice.specialists.features.similarity import cosines
 from looktwice.specialists.networks.image_size import is_one_color
 from looktwice.specialists.protocols import FeatureExtractor, Matcher, NoEvidence
 from looktwice.specialists.results import FeatureGrid, Matches
+from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 MIN_MATCHES = {"homography": 4, "affine": 3, "nearest": 1}
@@ -59,7 +60,7 @@ class MatchedPoint(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         reference, candidates = find_reference_and_candidates(sample, self.reference)
-        x, y = self.transfer_point(reference, self.matcher(sample.images[0].pixels, sample.images[1].pixels))
+        x, y = self.transfer_point(reference, look_once(self.matcher, sample.images[0].pixels, sample.images[1].pixels))
         distances = {letter: math.hypot(point.x - x, point.y - y) for letter, point in candidates.items()}
         first, second = sorted(distances, key=lambda letter: distances[letter])[:2]
         if distances[first] == distances[second]:
@@ -154,7 +155,7 @@ class NearestFeature(AnswerRule):
         for number, pixels in enumerate(images):
             if is_one_color(pixels):
                 raise NoEvidence(f"image {number} is of one color")
-        grid0, grid1 = (self.features(pixels, self.prompt) for pixels in images)
+        grid0, grid1 = (look_once(self.features, pixels, self.prompt) for pixels in images)
         places = np.array([point.center for point in candidates.values()])
         distances = self._distances(grid0.at(reference), grid1, places)
         order = np.argsort(distances, kind="stable")[:2]

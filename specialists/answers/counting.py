@@ -10,6 +10,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule
 from looktwice.specialists.answers.question_parsing import parse_count
 from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 NUMBER = re.compile(r"\d+")
 NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
@@ -35,7 +36,7 @@ class Count(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image to count in")
         words = parse_count(sample) if self.words is None else self.words
-        found = [self.detector(image.pixels, [words] if words else None) for image in sample.images]
+        found = [look_once(self.detector, image.pixels, [words] if words else None) for image in sample.images]
         number = sum(map(len, found))
         if number == 0 and self.nothing == "abstain":
             raise NoEvidence(f"the detector finds no {words or 'thing'}")

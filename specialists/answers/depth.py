@@ -13,6 +13,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, points_by_letter
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 from looktwice.specialists.results import DepthMap
+from looktwice.specialists.sharing import look_once
 
 LARGE = "larger|largest|greater|greatest|longer|longest|higher|highest|bigger|biggest|more|most"
 SMALL = "smaller|smallest|shorter|shortest|lower|lowest|less|least"
@@ -52,7 +53,7 @@ class NearerPoint(AnswerRule):
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""
         points = points_by_letter(sample)
         asks_near = _asks_near(sample)
-        near_map = self.depth(*(image.pixels for image in sample.images))
+        near_map = look_once(self.depth, *(image.pixels for image in sample.images))
         _same_size(near_map, sample)
         near = {letter: self._nearness(near_map, point) for letter, point in points.items()}
         first, second = sorted(near, key=lambda letter: -near[letter] if asks_near else near[letter])[:2]

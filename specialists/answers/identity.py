@@ -18,6 +18,7 @@ from looktwice.specialists.answers.counting import choose_number
 from looktwice.specialists.answers.question_parsing import parse_count, parse_sameness
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 Vectors = NDArray[np.float64]
 Linkage = Literal["single", "average", "complete"]
@@ -32,7 +33,7 @@ class FaceIdentity:
 
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(n, d), n 1 unless all are taken. Raises NoEvidence."""
-        found = self.detector(pixels)
+        found = look_once(self.detector, pixels)
         if not len(found):
             raise NoEvidence("there is no face in an image")
         if not found.vectors.shape[1]:
@@ -58,7 +59,7 @@ class ObjectIdentity:
     def __call__(self, pixels: Pixels, words: str, /) -> Vectors:
         """(1, d). Raises NoEvidence, also for a single-coloured image."""
         require_colors(pixels)
-        grid = self.features(self._crop_to_thing(pixels, words), words)
+        grid = look_once(self.features, self._crop_to_thing(pixels, words), words)
         mean = grid.values.mean(axis=(0, 1))
         length = float(np.linalg.norm(mean))
         if length == 0:
@@ -69,7 +70,7 @@ class ObjectIdentity:
     def _crop_to_thing(self, pixels: Pixels, words: str) -> Pixels:
         if self.detector is None:
             return pixels
-        found = self.detector(pixels, [words] if words else None)
+        found = look_once(self.detector, pixels, [words] if words else None)
         if not len(found):
             raise NoEvidence(f"the detector finds no {words or 'thing'} in an image")
         left, top, right, bottom = np.round(found.xyxy[int(np.argmax(found.scores))]).astype(int).clip(0)
@@ -123,7 +124,7 @@ class CountIdentities(AnswerRule):
         if not sample.images:
             raise NoEvidence("there is no image")
         words = _parse_name(sample) if self.words is None else self.words
-        vectors = np.concatenate([self.identity(image.pixels, words) for image in sample.images])
+        vectors = np.concatenate([look_once(self.identity, image.pixels, words) for image in sample.images])
         joins = merge_distances(vectors, self.linkage)
         number = len(vectors) - int((joins <= self.threshold).sum())
         sure = float(np.abs(joins / self.threshold - 1).min()) if len(joins) else 1.0
@@ -187,7 +188,7 @@ def _embed_images(identity: IdentityEmbedder, sample: Sample, words: str) -> Vec
     """One vector for each image (n, d). Raises NoEvidence."""
     if len(sample.images) < 2:
         raise NoEvidence(f"identities are compared between two images or more, found {len(sample.images)}")
-    found = [identity(image.pixels, words) for image in sample.images]
+    found = [look_once(identity, image.pixels, words) for image in sample.images]
     several = [number for number, vectors in enumerate(found) if len(vectors) != 1]
     if several:
         raise NoEvidence(f"image {several[0]} has {len(found[several[0]])} identities, and one is asked about")

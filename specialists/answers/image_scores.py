@@ -8,6 +8,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, best_choice, images_by_letter
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import GeneratedImageDetector, ImageSimilarity, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,8 @@ class MostReal(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         images = images_by_letter(sample)
-        return best_choice({letter: -self.detector(image.pixels) for letter, image in images.items()}, "the scores of")
+        real = {letter: -look_once(self.detector, image.pixels) for letter, image in images.items()}
+        return best_choice(real, "the scores of")
 
 
 @dataclass(frozen=True)
@@ -45,5 +47,5 @@ class MostSimilar(AnswerRule):
         first = sample.images[0].pixels
         for image in (sample.images[0], *candidates.values()):
             require_colors(image.pixels)
-        alike = {letter: self.similarity(first, image.pixels) for letter, image in candidates.items()}
+        alike = {letter: look_once(self.similarity, first, image.pixels) for letter, image in candidates.items()}
         return best_choice(alike, "the likenesses of")

@@ -9,6 +9,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, best_choice, boxes_by_letter
 from looktwice.specialists.answers.question_parsing import parse_enclosed
 from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class FittingBox(AnswerRule):
     def decide(self, sample: Sample) -> tuple[str, float]:
         boxes = boxes_by_letter(sample)
         words = parse_enclosed(sample) if self.words is None else self.words
-        found = self.detector(sample.images[0].pixels, [words] if words else None)
+        found = look_once(self.detector, sample.images[0].pixels, [words] if words else None)
         if not len(found):
             raise NoEvidence(f"the detector finds no {words or 'thing'}")
         finds = found.xyxy[:1] if self.only_surest else found.xyxy

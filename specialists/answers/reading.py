@@ -8,6 +8,7 @@ from difflib import SequenceMatcher
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, best_choice
 from looktwice.specialists.protocols import Detector, NoEvidence
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class ReadText(AnswerRule):
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The text or the letter of a choice, and the confidence. Raises NoEvidence."""
-        found = [self.reader(image.pixels) for image in sample.images]
+        found = [look_once(self.reader, image.pixels) for image in sample.images]
         lines = [str(text) for boxes in found for text in boxes.labels]
         if not lines:
             raise NoEvidence("no text is read")

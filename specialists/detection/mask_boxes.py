@@ -13,6 +13,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection.network_boxes import asked_words
 from looktwice.specialists.protocols import Segmenter
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class MaskBoxes:
         segmenter: Any = self.segmenter
         if words and hasattr(segmenter, "words"):
             segmenter = replace(segmenter, words=asked_words(words))
-        found = segmenter(pixels)
+        found = look_once(segmenter, pixels)
         found = found[np.flatnonzero(found.masks.any((1, 2)))]
         xyxy = [mask_bounds(mask) for mask in found.masks]
         return Boxes(np.reshape(xyxy, (-1, 4)), found.scores, found.labels)

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
-from looktwice.specialists.networks.onnx import PackageFile, open_onnx, recall
+from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.onnx import PackageFile, open_onnx
 from looktwice.specialists.results import Faces
 
 Rows = NDArray[np.float64]  # (n, 9): left, top, right, bottom, score; the shifts of the edges in shares of the sides
@@ -52,11 +53,7 @@ class MTCNN:
 
     def __call__(self, pixels: Pixels, /) -> Faces:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
-        folder = None if self.models is None else Path(self.models).expanduser()
-        files = tuple(file.path(folder and folder / f"{part}.onnx") for part, file in zip(PARTS, FILES, strict=True))
-        return recall(self, files, Faces, pixels, lambda checked: self._find(checked, files))
-
-    def _find(self, pixels: Pixels, files: tuple[Path, ...]) -> Faces:
+        pixels, files = require_pixels(pixels), self.files()
         height, width = pixels.shape[:2]
         scale = min(1.0, self.longest / max(height, width))
         size = max(1, round(width * scale)), max(1, round(height * scale))
@@ -66,6 +63,11 @@ class MTCNN:
         rows = _suppress(_moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True)
         xyxy = (rows[:, :4] * np.tile([width / size[0], height / size[1]], 2)).clip(0, [width, height] * 2)
         return Faces(xyxy, rows[:, 4], np.empty((len(rows), 0)))
+
+    def files(self) -> list[Path]:
+        """The files of its three networks. Raises WeightsError."""
+        folder = None if self.models is None else Path(self.models).expanduser()
+        return [file.path(folder and folder / f"{part}.onnx") for part, file in zip(PARTS, FILES, strict=True)]
 
     def _propose(self, image: Pixels, file: Path) -> Rows:
         """What may be a face, found at every scale by the first network."""

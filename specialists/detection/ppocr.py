@@ -16,8 +16,10 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
 from looktwice.specialists.detection.network_boxes import lines_with
 from looktwice.specialists.detection.ppocr_hub import find_text, read_line
-from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata, recall
+from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, read_metadata
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
 
 Quad = NDArray[np.float32]  # (4, 2) corners x, y: upper left, upper right, lower right, lower left
 FILES = {
@@ -63,11 +65,10 @@ class PPOCR:
 
     def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
         """The lines of an HxWx3 RGB image, or those that hold one of the words. Raises WeightsError."""
-        files = _path("det", self.detector), _path("rec", self.recognizer)
-        lines = recall(self, files, Boxes, pixels, lambda checked: self._read(checked, *files))
-        return lines if words is None else lines_with(lines, words)
-
-    def _read(self, pixels: Pixels, detector: Path, recognizer: Path) -> Boxes:
+        if words is not None:
+            return lines_with(look_once(self, pixels), words)
+        pixels = require_pixels(pixels)
+        detector, recognizer = self.files()
         quads = _sort_lines(self._find(pixels, detector))
         read = [_recognize(_straighten(pixels, quad), recognizer) for quad in quads]
         kept = [(quad, *line) for quad, line in zip(quads, read, strict=True) if line[0] and line[1] >= self.threshold]
@@ -77,6 +78,10 @@ class PPOCR:
             np.array([sure for *_, sure in kept]),
             np.array([text for _, text, _ in kept], str),
         )
+
+    def files(self) -> list[Path]:
+        """The files or folders of its two networks. Raises WeightsError."""
+        return [_path("det", self.detector), _path("rec", self.recognizer)]
 
     def _find(self, pixels: Pixels, file: Path) -> list[Quad]:
         """The lines in pixels of the image, unsorted."""

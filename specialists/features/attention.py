@@ -22,6 +22,7 @@ from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork
 from looktwice.specialists.protocols import ScalarMap
+from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.int64]
@@ -165,7 +166,7 @@ class AttentionShare(WithoutModel):
         notes, found = [], list[tuple[float, float]]()
         for number, image in enumerate(state.sample.images):
             if marks := labelled(state.sample.on(number), self.labels):
-                share, area = measure_shares(self.attention(image.pixels), marks, self.radius)
+                share, area = measure_shares(look_once(self.attention, image.pixels), marks, self.radius)
                 found.append((share, area))
                 notes.append(f"attention on the marks of image {number}: {share:.4f} of the whole, area {area:.4f}")
         for name, values in zip(("attention_share", "marked_area"), zip(*found, strict=True), strict=False):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import FeatureExtractor
 from looktwice.specialists.results import FeatureGrid
+from looktwice.specialists.sharing import look_once
 
 Floats = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ class GramSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in 0..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
-        first, second = (_gram(self.features(pixels)) for pixels in (pixels0, pixels1))
+        first, second = (_gram(look_once(self.features, pixels)) for pixels in (pixels0, pixels1))
         most = np.linalg.norm(first) + np.linalg.norm(second)
         return float(1 - np.linalg.norm(first - second) / most) if most > 0 else 1.0
 
@@ -42,7 +43,9 @@ class GlobalSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
-        first, second = (_rows(self.features(pixels)).mean(0, keepdims=True) for pixels in (pixels0, pixels1))
+        first, second = (
+            _rows(look_once(self.features, pixels)).mean(0, keepdims=True) for pixels in (pixels0, pixels1)
+        )
         return float(cosines(first, second)[0, 0])
 
 
@@ -57,7 +60,7 @@ class DenseSimilarity:
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> float:
         """A number in -1..1 for two images, HxWx3 RGB uint8, larger is more alike. Raises what the features raise."""
-        alike = cosines(*(_rows(self.features(pixels)) for pixels in (pixels0, pixels1)))
+        alike = cosines(*(_rows(look_once(self.features, pixels)) for pixels in (pixels0, pixels1)))
         return float((alike.max(0).mean() + alike.max(1).mean()) / 2)
 
 

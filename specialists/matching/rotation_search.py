@@ -13,6 +13,7 @@ from looktwice.pipelines.transforms import turned_size
 from looktwice.specialists.networks.image_size import is_one_color, require_pixels
 from looktwice.specialists.protocols import Matcher
 from looktwice.specialists.results import Matches
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -35,14 +36,14 @@ class RotationSearch:
         """Matches between the two images, HxWx3 RGB uint8, in their own pixels. Raises what the matcher raises."""
         pixels0, pixels1 = require_pixels(pixels0), require_pixels(pixels1)
         if is_one_color(pixels1):  # turned, it would have corners of another
-            return self.matcher(pixels0, pixels1)
+            return look_once(self.matcher, pixels0, pixels1)
         return max((self._at(pixels0, pixels1, turn) for turn in self.degrees), key=len)
 
     def _at(self, pixels0: Pixels, pixels1: Pixels, turn: float) -> Matches:
         if turn == 0:
-            return self.matcher(pixels0, pixels1)
+            return look_once(self.matcher, pixels0, pixels1)
         matrix, size = _turn(pixels1.shape[1], pixels1.shape[0], turn)
-        found = self.matcher(pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8))
+        found = look_once(self.matcher, pixels0, np.asarray(cv2.warpAffine(pixels1, matrix, size), np.uint8))
         back = cv2.invertAffineTransform(matrix)
         xy1 = found.xy1 @ back[:, :2].T + back[:, 2]
         inside = ((xy1 >= -0.5) & (xy1 <= np.array(pixels1.shape[1::-1]) - 0.5)).all(1)

@@ -6,23 +6,17 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.config.spec import settings
-from looktwice.pipelines.model import canonical
-from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file, weights_hash
-from looktwice.pipelines.runtime.stores import current_store, result_key
+from looktwice.pipelines.runtime.networks import WeightsError, first_line, open_shared, weights_file
 from looktwice.specialists.networks.checkpoints import find_package_file
-from looktwice.specialists.networks.image_size import require_pixels
 
 Floats = NDArray[np.float32]
-Result = TypeVar("Result")
 
 METADATA = 14  # number of the field of an ONNX model that holds pairs of key and value
 
@@ -77,22 +71,6 @@ def _open(file: Path, content: bytes) -> OnnxNetwork:
 
 def _said(exc: cv2.error) -> str:
     return first_line(exc).rpartition("error: ")[2]
-
-
-def recall(
-    specialist: Any, files: tuple[Path, ...], kind: type[Result], image: Any, find: Callable[[Pixels], Result]
-) -> Result:
-    """What `find` gives for the pixels of an image, or what is stored for these, settings and weights."""
-    pixels, store = require_pixels(image), current_store()
-    if store is None:
-        return find(pixels)
-    weights = " ".join((cv2.__version__, *map(weights_hash, files)))
-    key = result_key(f"{type(specialist).__qualname__} {canonical(settings(specialist))} {weights}", pixels)
-    found = store.get(key, kind)
-    if found is None:
-        found = find(pixels)
-        store.put(key, found)
-    return found
 
 
 def read_metadata(file: Path) -> dict[str, str]:

