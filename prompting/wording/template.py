@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from looktwice.pipelines.model import Message, Model
 from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.state import State, WithoutModel
-from looktwice.prompting.wording.bounded_templates import LONGEST, budget, environment
 from looktwice.prompting.wording.text_file import Text, read_texts, text_of
+
+LONGEST = 200_000  # characters of a template, and of a prompt
+FAULTS = (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError, AssertionError)
+"""What rendering may raise; jinja2 asserts what some of its filters are given."""
 
 
 @dataclass(frozen=True)
@@ -47,18 +51,28 @@ class Template(WithoutModel):
         return state.replace(messages=(Message("system", (words,)), *others))
 
     def _rendered(self, state: State) -> str:
+        words = ""
         try:
-            with budget():
-                words = self._template.render(_variables(state))
-        except (jinja2.TemplateError, ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as exc:
+            for piece in self._template.generate(_variables(state)):
+                words += piece
+                if len(words) > LONGEST:
+                    raise ValueError(f"it writes more than {LONGEST:,} characters")
+        except FAULTS as exc:
             raise ValueError(f"sample {state.sample.id}: the template cannot be filled in: {exc}") from exc
-        if len(words) > LONGEST:
-            raise ValueError(f"sample {state.sample.id}: the template writes more than {LONGEST:,} characters")
         return words.strip()
 
     @cached_property
     def _template(self) -> jinja2.Template:
-        return environment().from_string(text_of(self.text))
+        return _environment().from_string(text_of(self.text))
+
+
+@lru_cache(maxsize=1)
+def _environment() -> ImmutableSandboxedEnvironment:
+    """jinja2's sandbox, without what gives another text each time."""
+    made = ImmutableSandboxedEnvironment(undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    made.policies["truncate.leeway"] = 0
+    del made.filters["random"], made.globals["lipsum"]
+    return made
 
 
 def _variables(state: State) -> Mapping[str, Any]:
