@@ -59,33 +59,19 @@ Only = Annotated[
 ]
 
 
-def print_results(run: Path, plan: Any, same: bool) -> None:
-    """Print the table of a run, and write its report; where all is the `same`, print what was printed for it."""
-    from rich.console import Console
-
-    from looktwice.eval.kept_results import KeptResults
-
-    kept = KeptResults(run, plan, Console())
-    if not (same and kept.say_again()):
-        _compute_results(kept)
-    say(f"report: {run / 'report.html'}")
-
-
-def _compute_results(kept: Any) -> None:
+def print_results(run: Path, plan: Any) -> None:
+    """Print the table of a run, and write its report."""
     from looktwice.eval.display.table import score_table
     from looktwice.eval.page.own_images import sample_images
     from looktwice.eval.report import write_report
 
-    _ = kept.inputs  # before anything is read
-    scored = score_table([kept.run], plan=kept.plan)
-    with kept.console.capture() as table:
-        print_table(scored, kept.console)
-    kept.say(table.get())
-    write_report(scored, kept.run, sample_images({arm.task_id: arm.task for arm in kept.plan.points}))
-    kept.keep(table.get())
+    scored = score_table([run], plan=plan)
+    print_table(scored)
+    report = write_report(scored, run, sample_images({arm.task_id: arm.task for arm in plan.points}))
+    say(f"report: {report}")
 
 
-def print_table(scored: Any, console: Any = None) -> None:
+def print_table(scored: Any) -> None:
     """Print the table, and the effect of each factor of a sweep, of each single change, or of a gap."""
     from rich.console import Console
 
@@ -96,7 +82,7 @@ def print_table(scored: Any, console: Any = None) -> None:
     from looktwice.eval.psychometrics.crossed import crossed_tables
     from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_table
 
-    console, gap, swept = console or Console(), factor_table(scored), sweep_table(scored, whole=False)
+    console, gap, swept = Console(), factor_table(scored), sweep_table(scored, whole=False)
     console.print(console_table(scored))
     if swept.rows:
         console.print(swept.console("effect of each factor", blocks=2, caption=effect_note(scored)))

@@ -161,7 +161,7 @@ def run_steered(plan: Any, steering: Any, out: Path, options: Any) -> Path:
     console = Console(stderr=True, force_terminal=False if plainly else None)
     outcome = Study(plan, out, options, console=console, steering=steering)()
     if outcome.written or outcome.kept:
-        print_results(outcome.folder, plan, False)
+        print_results(outcome.folder, plan)
     say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.failed} failed)")
     if outcome.why or outcome.stopped:
         why = f": {outcome.why}" if outcome.why else ""

@@ -91,8 +91,7 @@ def run(
         prune = _make_pruning(cache_size, cache or out / ".cache", out)
         outcome = Study(found, out, options, cache, fresh, only_cached, on=on, gpus=gpus, json_lines=log == "json")()
         if outcome.written or outcome.kept:
-            whole = limit is None and shard == "1/1" and not keep_failed  # then every sample was looked at
-            print_results(outcome.folder, found, whole and not (outcome.written or outcome.stopped))
+            print_results(outcome.folder, found)
         say(f"records: {outcome.folder}  ({outcome.written} new, {outcome.kept} were there, {outcome.failed} failed)")
         for line in prune():
             say(line)
