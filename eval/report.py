@@ -58,6 +58,7 @@ from looktwice.eval.page.of_runs import Images, RunPage
 from looktwice.eval.page.render import page_pieces
 from looktwice.eval.psychometrics.crossed import crossed_grids, crossed_tables
 from looktwice.eval.psychometrics.thresholds import NOTE as THRESHOLD_NOTE, threshold_lines, threshold_table
+from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.score import without_collection
 from looktwice.eval.scoring.turns import read_turns
 from looktwice.eval.scoring.verdict import RunScores
@@ -193,7 +194,7 @@ def _context(scored: Table) -> dict[str, Any]:
     means = [row for row in scored.rows if several and not row.task_name and not row.slice]
     return {
         "title": ", ".join(run.name for run in scored.scores),
-        "overview": overview_table(scored.rows),
+        "overview": overview_table(scored.rows, headline_rows(scored.scores, scored.rows)),
         "means": task_table(sort_rows(means), full=True),
         "sections": _sections(scored),
         "tables": [table for table in _tables(scored) if table.table.rows],

@@ -25,10 +25,12 @@ from looktwice.eval.display.text_tables import (
     interval,
     notebook_table,
     percent,
+    place_of,
     sort_rows,
     to_people,
 )
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
+from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.labels import setting_of
 from looktwice.eval.scoring.measurements import measured_names
 from looktwice.eval.scoring.notes import notes, unchanged
@@ -43,6 +45,8 @@ from looktwice.pipelines.state import Stage
 if TYPE_CHECKING:
     import pandas
     from rich.table import Table as RichTable
+
+MOST_REASON = 160  # characters of a reason in a cell
 
 
 @dataclass(frozen=True)
@@ -165,20 +169,26 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
 
 
 def console_table(shown: Table) -> RichTable:
-    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block per task."""
+    """The accuracy of every point with its interval, counts and comparison, for a terminal; a block per task.
+
+    Above it stand the metrics by which a benchmark itself is quoted, its totals above all.
+    """
     from rich import box
     from rich.table import Table as RichTable
 
     every = sort_rows(shown.where(metric="accuracy").rows)
     rows = drop_repeats(drop_means_of_one(every))
     single = len(rows) < len(drop_repeats(every))
-    missing = any(row.missing for row in rows)
+    own = drop_repeats(headline_rows(shown.scores, shown.rows))
+    missing, some_failed = any(row.missing for row in rows), any(row.failed and not row.failure for row in rows)
+    answered = {place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")}
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
     words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
     caption = (
         f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
-        f"accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
+        f"{_named(own)}accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
+        + ("; answered: accuracy of what did not fail and was readable" if some_failed else "")
         + ("\nmacro and micro of a contestant with one task are not shown: they are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
@@ -194,18 +204,34 @@ def console_table(shown: Table) -> RichTable:
     )
     out.add_column("task and contestant", overflow="fold")
     people = (LESS_PEOPLE,) if any(map(to_people, rows)) else ()
-    for name in ("accuracy", "n", counts, "delta", "p", *people):
+    for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
+    places = list(dict.fromkeys((row.task, row.slice) for row in rows))
+    order = {place: number for number, place in enumerate(places, 1)}  # a total has none, and is the first
     blocks: dict[str, list[Row]] = defaultdict(list)
-    for row in rows:
-        blocks[f"{row.task} ({row.slice})" if row.slice else row.task].append(row)
+    for row in sorted([*own, *rows], key=lambda row: order.get((row.task, row.slice), 0)):
+        blocks[_block(row)].append(row)
     for title, block in blocks.items():
         out.add_row(cell(title, "bold"))
         for row in block:
-            cells = [*_console_cells(row, missing), *([to_people(row)] if people else ())]
-            out.add_row(*map(cell, cells))
+            name, value, *cells = _console_cells(row, missing)
+            beside = [answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""]
+            more = [to_people(row)] if people else []
+            out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
         out.add_section()
     return out
+
+
+def _block(row: Row) -> str:
+    """The title of the rows of one task and slice, and of one metric where that is the benchmark's own."""
+    task = f"{row.task} ({row.slice})" if row.slice else row.task
+    return task if row.metric == "accuracy" else f"{task}: {row.metric}"
+
+
+def _named(own: Sequence[Row]) -> str:
+    units = {row.metric: row.unit for row in own if row.point or not row.unit}
+    names = [f"{name} (n: {unit}s)" if unit not in ("", "sample") else name for name, unit in units.items()]
+    return f"{', '.join(names)}: the benchmark's own, shown first\n" if own else ""
 
 
 def _cost_lines(shown: Table) -> Iterator[str]:
@@ -229,9 +255,10 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
 
 def _console_cells(row: Row, missing: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
-    value = percent(row.value) or ("key hidden" if row.hidden else "-")
+    value = percent(row.value) or ("failed" if row.failure else "key hidden" if row.hidden else "-")
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
-    cells = [f"  {contestant_of(row)}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
+    why = f"\n    all failed: {row.failure[:MOST_REASON]}" if row.failure else ""
+    cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
     return [*cells, percent(row.delta, sign=True), format_p(row.p)]
 
 

@@ -104,12 +104,19 @@ class TextTable:
         return "" if column < self.text_columns else " class=n"
 
 
-def overview_table(rows: Sequence[Row]) -> TextTable:
-    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first."""
+def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
+    """Contestants by tasks: accuracy in percent with its interval below it, macro and micro first.
+
+    Before these stand the metrics by which a benchmark itself is quoted, whose rows are `own`.
+    """
+    answered = {place_of(row): percent(row.value) for row in rows if row.metric == "accuracy_answered"}
     rows = [row for row in rows if row.metric == "accuracy" and not row.slice]
     tasks = list(dict.fromkeys(row.task for row in sort_rows(rows)))
     tasks = [*tasks[-2:], *tasks[:-2]]
     cells = {(row.run, row.contestant, row.task): row for row in rows}
+    own = [row for row in own if not row.slice]
+    first = list(dict.fromkeys((row.task, row.metric) for row in own))
+    quoted = {(row.run, row.contestant, (row.task, row.metric)): row for row in own}
     many = len({row.run for row in rows}) > 1
     whole = len({row.task_name for row in rows} - {""})
     lines = []
@@ -118,8 +125,16 @@ def overview_table(rows: Sequence[Row]) -> TextTable:
         part = len({row.task_name for row in task_rows if row is not None} - {""})
         name = f"{contestant} ({run})" if many else contestant
         name += f"\n{part} of {whole} tasks" if part < whole else ""
-        lines.append((name, *(_overview_cell(row) for row in task_rows)))
-    return TextTable(("contestant", *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
+        values = [_overview_cell(row, answered.get(place_of(row), "") if row else "") for row in task_rows]
+        before = [quoted.get((run, contestant, column)) for column in first]
+        lines.append((name, *(_overview_cell(row) if row else "" for row in before), *values))
+    titles = [f"{task}\n{metric}" for task, metric in first]
+    return TextTable(("contestant", *titles, *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
+
+
+def place_of(row: Row) -> tuple[str, ...]:
+    """What the rows of several metrics of one arm, or one slice of it, have in common."""
+    return row.run, row.contestant, row.task, row.slice
 
 
 def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
@@ -293,18 +308,21 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
     delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-    value = percent(row.value, 2) or ("key hidden" if row.hidden else "")
+    value = percent(row.value, 2) or (f"failed\n{row.failure}" if row.failure else "key hidden" if row.hidden else "")
     value += f"\n{interval(row)}" if row.low is not None else ""
     return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
 
 
-def _overview_cell(row: Row | None) -> str:
+def _overview_cell(row: Row | None, answered: str = "") -> str:
     if row is None:
         return ""
+    if row.failure:
+        return f"failed\n{row.failure}"
     if row.value is None:
         return "key hidden" if row.hidden else "not asked" if row.missing else "no samples"
     gap = to_people(row)
-    below = [interval(row), f"{row.failed} of {row.n} failed" if row.failed else "", gap and f"less people {gap}"]
+    failed = f"{row.failed} of {row.n} failed; {answered} of what was answered" if row.failed else ""
+    below = [interval(row), failed, gap and f"less people {gap}"]
     return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
 
 

@@ -12,7 +12,7 @@ from looktwice.eval.scoring.comparison import compare
 from looktwice.eval.scoring.measurements import MEASURED, TURNS
 from looktwice.eval.scoring.metrics import METRICS, macro_row, micro_row
 from looktwice.eval.scoring.row import Row, fill
-from looktwice.eval.scoring.verdict import PointScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 
 def is_benchmark_metric(row: Row) -> bool:
@@ -68,7 +68,20 @@ def _totals(suite: str, parts: Mapping[str, Mapping[str, Row]], totals: Sequence
 
 def _metrics(scores: PointScores) -> list[Metric]:
     scorer: Scorer | None = scores.scorer
-    return [*(scorer.metrics(scores) if scorer is not None else ()), *_judge_metrics(scores)]
+    own = scorer.metrics(scores) if scorer is not None and not scores.failure else ()
+    return [*own, *_judge_metrics(scores)]
+
+
+def headline_rows(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Row]:
+    """The rows of the metrics and totals by which the benchmarks themselves are quoted, totals first."""
+    names: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for run in runs:
+        for scores in run.points:
+            if scores.scorer is not None:
+                names[run.name, scores.task] |= {*scores.scorer.headlines}
+                names[run.name, scores.scorer.suite] |= {*scores.scorer.headlines}
+    own = [row for row in rows if row.metric in names[row.run, row.task] and row.value is not None]
+    return sorted(own, key=lambda row: row.unit != "")  # a total is over units of several kinds
 
 
 def _judge_metrics(scores: PointScores) -> list[Metric]:

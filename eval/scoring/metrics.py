@@ -20,7 +20,12 @@ ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 
 
 def accuracy(scores: PointScores) -> dict[str, float]:
-    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0."""
+    """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
+
+    None where every answer failed: then nothing was measured.
+    """
+    if scores.failure:
+        return {}
     keyed = {name for name, row in scores.samples.items() if row.answer is not None}
     return {name: mean([s.score.value for s in asked]) for name, asked in scores.draws_asked.items() if name in keyed}
 
@@ -64,6 +69,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         failed=counts[Verdict.FAILED],
         hidden=counts[Verdict.HIDDEN],
         missing=missing,
+        failure=scores.failure,
         n_groups=len({s.score.group for s in scores.all if s.score.group}) or None,
         tokens_in=sum(s.tokens_in for s in scores.all),
         tokens_out=sum(s.tokens_out for s in scores.all),

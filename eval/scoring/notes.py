@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 
 from looktwice.eval.records.unchanged import SentByArm, say_unchanged
 from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict, commonest_failure
 from looktwice.pipelines.counted import counted
 
 SHOWN = 3  # labels that are named
@@ -17,7 +16,14 @@ SHOWN = 3  # labels that are named
 def notes(run: RunScores) -> list[str]:
     """A sentence each: the baseline, prices; samples without a record, failures, tasks in part; what is older."""
     prices = price_lines(scores.point for scores in run.points)
-    return [*_compared(run), *prices, *_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+    left_out = [*_unfinished(run), *_failures(run), *_parts(run), *_older(run)]
+    return [*_warnings(run), *_compared(run), *prices, *left_out]
+
+
+def _warnings(run: RunScores) -> list[str]:
+    """What the tasks' own notes warn of, such as a metric of the benchmark that these files do not allow."""
+    notes = {(scores.task, part) for scores in run.points for part in str(scores.point.facts.get("note")).split("; ")}
+    return [f"{part} ({task})" for task, part in sorted(notes) if part.startswith("warning: ")]
 
 
 def unchanged(run: RunScores) -> list[str]:
@@ -87,9 +93,8 @@ def _failures(run: RunScores) -> list[str]:
     failed = [entry for scores in run.points for entry in scores.all if entry.verdict is Verdict.FAILED]
     if not failed:
         return []
-    ((most, _),) = Counter((entry.detail.strip().splitlines() or ["no message"])[0] for entry in failed).most_common(1)
     often = "with" if len(failed) == 1 else "most often with"
-    return [f"failed: {counted(len(failed), 'answer')}, {often} {most[:500]}"]
+    return [f"failed: {counted(len(failed), 'answer')}, {often} {commonest_failure([e.detail for e in failed])}"]
 
 
 def _parts(run: RunScores) -> list[str]:

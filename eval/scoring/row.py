@@ -62,6 +62,7 @@ class Row:
     p_bh: float | None = None  # p of accuracy after Benjamini and Hochberg's correction over the same comparisons
     test: str = ""  # by which test p was found
     people: float | None = None  # what people reach there, as `published:` says of a row of `people`
+    failure: str = ""  # where every answer failed, so that there is no value: why most did
 
 
 COLUMNS = tuple(column.name for column in fields(Row))

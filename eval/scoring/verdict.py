@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -151,6 +151,12 @@ class PointScores:
         return values
 
     @cached_property
+    def failure(self) -> str:
+        """Where every answer failed, the commonest reason; else empty."""
+        failed = [entry.detail for entry in self.all if entry.verdict is Verdict.FAILED]
+        return commonest_failure(failed) if failed and len(failed) == len(self.all) else ""
+
+    @cached_property
     def clusters(self) -> Mapping[str, str]:
         """Sample -> what it shares with others: its group, else its pictures; one that has neither is its own."""
         return {name: cluster_of(name, row) for name, row in self.samples.items()}
@@ -203,6 +209,12 @@ class RunScores:
         for record in self.folder.last_records(holding=holding):
             for scores in arms.get(record.point, ()):
                 yield scores, record
+
+
+def commonest_failure(details: Sequence[str]) -> str:
+    """What most failed answers say, by the first lines of their tracebacks."""
+    ((most, _),) = Counter((text.strip().splitlines() or ["no message"])[0] for text in details).most_common(1)
+    return most[:500]
 
 
 def cluster_of(name: str, row: SampleRow) -> str:

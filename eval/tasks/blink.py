@@ -43,6 +43,8 @@ class BlinkScorer(Scorer):
         Total("blink_micro_without_reflectance", WITHOUT_REFLECTANCE, pooled=True),
     )
 
+    headlines: ClassVar[tuple[str, ...]] = ("blink_macro",)
+
     @property
     def part(self) -> str:
         """The task."""

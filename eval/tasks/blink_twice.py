@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
@@ -62,6 +62,8 @@ class TwiceScorer(Scorer):
 
     per_image: int = 2
     per_group: int = 4
+
+    headlines: ClassVar[tuple[str, ...]] = ("g_acc",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""

@@ -23,10 +23,10 @@ class OracleCrop(WithoutModel):
     """The part of a view around the region that matters: what a perfect zoom would show.
 
     A stage never sees the key, so the region must be given: by `label`, the label of a mark that every sample has,
-    such as REF, or else by the sample's field `hint`, which holds the label of a mark, a box [x0, y0, x1, y1] of image
-    0 in edge coordinates, or a mark as records hold it ({"x0": ..., "image": 1}). The field is part of the sample, so
-    a template can reveal it to the model. If the choices are marks, a hint at the right one reveals the answer; point
-    at what the question is about instead.
+    such as REF, or else, where that is empty or null, by the sample's field `hint`, which holds the label of a mark, a
+    box [x0, y0, x1, y1] of image 0 in edge coordinates, or a mark as records hold it ({"x0": ..., "image": 1}). The
+    field is part of the sample, so a template can reveal it to the model. If the choices are marks, a hint at the right
+    one reveals the answer; point at what the question is about instead.
 
     `crop` says how the region is cropped, as in every zoom. Views that do not show it stay as they are.
 
@@ -36,7 +36,7 @@ class OracleCrop(WithoutModel):
     in every run with the same seed, sample and draw; another `seed` gives others.
     """
 
-    label: str = ""
+    label: str | None = ""
     hint: str = "region"
     crop: Crop = field(default_factory=Crop)
     elsewhere: bool = False

@@ -20,7 +20,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import check_color
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.evidence import KEPT
-from looktwice.prompting.markers.labels import Label, draw_labels
+from looktwice.prompting.markers.labels import UNLABELLED, Label, draw_labels
 
 Side = Literal["width", "height", "shorter", "longer", "diagonal"]
 NO_MARK = f"no mark to draw{KEPT}"
@@ -55,14 +55,15 @@ class Spot:
 class Marking(WithoutModel):
     """A stage that draws marks; a subclass gives `accepts` and `paint`.
 
-    `label` says how marks are labelled. Lengths are in pixels of the view. With `reference_height` they are meant for a
-    view of that height and scale with the real one; with `relative_to` they are thousandths of that side of the view.
+    `label` says how marks are labelled; null draws no labels. Lengths are in pixels of the view. With
+    `reference_height` they are meant for a view of that height and scale with the real one; with `relative_to` they are
+    thousandths of that side of the view.
     `only` picks marks by label; empty means all. Raises ValueError that names the sample: for a mark outside its own
     image, for a label that has no room without hiding a point or another label, and if the sample has marks but `only`
     names none of them. Where no view shows a mark of its kind all stays as it is, and a note says so.
     """
 
-    label: Label = field(default_factory=Label)
+    label: Label | None = field(default_factory=Label)
     reference_height: int | None = None
     relative_to: Side | None = None
     only: tuple[str, ...] = ()
@@ -73,7 +74,7 @@ class Marking(WithoutModel):
         if self.reference_height is not None and self.relative_to is not None:
             raise ValueError("reference_height and relative_to both say what lengths mean; keep one of the two")
         scaled = self.reference_height is not None or self.relative_to is not None
-        if self.label.font == "blink" and scaled:
+        if self.lettering.font == "blink" and scaled:
             raise ValueError('label.font "blink" does not scale, but reference_height or relative_to does')
 
     def __call__(self, state: State, model: Model) -> State:
@@ -100,9 +101,9 @@ class Marking(WithoutModel):
             return view
         pixels, scale = np.array(view.pixels), self.scale(view.size)
         anchors = self.paint(pixels, spots, scale)
-        if self.label.placement != "none":
+        if self.lettering.placement != "none":
             others = [mark for mark in marks if isinstance(mark, Point) and not self.selects(mark)]
-            draw_labels(pixels, [*anchors, *_unlabelled_anchors(view, others)], self.label, scale)
+            draw_labels(pixels, [*anchors, *_unlabelled_anchors(view, others)], self.lettering, scale)
         pixels.flags.writeable = False  # so that the picture takes this array and not a copy
         return view.with_pixels(pixels)
 
@@ -122,9 +123,19 @@ class Marking(WithoutModel):
         """Draw on the picture itself; returns what each label belongs to."""
         raise NotImplementedError
 
+    @property
+    def lettering(self) -> Label:
+        """How marks are labelled, `label: null` among it."""
+        return self.label or UNLABELLED
+
     def label_text(self, spot: Spot) -> str:
         """The text of a spot's label."""
-        return self.label.label_text(spot.place.label, spot.number)
+        return self.lettering.label_text(spot.place.label, spot.number)
+
+    def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
+        """The texts that are written beside those of a sample's marks that it draws."""
+        texts = (self.lettering.label_text(mark.label, n) for n, mark in enumerate(marks) if self.selects(mark))
+        return list(texts) if self.lettering.placement != "none" else []
 
     def _check_only(self, sample: Sample) -> None:
         labels = [mark.label for mark in sample.marks]

@@ -70,6 +70,10 @@ class Label:
         return re.sub(r"{\w+}", lambda found: said[found[0]], self.text).strip()
 
 
+UNLABELLED = Label(placement="none")
+"""What `label: null` stands for."""
+
+
 def draw_labels(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: float = 1) -> list[PixelRect]:
     """Label every anchor that has a text, on the picture itself; gives the labels' areas.
 

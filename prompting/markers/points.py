@@ -46,7 +46,7 @@ class PointMarking(Marking):
         check_color(self.color, *LOCAL, "distinct")
         if not 0 < self.alpha <= 1:
             raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
-        if self.label.placement == "inside" and self.open:
+        if self.lettering.placement == "inside" and self.open:
             raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
 
     @property
@@ -191,7 +191,7 @@ class Dots(PointMarking):
     @property
     def open(self) -> bool:
         """Whether the pixel under the point stays visible: a label inside takes its place."""
-        return self.label.placement != "inside"
+        return self.lettering.placement != "inside"
 
     def shape(self, scale: float, spot: Spot) -> Disc:
         """A disc at least a pixel wide."""

@@ -25,7 +25,7 @@ class BlinkPaperStyle(Circles):
     thickness: float = 4
     color: str = "red"
     reference_height: int | None = 1024
-    label: Label = field(default_factory=lambda: Label(font_size=24, gap=6))
+    label: Label | None = field(default_factory=lambda: Label(font_size=24, gap=6))
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,9 @@ class BlinkReleasedStyle(Circles):
     radius: float = 5
     thickness: float = 3
     color: str = "red"
-    label: Label = field(default_factory=lambda: Label(font="blink", font_size=15, padding=1, min_width=14, gap=10))
+    label: Label | None = field(
+        default_factory=lambda: Label(font="blink", font_size=15, padding=1, min_width=14, gap=10)
+    )
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Vlm2Style(Dots):
     color: str = "black-or-white"
     radius: float = 1000 / 240
     relative_to: Side | None = "width"
-    label: Label = field(
+    label: Label | None = field(
         default_factory=lambda: Label(font_size=25, color="contrast", plate="none", gap=1, padding=0, placement="right")
     )
 
@@ -68,4 +70,4 @@ class SomStyle(Tint):
     color: str = "distinct"
     alpha: float = 0.3
     thickness: float = 2
-    label: Label = field(default_factory=lambda: Label(text="{number}", placement="inside"))
+    label: Label | None = field(default_factory=lambda: Label(text="{number}", placement="inside"))

@@ -57,7 +57,7 @@ class RegionMarking(Marking):
             self.shade(pixels, spot, color, scale)
             reach = self.reach(scale)
             x0, y0, x1, y1 = region_edges(spot.place)
-            x, y = _label_point(spot, self.label)
+            x, y = _label_point(spot, self.lettering)
             box = x0 - reach, y0 - reach, x1 + reach, y1 + reach
             anchors.append(Anchor(self.label_text(spot), x, y, box, spot.part_rect, color, open=False))
         return anchors
@@ -157,7 +157,7 @@ class Cover(RegionMarking):
     """
 
     color: str = "black"
-    label: Label = field(default_factory=lambda: Label(placement="none"))
+    label: Label | None = field(default_factory=lambda: Label(placement="none"))
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Spotlight(Marking):
     soft. A part of a view that shows no mark, such as the other image beside it, is left alone.
     """
 
-    label: Label = field(default_factory=lambda: Label(placement="none"))
+    label: Label | None = field(default_factory=lambda: Label(placement="none"))
     dim: float = 0.6
     blur: float = 0
     grey: bool = False
@@ -230,7 +230,7 @@ class Spotlight(Marking):
     def _anchor(self, spot: Spot, scale: float) -> Anchor:
         x0, y0, x1, y1 = region_edges(spot.place)
         grow = self._grow(spot, scale)
-        x, y = _label_point(spot, self.label)
+        x, y = _label_point(spot, self.lettering)
         box = x0 - grow, y0 - grow, x1 + grow, y1 + grow
         return Anchor(self.label_text(spot), x, y, box, spot.part_rect, rgb(self.color), isinstance(spot.place, Point))
 

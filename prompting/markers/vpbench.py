@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 import cv2
 import numpy as np
 
-from looktwice.pipelines.marks import Point
+from looktwice.pipelines.marks import Mark, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import check_marks
@@ -146,6 +146,12 @@ class VPBenchStyle(WithoutModel):
                 self._draw_label(part, text, int(x) - left, int(y) - top, drawing)
         pixels.flags.writeable = False
         return view.with_pixels(pixels) if places else view
+
+    def drawn_labels(self, marks: Sequence[Mark]) -> list[str]:
+        """The texts that are written beside those of a sample's marks that it draws."""
+        points = [mark.label for mark in marks if isinstance(mark, Point)]
+        looks = zip(points, self.looks(points), strict=True)
+        return [look.text for label, look in looks if self.labels and (not self.only or label in self.only)]
 
     def looks(self, labels: Sequence[str]) -> list[Look]:
         """What is written beside the marks with these labels, and the name of each one's colour."""

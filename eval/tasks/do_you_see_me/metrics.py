@@ -82,6 +82,7 @@ class SweepScorer(Scorer):
 
     suite: ClassVar[str] = "Do You See Me"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    headlines: ClassVar[tuple[str, ...]] = ("mean_2d", "mean_3d")
 
     @property
     def part(self) -> str:
@@ -134,6 +135,8 @@ class JointScorer(Scorer):
 
     `perception_wrong_when_reasoning_right` is over the images whose reasoning is right; `both` wants both.
     """
+
+    headlines: ClassVar[tuple[str, ...]] = ("both",)
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Both accuracies, both together, and how often the right conclusion was drawn from a wrong perception."""

@@ -27,6 +27,7 @@ HEADLINE = {
 """The metric by which each subtask enters the overall score."""
 MOST_DIGITS = 100  # what is longer counts nothing, and is more than arithmetic takes
 TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID": "vid"}))
+HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class PairScorer(Scorer):
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    headlines: ClassVar[tuple[str, ...]] = HEADLINES
 
     @property
     def part(self) -> str:
@@ -83,6 +85,7 @@ class CountScorer(Scorer):
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    headlines: ClassVar[tuple[str, ...]] = HEADLINES
 
     @property
     def part(self) -> str:
@@ -132,6 +135,7 @@ class GroupScorer(Scorer):
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    headlines: ClassVar[tuple[str, ...]] = HEADLINES
 
     @property
     def part(self) -> str:
@@ -153,6 +157,7 @@ class VideoScorer(Scorer):
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
+    headlines: ClassVar[tuple[str, ...]] = HEADLINES
     key_is_answer: ClassVar[bool] = False  # it is the highest score
 
     @property

@@ -1,0 +1,102 @@
+"""What the first table shows first: the benchmark's own number, and that an arm failed rather than scored zero."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from looktwice.eval import write_report
+from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.tasks.blink_twice import TwiceScorer
+from looktwice.eval.tasks.do_you_see_me.metrics import PARTS_2D, SweepScorer
+from looktwice.eval.tasks.vlm2.metrics import PairScorer
+from looktwice.pipelines.config import spec
+from tests.made_run import MadeRun
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> MadeRun:
+    return MadeRun(tmp_path / "run")
+
+
+def titles(table: Table) -> list[str]:
+    """The headings of the terminal's blocks, in order."""
+    above = repr(table).split("split: ")[0].splitlines()[3:]
+    return [line.strip() for line in above if line.startswith("  ") and line[2:3] not in (" ", "")]
+
+
+def test_vlm2_shows_pairs_before_questions(made: MadeRun) -> None:
+    """Item accuracy of 75 % hid that only half of the pairs were right."""
+    metas = [{"pair": str(number // 2)} for number in range(4)]
+    made.task("cpr", ["T", "F", "T", "F"], choices=0, meta=metas)
+    made.answers(made.point("plain", "cpr", facts={"scorer": spec(PairScorer("OC-Cpr"))}), ["T", "F", "T", "T"])
+    table = score_table(made.write().path)
+    said = repr(table)
+    assert titles(table) == ["cpr: pair_accuracy", "cpr"]
+    assert said.index("50.0") < said.index("75.0")
+    assert "pair_accuracy (n: pairs): the benchmark's own, shown first" in said
+    write_report(table, made.path)
+    first = (made.path / "report.md").read_text().split("## Accuracy")[1].split("\n\n")[1]
+    assert first.splitlines()[0].replace(" ", "") == "|contestant|cpr<br>pair_accuracy|macro|micro|cpr|"
+    assert first.index("50.0") < first.index("75.0")
+
+
+def test_blink_twice_shows_groups_and_warns_where_there_are_none(made: MadeRun) -> None:
+    metas = [{"image": str(n // 2), "group": "g", "slot": str(n % 2)} for n in range(4)]
+    made.task("twice", ["A", "B", "A", "B"], meta=metas)
+    warned = "4 questions; warning: g_acc cannot be computed, because no column names groups"
+    made.answers(made.point("plain", "twice", facts={"scorer": spec(TwiceScorer()), "note": warned}), "ABAB")
+    table = score_table(made.write().path)
+    assert titles(table) == ["twice: g_acc", "twice"]
+    assert table.notes[0] == "warning: g_acc cannot be computed, because no column names groups (twice)"
+    assert "warning: g_acc" in repr(table)
+
+
+def test_do_you_see_me_shows_its_mean_above_all_subtasks(made: MadeRun) -> None:
+    for name in PARTS_2D:
+        made.task(name, ["1", "2"], choices=0)
+        made.answers(made.point("plain", name, facts={"scorer": spec(SweepScorer(name, "2D", "integer"))}), "12")
+    assert titles(score_table(made.write().path))[0] == "Do You See Me: mean_2d"
+
+
+def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> None:
+    """It stood there with 0.0 and a difference of -100 points, as if the model had been wrong on everything."""
+    made.task("t", ["A"] * 4)
+    made.answers(made.point("plain", "t", baseline=True), "AAAB")
+    broken = made.point("broken", "t")
+    for number in range(4):
+        made.record(broken, f"s{number}", error=f"ModelError: HTTP {'401' if number else '500'}\nTraceback")
+    table = score_table(made.write().path)
+    row = next(row for row in table.where(metric="accuracy", task="t") if row.contestant == "broken")
+    assert (row.value, row.low, row.delta, row.p, row.failed, row.n) == (None, None, None, None, 4, 0)
+    assert row.failure == "ModelError: HTTP 401"
+    said = " ".join(repr(table).split())
+    assert "broken failed 0 0/0/0/4 all failed: ModelError: HTTP 401" in said
+    assert "failed: 4 answers, most often with ModelError: HTTP 401" in said
+    write_report(table, made.path)
+    page = (made.path / "report.md").read_text()
+    assert page.count("failed<br>ModelError: HTTP 401") >= 2
+    assert "ModelError: HTTP 401" in table.csv
+
+
+def test_where_some_failed_the_accuracy_of_the_answered_stands_beside(made: MadeRun) -> None:
+    made.task("t", ["A"] * 4)
+    half = made.point("half", "t")
+    made.answers(half, ["A", "A", None, None])
+    for name in ("s2", "s3"):
+        made.record(half, name, error="ModelError: HTTP 503")
+    table = score_table(made.write().path)
+    (line,) = [line for line in repr(table).splitlines() if line.startswith("    half")]
+    assert line.split()[:4] == ["half", "50.0", "[15.0–85.0]", "100.0"]
+    assert "answered" in repr(table)
+    write_report(table, made.path)
+    assert "2 of 4 failed; 100.0 of what was answered" in (made.path / "report.md").read_text()
+    assert "answered" not in repr(score_table(_without_failures(made)))
+
+
+def _without_failures(made: MadeRun) -> Path:
+    whole = MadeRun(made.path.with_name("whole"))
+    whole.task("t", ["A"] * 2)
+    whole.answers(whole.point("plain", "t"), "AB")
+    return whole.write().path
