@@ -70,7 +70,8 @@ __all__ = ["write_report"]
 METHOD = (
     "accuracy is the mean score over the asked samples with ground truth: 1 for right, 0 for wrong, unreadable or "
     "failed; graded tasks have scores between. Accuracy answered is the mean score of the answers that are right or "
-    "wrong, coverage the share of asked samples with a readable answer.",
+    "wrong, coverage the share of asked samples with a readable answer. An arm of which every answer failed measured "
+    "nothing: it has no accuracy, and its cell says why most failed.",
     "What was never asked is not wrong: a planned sample without a record, of a run that is unfinished, is in no mean "
     "and in no n, and a pair or group with such a sample falls out; `missing` counts the planned draws that have no "
     "record.",

@@ -15,7 +15,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.view import Part, View
 from looktwice.specialists.protocols import NoEvidence
 
-__all__ = ["KEPT", "Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
+__all__ = ["Missing", "collect", "handle_missing", "project", "shown_sources", "with_views"]
 
 Missing = Literal["keep", "fail", "abstain"]
 """What to do if a specialist finds nothing: keep the view as it is, fail the sample, or abstain from an answer."""

@@ -19,7 +19,7 @@ from looktwice.prompting.evidence import KEPT
 
 __all__ = ["SentByArm", "kept_notes", "request_of", "say_unchanged"]
 
-MOSTLY = 0.5  # the share of samples from which on "nothing was done" is said
+MOSTLY = 0.5  # the share of samples, and of a slot's values, above which it is said that nothing was done
 SHOWN = 3  # arms that a sentence names
 
 
@@ -128,13 +128,22 @@ def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     classes: list[list[SentByArm]] = []
     for arm in arms:
         for alike in classes:
-            same, compared = _count_same(arm, alike[0])
-            if 0 < same == compared:
+            if _sent_the_same(arm, alike[0]):
                 alike.append(arm)
                 break
         else:
             classes.append([arm])
     return classes
+
+
+def _sent_the_same(arm: SentByArm, other: SentByArm) -> bool:
+    compared = False
+    for name, request in arm.requests.items():
+        if request and (against := other.requests.get(name)):
+            if request != against:  # of many arms most differ in the first sample
+                return False
+            compared = True
+    return compared
 
 
 def _count_same(arm: SentByArm, other: SentByArm) -> tuple[int, int]:
@@ -147,12 +156,12 @@ def _count_same(arm: SentByArm, other: SentByArm) -> tuple[int, int]:
 def _sentences(variants: Variants, classes: Sequence[Sequence[SentByArm]]) -> Iterator[tuple[str, str]]:
     """What is said before and after the names of the tasks."""
     slots, arms = variants.slots, variants.arms
-    if len(classes) < len(arms):
-        alike = next(alike for alike in classes if len(alike) > 1)
-        samples = _samples(*_count_same(alike[0], alike[1]))
+    largest = max(classes, key=len)
+    if len(largest) > len(arms) * MOSTLY and len(largest) > 1:  # fewer may be alike on purpose, as controls are
+        samples = _samples(*_count_same(*largest[:2]))
         sent = "answer" if arms[0].point.spec.get("model") is None else "request"
         many = f"{slots}: {counted(len(arms), 'value')}, {counted(len(classes), sent)}"
-        yield f"changed nothing: {many} on {samples}", f": {_names(alike)} sent the same"
+        yield f"changed nothing: {many} on {samples}", f": {_names(largest)} sent the same"
     first = next((arm for arm in arms if slots not in arm.stages), arms[0])
     for alike in classes:
         same, compared = _count_same(alike[0], first)

@@ -22,7 +22,7 @@ from looktwice.prompting.drawing.shapes import (
     rim_strips,
 )
 from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
-from looktwice.prompting.markers.labels import Label
+from looktwice.prompting.markers.labels import UNLABELLED, Label
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class Cover(RegionMarking):
     """
 
     color: str = "black"
-    label: Label | None = field(default_factory=lambda: Label(placement="none"))
+    label: Label | None = UNLABELLED
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ class Spotlight(Marking):
     soft. A part of a view that shows no mark, such as the other image beside it, is left alone.
     """
 
-    label: Label | None = field(default_factory=lambda: Label(placement="none"))
+    label: Label | None = UNLABELLED
     dim: float = 0.6
     blur: float = 0
     grey: bool = False

@@ -30,16 +30,8 @@ TOTALS = (Total("overall_8", HEADLINE), Total("overall_9", {**HEADLINE, "PC-VID"
 HEADLINES = ("overall_8", "overall_9", "pair_accuracy", "numeric_official", "vid")
 
 
-@dataclass(frozen=True)
-class PairScorer(Scorer):
-    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
-
-    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than two, one right of
-    each kind is enough), Cpr counts complete pairs alone. `pair_accuracy_vlmevalkit` wants every question of the id,
-    and counts incomplete pairs as wrong. `positive_accuracy` and `negative_accuracy` are over the same pairs.
-    """
-
-    name: str
+class SubtaskScorer(Scorer):
+    """What the scorers of all subtasks share."""
 
     suite: ClassVar[str] = "VLM2-Bench"
     totals: ClassVar[tuple[Total, ...]] = TOTALS
@@ -48,7 +40,19 @@ class PairScorer(Scorer):
     @property
     def part(self) -> str:
         """The subtask."""
-        return self.name
+        return str(self.name)  # type: ignore[attr-defined]  # every one has it
+
+
+@dataclass(frozen=True)
+class PairScorer(SubtaskScorer):
+    """`name` GC-Mat, GC-Trk, OC-Cpr, PC-Cpr: a pair is right if its T and its F question both are.
+
+    `pair_accuracy` is official: GC joins all questions of one id (where it is shared by more than two, one right of
+    each kind is enough), Cpr counts complete pairs alone. `pair_accuracy_vlmevalkit` wants every question of the id,
+    and counts incomplete pairs as wrong. `positive_accuracy` and `negative_accuracy` are over the same pairs.
+    """
+
+    name: str
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The four metrics, each over pairs."""
@@ -74,7 +78,7 @@ class PairScorer(Scorer):
 
 
 @dataclass(frozen=True)
-class CountScorer(Scorer):
+class CountScorer(SubtaskScorer):
     """`name` OC-Cnt, PC-Cnt: the share of exact counts, and how near the others are.
 
     `numeric_official` leaves answers that are no count of 1 to the number of images out of the mean.
@@ -82,15 +86,6 @@ class CountScorer(Scorer):
     """
 
     name: str
-
-    suite: ClassVar[str] = "VLM2-Bench"
-    totals: ClassVar[tuple[Total, ...]] = TOTALS
-    headlines: ClassVar[tuple[str, ...]] = HEADLINES
-
-    @property
-    def part(self) -> str:
-        """The subtask."""
-        return self.name
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """Exact numbers; what is no number is no answer."""
@@ -128,19 +123,10 @@ class CountScorer(Scorer):
 
 
 @dataclass(frozen=True)
-class GroupScorer(Scorer):
+class GroupScorer(SubtaskScorer):
     """`name` OC-Grp, PC-Grp: plain accuracy over four choices."""
 
     name: str
-
-    suite: ClassVar[str] = "VLM2-Bench"
-    totals: ClassVar[tuple[Total, ...]] = TOTALS
-    headlines: ClassVar[tuple[str, ...]] = HEADLINES
-
-    @property
-    def part(self) -> str:
-        """The subtask."""
-        return self.name
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """One over the number of choices; of questions whose choices could not be told apart, four."""
@@ -148,22 +134,15 @@ class GroupScorer(Scorer):
 
 
 @dataclass(frozen=True)
-class VideoScorer(Scorer):
+class VideoScorer(SubtaskScorer):
     """PC-VID: the answer is a judge's score, 0 or 1 for AB videos and 0, 1 or 2 for ABA videos.
 
     A description that no judge has scored is no answer. `vid` is the mean of `vid_ab` and `vid_aba`; what is
     unreadable or failed is left out of all three, as officially.
     """
 
-    suite: ClassVar[str] = "VLM2-Bench"
-    totals: ClassVar[tuple[Total, ...]] = TOTALS
-    headlines: ClassVar[tuple[str, ...]] = HEADLINES
+    name: ClassVar[str] = "PC-VID"
     key_is_answer: ClassVar[bool] = False  # it is the highest score
-
-    @property
-    def part(self) -> str:
-        """The subtask."""
-        return "PC-VID"
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """The judged score over the highest one, which is the key; RIGHT is the full score."""

@@ -175,6 +175,8 @@ def test_some_values_alike_several_slots_and_another_model() -> None:
     assert say_unchanged(three) == [
         "changed nothing: mark: 3 values, 2 requests on all 3 samples of t: a, b sent the same"
     ]
+    four = [*three, arm("d", dict.fromkeys(SAME, b"own"), mark=4)]
+    assert say_unchanged(four) == []  # half of them may be alike on purpose
     several = [arm("a", SAME, mark=1), arm("b", SAME, rival="a", mark=2, zoom=1)]
     assert say_unchanged(several)[0].startswith("changed nothing: mark + zoom: 2 values, 1 request on all 3 samples")
     assert say_unchanged([arm("a", SAME, "m", mark=1), arm("b", SAME, "n", rival="a", mark=2)]) == []

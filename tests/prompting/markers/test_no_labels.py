@@ -1,0 +1,82 @@
+"""`label: null` draws no label, in YAML and in Python, for every marker; `check` tells of labels that mislead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from typer.testing import CliRunner
+
+from looktwice.eval.cli import app
+from looktwice.pipelines.config import build, spec
+from looktwice.pipelines.marks import Box, Point
+from looktwice.pipelines.picture import Picture
+from looktwice.pipelines.pipeline import NoModel
+from looktwice.pipelines.sample import Sample
+from looktwice.pipelines.state import State
+from looktwice.prompting.controls import OracleCrop
+from looktwice.prompting.markers import Label
+from looktwice.prompting.markers.base import Marking
+
+NAMES = ("Circles", "Dots", "Crosshairs", "Arrows", "Polygons", "Contours", "Rectangles", "Tint", "Cover",
+         "Spotlight", "BlinkPaperStyle", "BlinkReleasedStyle", "Vlm2Style", "SomStyle")  # fmt: skip
+MARKS = (Point("A", 150, 120), Box("B", 40, 40, 90, 80))
+
+
+def start() -> State:
+    rng = np.random.default_rng(0)
+    picture = Picture(rng.integers(0, 255, (240, 320, 3), np.uint8), "made")
+    return State.start(Sample("s1", "Which?", (picture,), marks=MARKS))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_label_is_drawn(name: str) -> None:
+    marker: Marking = build({"use": f"prompting.markers.{name}", "label": None})
+    lettered = replace(marker, label=Label(font="blink") if name == "BlinkReleasedStyle" else Label())
+    unlettered = replace(marker, label=Label(placement="none"))
+    plain, labelled, none = (stage(start(), NoModel()).views[0].pixels for stage in (marker, lettered, unlettered))
+    assert (plain == none).all() and (plain != labelled).any()
+    assert spec(marker)["label"] is None and not marker.drawn_labels(MARKS) and lettered.drawn_labels(MARKS)
+
+
+def test_a_crop_without_a_label_looks_into_the_hint() -> None:
+    crop = build({"use": "prompting.controls.OracleCrop", "label": None, "crop": {"min_px": 8}})
+    state = start()
+    state = state.replace(sample=replace(state.sample, meta={"region": "B"}))
+    by_label = OracleCrop(label="B", crop=crop.crop)(state, NoModel()).views[0].pixels
+    assert (crop(state, NoModel()).views[0].pixels == by_label).all()
+
+
+STUDY = """
+task: {use: eval.tasks.Folder, path: own}
+model: {use: pipelines.models.Scripted}
+stages: {mark: {use: prompting.markers.Circles}, ask: {use: prompting.turns.Ask}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("choices", "confused"),
+    [(["yes", "no"], "A is drawn, and choice (A) is 'yes'; B is drawn, and choice (B) is 'no'"),
+     (["point B", "point A"], "A is drawn, and choice (A) is 'point B'; B is drawn, and choice (B) is 'point A'"),
+     (["point A", "B is closer"], ""), ([], "")],
+)  # fmt: skip
+def test_check_tells_of_labels_that_are_letters_of_other_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choices: list[str], confused: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("own").mkdir()
+    Image.new("RGB", (200, 150), "gray").save("own/0.png")
+    marks = [{"label": "A", "x": 50, "y": 60}, {"label": "B", "x": 150, "y": 60}]
+    row = {"id": "q", "question": "Is A nearer?", "images": ["0.png"], "marks": marks, "answer": "A"}
+    Path("own/samples.jsonl").write_text(json.dumps({**row, **({"choices": choices} if choices else {})}) + "\n")
+    Path("study.yaml").write_text(STUDY)
+    result = CliRunner().invoke(app, ["check", "study.yaml"])
+    assert result.exit_code == 0, result.output
+    warned = "are letters of choices that do not speak of them: "
+    assert (f"{warned}{confused}; `label:" in result.output) if confused else (warned not in result.output)
+    without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
+    assert without.exit_code == 0 and warned not in without.output
