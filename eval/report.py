@@ -199,7 +199,9 @@ def _context(scored: Table) -> dict[str, Any]:
         "means": task_table(sort_rows(means), full=True),
         "sections": _sections(scored),
         "tables": [table for table in _tables(scored) if table.table.rows],
-        "agreement": [line for run in scored.scores for line in agreement(run.judged.lines)],
+        "agreement": [
+            line for run in scored.scores for line in (*run.judged.which_counts, *agreement(run.judged.lines))
+        ],
         "notes": scored.notes,
         "left_out": [pair for run in scored.scores for pair in _left_out(run)],
         "readers": ", ".join(dict.fromkeys(row.reader for row in scored.rows if row.reader and row.point))

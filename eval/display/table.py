@@ -37,7 +37,7 @@ from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
 from looktwice.eval.scoring.score import score_run
-from looktwice.eval.scoring.verdict import RunScores
+from looktwice.eval.scoring.verdict import UNJUDGED, RunScores
 from looktwice.pipelines.config.plan import Plan
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.state import Stage
@@ -147,7 +147,7 @@ def score_table(
 ) -> Table:
     """Score runs and put them into one table; `by` names meta fields or measurements to slice by. Raises RunError.
 
-    `judge` names the judge whose judgements are used: "" takes the first judge of a run, "none" uses no judge. `plan`
+    `judge` names the judge whose judgements are used: "" takes the one that read most, "none" uses no judge. `plan`
     is what the runs were just made from, `plugins` are loaded modules whose classes runs may name. `all_arms` adds the
     arms of earlier plans in the same folder. `only` is a file with the samples that are left, as `audit` writes it.
     """
@@ -243,7 +243,12 @@ def _cost_lines(shown: Table) -> Iterator[str]:
 
 
 def _judge_lines(run: RunScores) -> Iterator[str]:
-    """In how many replies the judge in use found an answer."""
+    """Which judge counts, in how many replies it found an answer, and what waits for one."""
+    yield from run.judged.which_counts
+    for scores in run.points:
+        if waiting := sum(entry.reason == UNJUDGED for entry in scores.all):
+            replies = counted(waiting, "reply", "replies")
+            yield f"{scores.task}: {replies} without a score until a judge gives one: looktwice judge RUN --model NAME"
     entries = [entry for scores in run.points for entry in scores.all if entry.judge]
     none = sum(entry.answer is None for entry in entries)
     if entries:
@@ -255,7 +260,8 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
 
 def _console_cells(row: Row, missing: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
-    value = percent(row.value) or ("failed" if row.failure else "key hidden" if row.hidden else "-")
+    unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else "-"
+    value = percent(row.value) or ("failed" if row.failure else unscored)
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
     why = f"\n    all failed: {row.failure[:MOST_REASON]}" if row.failure else ""
     cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]

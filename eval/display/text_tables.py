@@ -308,7 +308,8 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
     delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-    value = percent(row.value, 2) or (f"failed\n{row.failure}" if row.failure else "key hidden" if row.hidden else "")
+    unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else ""
+    value = percent(row.value, 2) or (f"failed\n{row.failure}" if row.failure else unscored)
     value += f"\n{interval(row)}" if row.low is not None else ""
     return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
 
@@ -319,7 +320,8 @@ def _overview_cell(row: Row | None, answered: str = "") -> str:
     if row.failure:
         return f"failed\n{row.failure}"
     if row.value is None:
-        return "key hidden" if row.hidden else "not asked" if row.missing else "no samples"
+        unscored = "not judged" if row.unreadable else "not asked" if row.missing else "no samples"
+        return "key hidden" if row.hidden else unscored
     gap = to_people(row)
     failed = f"{row.failed} of {row.n} failed; {answered} of what was answered" if row.failed else ""
     below = [interval(row), failed, gap and f"less people {gap}"]

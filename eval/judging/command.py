@@ -91,9 +91,10 @@ class RunJudge:
             failed = self._run_jobs(jobs) if jobs else 0
         finally:
             lock.release()
-        lines = judgements(self.run).lines
+        judged = judgements(self.run)
         notes = [*solutions.notes, *([] if jobs else ["nothing is left to judge"])]
-        for sentence in (*notes, *summary(lines, self.name), *agreement(lines)):
+        sentences = *summary(judged.lines, self.name), *judged.which_counts, *agreement(judged.lines)
+        for sentence in (*notes, *sentences):
             say(sentence)
         return failed
 

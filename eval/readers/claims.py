@@ -15,7 +15,7 @@ from looktwice.eval.readers.phrases import CHOICE, COPULA, GAP, NEAR, NEGATED, N
 from looktwice.eval.readers.subtask_words import AnswerWords, answer_words
 
 _OPEN_COLON = re.compile(
-    r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\u27e6]*(?:option |choice )?\u27e6)", re.I
+    r"(:|\b(?:is|be))\s*\n\s*(?![^\n]*\n\s*[^\w\n\u27e6]{0,9}(?:option |choice )?\u27e6)", re.I
 )  # fmt: skip
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+(?!\))|\n+")
 _BETWEEN = re.compile(rf"\bbetween\s+{TAG}[^.]*$", re.I)

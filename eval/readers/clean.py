@@ -13,7 +13,7 @@ from looktwice.pipelines.model import strip_thoughts
 _TOKENS = re.compile(
     r"</?s>|<\|[\w ]+\|>|<\uff5c[^>]+\uff5c>|<(?:eos|bos|pad|unk|end_of_turn|start_of_turn)>|\[/?INST\]", re.I
 )
-_TAGGED = re.compile(r"<(answer|final_answer|choice|option)>(.*?)</\1>", re.S | re.I)
+_TAGGED = re.compile(r"<(answer|final_answer|choice|option)>((?:(?!<\1>).)*?)</\1>", re.S | re.I)
 _HTML = re.compile(r"</?(?:b|i|em|strong|p|br|li|ul|ol|code|img|h[1-6])\s*/?>", re.I)
 _LINK = re.compile(r"!?[\[(][^\]\n()]*[\])]\(https?://[^)\s]*\)|https?://\S+")
 _TEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mathit|operatorname)\s*\{([^{}]*)\}")

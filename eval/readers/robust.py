@@ -49,7 +49,7 @@ class Robust(Reader):
     """
 
     kind: Kind = "auto"
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
 
     def read(self, state: State) -> Reading:
         sample, subtask = state.sample, subtask_of(state)

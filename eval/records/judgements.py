@@ -77,15 +77,37 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Judgements:
-    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for none."""
+    """Every judgement of a run, and the one judge (`counts`) whose verdicts scoring uses; empty for none.
+
+    `named` says that somebody named that judge; else it is the one that read most.
+    """
 
     lines: tuple[Judgement, ...] = ()
     counts: str = ""
+    named: bool = False
 
     @property
     def judges(self) -> list[str]:
         """The judges by name, in the order in which they were first asked."""
         return list(dict.fromkeys(line.judge for line in self.lines))
+
+    def read_by(self, judge: str) -> tuple[int, int]:
+        """In how many of the replies that this judge was asked about it gave a verdict, and of how many."""
+        given = [line.given for line in self.lines if line.judge == judge]
+        return sum(given), len(given)
+
+    @property
+    def which_counts(self) -> list[str]:
+        """Of several judges, one sentence: whose verdicts count and why, and how many replies each of them read."""
+        if len(self.judges) < 2 or not self.counts:
+            return []
+        read = {judge: "{} of {}".format(*self.read_by(judge)) for judge in self.judges}
+        others = ", ".join(f"{judge} {read[judge]}" for judge in self.judges if judge != self.counts)
+        why = "it was named" if self.named else "no judge read more"
+        return [
+            f"judge {self.counts} counts, since {why}: it read {read[self.counts]} replies ({others}); "
+            "--judge NAME takes another"
+        ]
 
     def by_record(self) -> dict[tuple[str, str, int, str], dict[str, Judgement]]:
         """The verdicts that count, by (point, sample, draw, words) and pass."""
@@ -103,7 +125,8 @@ def words_of(record: Record) -> str:
 
 
 def judgements(run: Path, judge: str = "") -> Judgements:
-    """The last line of every key. `judge` names whose verdicts count: "" the first that was asked, "none" nobody's.
+    """The last line of every key. `judge` names whose verdicts count: "none" nobody's, and "" those of the judge that
+    gave a verdict on most replies (of equal ones the first that was asked).
 
     Raises RunError for a damaged line, and for a judge that never judged this run.
     """
@@ -122,7 +145,8 @@ def judgements(run: Path, judge: str = "") -> Judgements:
     if judge not in ("", NOBODY, *kept.judges):
         known = ", ".join(kept.judges) or "nobody"
         raise RunError(f"--judge {judge}: it did not judge {run} (so far: {known}); `looktwice judge` asks one")
-    return Judgements(kept.lines, "" if judge == NOBODY else judge or next(iter(kept.judges), ""))
+    most = max(kept.judges, key=lambda name: kept.read_by(name)[0], default="")
+    return Judgements(kept.lines, "" if judge == NOBODY else judge or most, named=bool(judge))
 
 
 def append(run: Path, *lines: Judgement) -> None:

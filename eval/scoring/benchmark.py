@@ -50,12 +50,14 @@ class Scorer(Protocol):
     `suite` and `part` say which benchmark and which of its subtasks this is, for the `totals` over them.
     `key_is_answer` is False if the key is not an answer to the question but, for example, a maximum number of points.
     `headlines` are the metrics and totals by which the benchmark itself is quoted: tables show them first.
+    `needs_judge` is True if only a judge's grade is a score: without one a reply is neither right nor wrong.
     """
 
     suite: ClassVar[str] = ""
     totals: ClassVar[tuple[Total, ...]] = ()
     key_is_answer: ClassVar[bool] = True
     headlines: ClassVar[tuple[str, ...]] = ()
+    needs_judge: ClassVar[bool] = False
 
     @property
     def part(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill
-from looktwice.eval.scoring.verdict import PointScores, Verdict, mean
+from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, Verdict, mean
 from looktwice.eval.statistics.shares import stratified_interval, wilson
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
@@ -22,12 +22,17 @@ ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 def accuracy(scores: PointScores) -> dict[str, float]:
     """Mean score over the asked samples with ground truth; an unreadable or failed answer scores 0.
 
-    None where every answer failed: then nothing was measured.
+    None where every answer failed: then nothing was measured. What only a judge could score, and none has, is left out.
     """
     if scores.failure:
         return {}
     keyed = {name for name, row in scores.samples.items() if row.answer is not None}
-    return {name: mean([s.score.value for s in asked]) for name, asked in scores.draws_asked.items() if name in keyed}
+    values = {
+        name: [s.score.value for s in asked if s.reason != UNJUDGED]
+        for name, asked in scores.draws_asked.items()
+        if name in keyed
+    }
+    return {name: mean(draws) for name, draws in values.items() if draws}
 
 
 def accuracy_answered(scores: PointScores) -> dict[str, float]:

@@ -29,6 +29,7 @@ from looktwice.eval.scoring.benchmark import Scorer, build_scorer
 from looktwice.eval.scoring.cost import Prices, cost_of, prices_of
 from looktwice.eval.scoring.labels import labels
 from looktwice.eval.scoring.verdict import (
+    UNJUDGED,
     PointScores,
     ReadResult,
     RunScores,
@@ -76,7 +77,7 @@ def score_run(
 
     `reader` replaces the readers of the run. They and the benchmarks' scorers are the objects of `plan` where the run
     was just made from it; else they are built as points.yaml names them, from looktwice and the loaded `plugins`.
-    If the run was judged, the judgements of one judge are used: `judge` names it, "" takes the first that was asked,
+    If the run was judged, the judgements of one judge are used: `judge` names it, "" takes the one that read most,
     "none" uses no judge. No judge is called here. Raises RunError if `folder` is not a run folder, and where a class
     of a plugin is missing. A reader that raises makes only that record FAILED.
     """
@@ -145,6 +146,8 @@ class RecordScorer:
         description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
         if description_judgement and result.verdict is not Verdict.FAILED:
             result = _judge_result(description_judgement)
+        elif self.scorer is not None and self.scorer.needs_judge and (result.verdict is None or result.reason == "unread"):
+            result = ReadResult(Verdict.UNREADABLE, reason=UNJUDGED, detail="no judge has graded it")
         result, score = self._compare(record, row, result)
         if reply_judgement and score.verdict is Verdict.UNREADABLE:
             if reply_judgement.none:

@@ -13,7 +13,9 @@ from typing import Any
 from looktwice.eval.records.judgements import Judgements
 from looktwice.eval.records.records import PointRow, Record, RunFolder, SampleRow
 
-REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained")
+UNJUDGED = "unjudged"
+"""Only a judge's grade would be a score, and there is none: the reply counts in no accuracy."""
+REASONS = ("unread", "refused", "empty", "cut_off", "filtered", "abstained", UNJUDGED)
 """Why an answer is UNREADABLE."""
 
 
@@ -145,7 +147,7 @@ class PointScores:
         """The values of the samples for a paired test: those with a key and at least one draw that did not fail."""
         values: dict[str, float] = {}
         for name, asked in self.draws_asked.items():
-            draws = [s.score.value for s in asked if s.score.verdict is not Verdict.FAILED]
+            draws = [s.score.value for s in asked if s.score.verdict is not Verdict.FAILED and s.reason != UNJUDGED]
             if draws and self.samples[name].answer is not None:
                 values[name] = mean(draws)
         return values

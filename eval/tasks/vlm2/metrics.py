@@ -135,19 +135,20 @@ class GroupScorer(SubtaskScorer):
 
 @dataclass(frozen=True)
 class VideoScorer(SubtaskScorer):
-    """PC-VID: the answer is a judge's score, 0 or 1 for AB videos and 0, 1 or 2 for ABA videos.
+    """PC-VID: a judge's score of the description, 0 or 1 for AB videos and 0, 1 or 2 for ABA videos.
 
-    A description that no judge has scored is no answer. `vid` is the mean of `vid_ab` and `vid_aba`; what is
-    unreadable or failed is left out of all three, as officially.
+    A description that no judge has scored has no score, whatever numbers it holds. `vid` is the mean of `vid_ab` and
+    `vid_aba`; what is unreadable or failed is left out of all three, as officially.
     """
 
     name: ClassVar[str] = "PC-VID"
     key_is_answer: ClassVar[bool] = False  # it is the highest score
+    needs_judge: ClassVar[bool] = True
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """The judged score over the highest one, which is the key; RIGHT is the full score."""
         most = int(row.answer or 1)
-        found = judged_score(answer) if "core" in answer else _number(answer)
+        found = _number(answer)
         if found is None or found > most:
             return Score(Verdict.UNREADABLE)
         return Score(Verdict.RIGHT if found == most else Verdict.WRONG, found / most)
@@ -195,9 +196,3 @@ def numeric_score(found: int, truth: int, images: int) -> float:
 def chance_numeric(truth: int, images: int) -> float:
     """The mean score of a count drawn evenly from 1 to the number of images."""
     return fmean(numeric_score(found, truth, images) for found in range(1, images + 1))
-
-
-def judged_score(text: str) -> int | None:
-    """The number after "Score:" in a judge's words; None where there is none, which official scoring drops."""
-    found = re.search(r"Score:\s*(\d+)", text)
-    return _number(found[1]) if found else None

@@ -248,6 +248,21 @@ def test_a_second_judge_is_compared_and_may_count(made: MadeRun) -> None:
         judged(run, "Answer: B", name="daniel")
 
 
+def test_the_judge_that_read_most_counts_whoever_was_first(made: MadeRun, tmp_path: Path) -> None:
+    run = unclear(made)
+    judged(run, "I cannot say.")
+    _, said, _ = judged(run, "Answer: A", name="daniel")
+    sentence = (
+        "judge daniel counts, since no judge read more: it read 4 of 4 replies (solomon 0 of 4); "
+        "--judge NAME takes another"
+    )
+    assert sentence in said
+    assert accuracy(score_table(run), "one").reader == "robust + judge daniel"
+    assert sentence in " ".join(repr(score_table(run)).split())
+    assert sentence in write_report([run], tmp_path / "out").with_suffix(".md").read_text("utf-8")
+    assert "judge solomon counts, since it was named: it read 0 of 4" in repr(score_table(run, judge="solomon"))
+
+
 def test_agreement_in_figures() -> None:
     def line(judge: str, sample: str, **verdict: Any) -> Judgement:
         return Judgement("unreadable", "p", sample, 0, judge, judge, "w", **verdict)

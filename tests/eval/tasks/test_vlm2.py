@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 from looktwice.eval.display.table import Table, score_table
+from looktwice.eval.records.judgements import Judgement, append, words_of
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
 from looktwice.eval.tasks.row_errors import RowErrors
-from looktwice.eval.tasks.vlm2.metrics import chance_numeric, judged_score, numeric_score
+from looktwice.eval.tasks.vlm2.metrics import chance_numeric, numeric_score
 from looktwice.eval.tasks.vlm2.rows import from_line
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config import spec
@@ -52,11 +53,6 @@ def test_chance_levels_are_the_papers() -> None:
     pc = (30 * 50 + 25 * 100 * chance_numeric(1, 3) + 65 * four) / 120
     assert (round(level, 2), round(pc, 2)) == (34.88, 34.87)
     assert round((25 + 25 + 50 + level + 25 + 50 + pc + 25) / 8, 2) == 33.72
-
-
-def test_the_score_in_a_judge_s_words() -> None:
-    texts = ("Score: 2", "Reason ... Score:1", "two", "Score: none")
-    assert [judged_score(text) for text in texts] == [2, 1, None, None]
 
 
 @pytest.mark.parametrize(
@@ -166,12 +162,36 @@ def test_raised_digits_are_no_count() -> None:
 def test_videos_are_graded_and_an_unjudged_description_is_no_answer(made: MadeRun) -> None:
     meta = [{"type": "AB"}] * 4 + [{"type": "ABA"}] * 5
     point = made_task(made, "vid", VideoScorer(), ["1"] * 4 + ["2"] * 5, meta)
-    made.answers(point, ["1", "0", "Score: 1", "1", "2", "1", "0", "2", "Two people walk by."])
-    found = score_table(made.write().path)
+    for number in range(9):
+        made.reply(point, f"s{number}", f"Two people walk by, says description {number}.")
+    run = made.write()
+    grades = dict(enumerate(["1", "0", "1", "1", "2", "1", "0", "2"]))
+    words = {record.sample: words_of(record) for record in made.records}
+    append(
+        run.path,
+        *(Judgement("vid", point, f"s{n}", 0, "j", "i", words[f"s{n}"], answer=g) for n, g in grades.items()),
+    )
+    found = score_table(run.path)
     assert (value(found, "vid_ab").value, value(found, "vid_aba").value) == (0.75, 0.625)
     assert (value(found, "vid").value, value(found, "vid").n) == (0.6875, 8)
     accuracy = value(found, "accuracy", task="vid")
     assert (accuracy.right, accuracy.wrong, accuracy.unreadable) == (5, 3, 1)
+
+
+@pytest.mark.parametrize("words", ["1", "2", "Score: 1", "Score: 2"])
+def test_numbers_of_a_model_s_own_are_no_score_of_its_video(made: MadeRun, words: str) -> None:
+    """The scripted answer "1" was right for every AB video."""
+    point = made_task(made, "vid", VideoScorer(), ["1", "2"], [{"type": "AB"}, {"type": "ABA"}])
+    made.reply(point, "s0", words)
+    made.record(point, "s1", answer=words)
+    found = score_table(made.write().path)
+    accuracy = value(found, "accuracy", task="vid")
+    assert (accuracy.value, accuracy.right, accuracy.wrong, accuracy.unreadable) == (None, 0, 0, 2)
+    assert not found.where(metric="vid_ab").rows
+    assert {scored.reason for run in found.scores for point in run.points for scored in point.all} == {"unjudged"}
+    printed = " ".join(repr(found).split())
+    assert "vid: 2 replies without a score until a judge gives one" in printed
+    assert "not judged" in printed
 
 
 def test_the_overall_scores_need_every_subtask(made: MadeRun) -> None:
