@@ -10,6 +10,14 @@ import re
 from functools import lru_cache
 
 _GERMAN = r"""
+(?:die |den )?(?:gleiche|selbe)n? (?:farbe|farben|ton|farbton) = the same color
+unterschied = difference
+nur wegen = only because of
+nur = only
+kann only ([A-H]) sein = must be \1
+zuerst|anfangs = at first
+exakt|genau = correct
+es(?= must) = it
 das stimmt nicht|das ist nicht (?:richtig|wahr|korrekt)|stimmt nicht = that is not correct
 das stimmt|stimmt|das ist (?:richtig|wahr|korrekt) = that is correct
 (?:am )?nächsten?|nächstgelegene[rn]? = closest
@@ -56,6 +64,8 @@ passt = matches
 (?:ist|liegt|befindet sich|scheint|erscheint|steht)(?: zu)? = is
 wirkt|sieht = looks
 sind|liegen|befinden sich = are
+haben = have
+hat = has
 punkt = point
 (?:zur|an der|bei der) kamera = to the camera
 kamera = camera
@@ -83,6 +93,13 @@ ein(?:s|e[nrms]?)? = one
 das|der|die|dem|den = the
 """
 _FRENCH = r"""
+(?:la |le )?même (?:teinte|ton|couleur) = the same color
+différence = difference
+seulement|uniquement = only
+à cause d(?:e|u) = because of
+au début|au premier abord = at first
+exact(?:ement)? = correct
+zéro = zero
 (?:ce n'est pas|c'est pas) (?:vrai|exact|correct|le cas) = that is not correct
 c'est (?:vrai|exact|correct) = that is correct
 plus (?:proche|près) = closer
@@ -150,6 +167,12 @@ qui = that
 l[ae]s? = the
 """
 _SPANISH = r"""
+(?:el )?mismo (?:color|tono) = the same color
+diferencia = difference
+solo por|sólo por = only because of
+solo|sólo = only
+al principio|a primera vista = at first
+correcto|exacto = correct
 (?:eso )?no es (?:cierto|verdad|correcto|así) = that is not correct
 (?:eso )?es (?:cierto|verdad|correcto|así) = that is correct
 más (?:cerca|cercan[oa]|próxim[oa]) = closer
@@ -219,6 +242,10 @@ l[ao]s?|el = the
 """
 _NUMBER = r"(?:\d+|[一二三四五六七八九十两]+)"
 _CHINESE = rf"""
+区别|差别|差异 = difference
+只是|仅仅 = only
+乍一看|起初 = at first
+但?实际上|其实 = but
 ^\W*(?:不是|不对|不|没有|否)(?=\W|$)|(?<=")(?:不是|否)(?=")|(?:不是|否)(?=\W*$) = no
 ^\W*(?:是的?|对的?|没错)(?=\W|$)|(?<=")(?:是的?|对)(?=")|是的(?=\W|$) = yes
 ([A-H])[点處处]?(?:的[^,.比]{{1,6}})?并?(不?)比([A-H])[点處处]?(?:的[^,.比]{{1,6}}?)?[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
@@ -243,6 +270,7 @@ _CHINESE = rf"""
 再(?:看|仔细看)一?(?:遍|次|看) = looking again
 不是 = not
 而是 = but it is
+([A-H])(?= *(?:closer|farther|darker|lighter)) = \1 is
 不(?= *(?:closer|farther|darker|lighter)) = not
 (?:没有看到|看不到|没看到|没有) = there are no
 (?:我)?看到 = there are
@@ -269,6 +297,12 @@ _CHINESE = rf"""
 点|处 = point
 """
 _JAPANESE = rf"""
+([A-H])点?の?(?:方|ほう)が([A-H])点?より[も]?(?:カメラに)?([近遠暗]い|明るい) = \1 is \3 than \2
+違い[はが](?:あり|見られ|見え)ません|違い[はが]ない = there is no difference
+影のせいで = only because of the shadow
+最初は = at first
+実際は = in fact
+ゼロ = zero
 いいえ = no
 はい = yes
 ([A-H])点?[はが]([A-H])点?より[も]?([近遠暗明]る?)く(?:は)?(?:あり|ない|なく)(?:ません)? = \1 is not \3い than \2
@@ -320,11 +354,11 @@ _JAPANESE = rf"""
 """
 _TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
 _MARKERS = {
-    "de": "ist sind nicht kein keine keinen keiner und näher dunkler heller punkt bild antwort daher somit sondern gibt ich "
+    "de": "nur ist sind nicht kein keine keinen keiner und näher dunkler heller punkt bild antwort daher somit sondern gibt ich "
     "das nein weiter gleich stimmt insgesamt ja der folglich richtig falsch wahr wirkt liegt ungefähr",
-    "fr": "est sont pas mais donc le la les une des il je c'est oui non réponse proche aucun aucune pareil près choisis "
+    "fr": "zéro exact est sont pas mais donc le la les une des il je c'est oui non réponse proche aucun aucune pareil près choisis "
     "vrai n'est n'y deux trois par en au",
-    "es": "es está son están hay el la más pero sino sí opción respuesta aunque porque punto veo ninguno ningún ninguna "
+    "es": "cero correcto es está son están hay el la más pero sino sí opción respuesta aunque porque punto veo ninguno ningún ninguna "
     "por aproximadamente igual elijo elegiría los las en dos tres",
 }
 """Words that tell a language; none of them makes up an English reply."""

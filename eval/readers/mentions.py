@@ -42,6 +42,7 @@ _NOUN = (
 )
 _NUMBERED = re.compile(
     rf"\b(?:option|choice)\s*(?:number\s*|no\.?\s*|#\s*)?(?P<number>[1-9])\b(?!\s*[./]\d)"
+    rf"|(?<=\bis )(?:number|no\.?)\s*(?P<placed>[1-9])\b"
     rf"|(?:\b(?:the|an?)\s+|\A\W*)(?P<ordinal>{_ORDINAL})\s+(?:option|choice|answer)\b",
     re.I,
 )
@@ -97,7 +98,7 @@ _BY_LETTER = (
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?: (?:in|between)\b|(?=[.,:;]))|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
     r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
     r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"
@@ -183,7 +184,7 @@ class MentionTagger:
         return (before[0] if before else "") + tag(match[1].upper()) if known else match[0]
 
     def _tag_number(self, match: re.Match[str]) -> str:
-        number = int(match["number"] or ORDINALS[match["ordinal"].lower()])
+        number = int(match["number"] or match["placed"] or ORDINALS[match["ordinal"].lower()])
         return tag(self.letters[number - 1]) if number <= len(self.letters) else match[0]
 
     def _prefer_letter(self, match: re.Match[str]) -> str:

@@ -39,7 +39,7 @@ _DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]
 _WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
 _ABSENT = re.compile(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?! (?:way|clear|enough|information))"
-    r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b|\A\W*(?:none|no \w+)\W*\Z",
+    r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
     re.I,
 )
 _ASKED = re.compile(r"\bhow many ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)", re.I)
@@ -94,15 +94,17 @@ def number_of_asked(text: str, question: str) -> str | None:
         return None
     *adjectives, noun = [word for word in asked[1].split() if word.casefold() not in _ARTICLES]
     if _JOINED_SCRIPT.search(noun):
+        words = re.escape(noun)
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s*[^\s\d,.]{{0,4}}{re.escape(noun)}"
         absent = rf"\bno [^,.]{{0,9}}{re.escape(noun)}"
     else:
         words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, _stem(noun))))
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
-        absent = rf"\b(?:no|zero|not an?(?: single)?|\w*n't (?:see |find )?any?|not (?:see |find )?any)\s+{_BETWEEN}{{0,2}}?{words}"
+        absent = rf"\b(?:no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not (?:see |find )?any)\s+{_BETWEEN}{{0,2}}?{words}"
     counts = [_digits(number) for number in re.findall(counted, text, re.I)]
     if not counts:
-        return "0" if re.search(absent, text, re.I) else None
+        single = rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?) {_BETWEEN}?{words}\b"
+        return "0" if re.search(absent, text, re.I) else "1" if re.search(single, text, re.I) else None
     numbers = sorted({int(number) for number in counts})
     if len(numbers) == 1 or numbers[-1] == sum(map(int, counts)) - numbers[-1]:
         return str(numbers[-1])

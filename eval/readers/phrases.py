@@ -88,6 +88,7 @@ DECLARES = (
         rf"\b(?:so|actually|no wait|hence|thus|therefore|consequently|accordingly)\W+(?:it )?(?:is )?{CHOICE}\W*$"
     ),
     _pattern(rf"{CHOICE} is (?:the|my) (?:\w+ )?answer\b"),
+    _pattern(rf"\bspeaks? for {CHOICE}\W*$"),
     _pattern(rf"\b(?:shows|means|suggests|follows|clear) that it is {CHOICE}"),
     _pattern(
         r"\bor (?:maybe |perhaps |possibly )?\u27e6[A-Z]\u27e7"
@@ -97,7 +98,7 @@ DECLARES = (
     _pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
     _pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
     _pattern(
-        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously)"
+        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously|surely|without (?:a )?doubt)"
         rf"\s+{CHOICE}\W*(?:$|,)"
     ),
     _pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
@@ -160,7 +161,7 @@ DIRECT = re.compile(
 """Between a choice and what a plain sentence says of it."""
 ILLUSION = _pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
-    r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:makes?|lets?)\b.*\b(?:look|appear|seem)\b",
+    r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that )?(?:makes?|lets?)\b",
     r"\bonly (?:because|as|due|since|when)\b|\b(?:first|initially|originally) (?:thought|assumed|guessed|believed|seemed|looked)\b",
     r"\bat first\b|\bapparent(?:ly)? difference\b",
     r"\b(?:might|could|would) \w+.*\bif\b",
@@ -168,7 +169,7 @@ ILLUSION = _pattern(
 )
 """What only seems so, or would be so in another case."""
 EQUAL = _pattern(
-    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to|there's)\s+"
+    r"(?:\b(?:is|are|be|have|has|share|appears?|seems?|looks?|remains?|little to|there's|see|find|notice)\s+"
     r"(?:(?:to be|to have|likely|probably|indeed|also|in fact|actually|very|quite)\s+){0,3}"
     rf"|[:;]\s*(?:so )?(?:they(?: are|'re) )?(?=\u27e6[A-Z]\u27e7\W*$)){CHOICE}"
 )

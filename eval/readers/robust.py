@@ -25,7 +25,7 @@ from looktwice.eval.readers.clean import clean_text, strip_echo
 from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
-from looktwice.eval.readers.phrases import HANDED_BACK, NEGATED, NOT_YET, UNDECIDED, second_thoughts
+from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEGATED, NOT_YET, UNDECIDED, second_thoughts
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, may_hold
 from looktwice.pipelines.state import State
@@ -204,7 +204,7 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
         tagged = _CONTRAST.sub("", tagged)
     naming = [sentence for sentence in split_sentences(tagged) if set(tagged_letters(sentence)) & set(letters)]
     mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(letters)
-    if len(mentioned) == 1 and not NEGATED.search(naming[-1]) and not NOT_YET.search(naming[-1]):
+    if len(mentioned) == 1 and not any(doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION)):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 

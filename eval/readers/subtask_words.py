@@ -35,7 +35,7 @@ _FIT = (
 )
 _BEST = (
     rf"\b(?:most|more)\s+(?:\w+ly\s+)?(?:{_FIT})\b",
-    r"\b(?:best|better|correct(?:ly)?|closest)\b",
+    r"\b(?:best|better|correct(?:ly)?|closest(?! (?:alternative|rival|second)))\b",
     r"\bright (?:answer|choice|one|match)\b",
     r"\bhighest (?:likelihood|probability|chance)\b",
 )
@@ -63,7 +63,7 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         ),
         _any(r"\bforeground\b", r"\bnear (?:bank|side|edge|end)\b"),
         _any(
-            r"\b(?:farther|further|farthest|furthest|more distant|background"
+            r"\b(?:farther|further|farthest|furthest|more distant|is distant|background"
             r"|(?:greater|larger|longer) distance|far (?:bank|side|edge|end))\b",
             rf"\bbehind(?= {_POINT})",
             r"(?:\bnot|n't) (?:as|so) (?:close|near)\b",

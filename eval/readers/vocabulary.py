@@ -57,7 +57,7 @@ AGREED = (
 )  # fmt: skip
 DENIED = (
     "i (?:don't|do not) (?:think|believe) so", "i think not", "(?:absolutely|definitely|certainly|of course) not",
-    "not (?:at all|really|quite|exactly)", "it(?: is|'s) not", "it isn't",
+    "not (?:at all|really|quite|exactly)", "it(?: is|'s) not", "it isn't", "by no means",
     f"{_THAT} (?:wrong|incorrect|false|untrue|not (?:right|correct|true|so|the case))", "incorrect", "false", "wrong",
 )  # fmt: skip
 """What stands for no, as AGREED for yes, at the beginning of a reply."""
