@@ -107,8 +107,47 @@ AUDIT = """
 Arms without the image, with a blank or another one, with shuffled patches, with a description, with the choices or
 the question alone. `audit` writes audit.md, needs_no_image.csv and clean.yaml, the samples that are left: `include:
 [STUDY.yaml, clean.yaml]` asks them alone, and `looktwice score RUN --only clean.yaml` (also `report`) shows any table
-of them. An item is listed where a model answers it more often than chance gives (1 % false finds); `--any` lists what
-was right once, as Mirage's cleaned set does, luck included.
+of them. `--any` lists what was right once, as Mirage's cleaned set does, luck included. Else an item is listed where a
+model answers it in four of five draws or more, and more often than its tastes give, with 1 % false finds (Benjamini
+and Hochberg 1995).
+
+The tastes are told from the wrong choices of its other questions: a model that always says its favourite colour says
+it there too. How often a choice is given in the draws of one question is beta-binomial, with a mean for each word,
+letter, or kind of question, whichever grouping makes the wrong choices the most likely, and with a firmness that
+differs from question to question, since a model may keep to a guess. Mean and firmness are weighed over a grid, not
+plugged in, so few answers make a high bar. Open questions offer the keys of the others. Where a model keeps to its wrong
+choices, no number of draws tells a guess from knowledge; the audit then says so, and lists nothing.
+
+`python -m bench.bench_audit` simulates models with Dirichlet tastes that never look (the smaller the number, the firmer
+the taste). How many runs without leaks list anything, which share of the listed items is false where a tenth of the
+questions leak (right in 9 of 10 draws), and which share of the leaks is found, in percent, at 6, 10 and 20 draws:
+
+| model | questions | choices | 6 draws: runs, false, found | 10 draws | 20 draws |
+| --- | ---: | ---: | ---: | ---: | ---: |
+| guesses anew | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 59.2 | 0.0, 0.0, 81.9 |
+| guesses anew | 200 | 4 | 0.0, 0.0, 5.1 | 0.0, 0.3, 85.7 | 0.0, 0.0, 90.5 |
+| guesses anew | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 1.3, 81.2 |
+| guesses anew, no word twice | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 52.2 | 0.0, 0.0, 81.9 |
+| guesses anew, no word twice | 200 | 4 | 0.0, 0.0, 10.0 | 0.0, 0.3, 84.6 | 0.0, 0.0, 90.5 |
+| guesses anew, no word twice | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 1.3, 81.2 |
+| words 0.1 | 60 | 4 | 0.0, 0.0, 20.9 | 0.0, 0.0, 31.2 | 0.0, 0.0, 33.1 |
+| words 0.1 | 200 | 4 | 0.0, 0.0, 27.5 | 0.0, 0.0, 20.0 | 0.0, 0.0, 32.8 |
+| words 0.1 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 3.4 | 0.0, 0.0, 9.9 |
+| words 0.5 | 60 | 4 | 0.0, 0.0, 16.7 | 0.0, 0.0, 35.1 | 0.0, 0.0, 58.9 |
+| words 0.5 | 200 | 4 | 0.0, 0.0, 18.2 | 0.0, 0.0, 23.0 | 0.0, 0.0, 61.7 |
+| words 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 46.6 |
+| words 2 | 60 | 4 | 0.0, 0.0, 13.9 | 0.0, 0.0, 56.0 | 0.0, 0.0, 84.4 |
+| words 2 | 200 | 4 | 0.0, 0.0, 25.1 | 0.0, 0.0, 70.5 | 0.0, 0.0, 93.1 |
+| words 2 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 2.4 | 0.0, 0.0, 44.7 |
+| words 0.3, 3 kinds | 60 | 4 | 0.0, 0.0, 3.1 | 0.0, 0.0, 12.8 | 0.0, 0.0, 30.4 |
+| words 0.3, 3 kinds | 200 | 4 | 0.0, 0.0, 20.7 | 0.0, 0.0, 13.4 | 0.0, 0.0, 31.5 |
+| words 0.3, 3 kinds | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 5.0 |
+| letters 0.3 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 70.7 | 0.0, 0.0, 96.9 |
+| letters 0.3 | 200 | 4 | 0.0, 0.0, 10.5 | 0.0, 0.6, 82.5 | 0.0, 0.0, 98.3 |
+
+So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model has
+strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, is no
+Dirichlet taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices.
 
 Of 120 questions, {planted} give their answer away in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.
@@ -173,7 +212,7 @@ def audit(scores: RunScores) -> str:
         planted=len(planted), listed=len(listed), precision=both / len(listed), recall=both / len(planted)
     )
     page = audit_page(scores, found).partition("## Arms")[2].partition("## Items")[0]
-    return said + page.strip() + "\n"
+    return said + page.strip().replace("\n## ", "\n### ") + "\n"
 
 
 def count_small(messages: Messages) -> Reply:

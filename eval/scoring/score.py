@@ -188,7 +188,7 @@ class RecordScorer:
     def _compare(self, record: Record, row: SampleRow, result: ReadResult) -> tuple[ReadResult, Score]:
         if record.letters and result.answer is not None:
             result = replace(result, answer=record.letters.get(result.answer.strip(), result.answer))
-        score = _compare_with_key(result, row, self.scorer)
+        score = compare_with_key(result, row, self.scorer)
         if score.verdict is Verdict.UNREADABLE and not result.reason:
             result = replace(result, reason="unread", detail=f"{result.answer!r} is no answer to this task")
         return result, score
@@ -318,7 +318,8 @@ def _judge_result(judgement: Judgement) -> ReadResult:
     return ReadResult(answer=judgement.answer, read=True, judge=judgement.judge)
 
 
-def _compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
+def compare_with_key(result: ReadResult, row: SampleRow, scorer: Scorer | None) -> Score:
+    """The score of an answer that was read, by the benchmark's own comparison where it has one."""
     group = str(row.meta.get("group", ""))
     if result.verdict is not None or result.answer is None:
         return _score(result.verdict or Verdict.UNREADABLE, 0.0, group)

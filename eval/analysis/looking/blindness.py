@@ -12,13 +12,26 @@ import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from statistics import fmean
+from string import ascii_uppercase
 from typing import Literal
 
+from looktwice.eval.analysis.looking.tastes import (
+    FALSE_SHARE,
+    LEAKS,
+    POWER,
+    STRENGTH,
+    TRIED_DRAWS,
+    BlindQuestion,
+    Tastes,
+    find_tastes,
+)
 from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.score import compare_with_key
+from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Verdict
 from looktwice.eval.statistics.choices import position_bias
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.shares import wilson
@@ -39,15 +52,15 @@ ARMS: Mapping[str, str] = {
 WITHOUT = ("no-image", "blank")
 """The arms by which an item is found to need no image, the first of them that a run has: of a model that answers from
 the words alone, the same words in the other are the same guess again, and no second try."""
-FALSE_SHARE = 0.01
-"""The share of false finds among the items that are listed (Benjamini-Hochberg)."""
-
 Rule = Literal["chance", "any"]
 
 
 @dataclass(frozen=True)
 class BlindItem:
-    """How often a question was answered right without its image, and how likely that is by chance alone."""
+    """How often a question was answered right without its image, and how likely that is by the model's tastes alone.
+
+    `p` is 1 where less than `tastes.SURE` of the draws are right: such a question is not listed.
+    """
 
     task: str
     sample: str
@@ -78,19 +91,23 @@ class Audit:
         }
 
     @cached_property
-    def items(self) -> list[BlindItem]:
-        """Every sample that was asked without its image, with the binomial tail of its right answers."""
-        from scipy.special import bdtrc
-
-        out = []
+    def tastes(self) -> Tastes:
+        """What the model says without the images, and the tastes that this shows."""
         arm = next(self.arms[name] for name in WITHOUT if name in self.arms)
-        for name, chance in self.chance.items():
-            asked = [entry for entry in arm.asked(name) if entry.verdict is not Verdict.FAILED]
-            right = sum(entry.verdict is Verdict.RIGHT for entry in asked)
-            p = float(bdtrc(right - 1, len(asked), chance)) if right and chance < 1 else 1.0
-            if asked:
-                out.append(BlindItem(self.seen.point.task, name, right, len(asked), p))
-        return out
+        questions = (_blind_question(arm, name, self.seen.samples[name]) for name in self.chance)
+        return find_tastes([question for question in questions if question.draws])
+
+    @cached_property
+    def items(self) -> list[BlindItem]:
+        """Every sample that was asked without its image, with how likely so many right answers are by taste."""
+        task = self.seen.point.task
+        pairs = zip(self.tastes.questions, self.tastes.ps.tolist(), strict=True)
+        return [BlindItem(task, row.sample, row.right, row.draws, p) for row, p in pairs]
+
+    @property
+    def draws(self) -> int:
+        """How often a question was asked without its image."""
+        return max((question.draws for question in self.tastes.questions), default=0)
 
     def mirage(self, arm: str) -> float | None:
         """Accuracy of an arm by that of the seen one, on the samples of both; None where nothing is right when seen."""
@@ -142,32 +159,38 @@ def audits(run: RunScores) -> list[Audit]:
     return [Audit(arms) for arms in ordered if "seen" in arms and any(arm in arms for arm in WITHOUT)]
 
 
+def listed_by_taste(tastes: Tastes) -> list[BlindQuestion]:
+    """The questions that are right more often than by taste, with FALSE_SHARE false ones among them."""
+    corrected = benjamini_hochberg(tastes.ps.tolist())
+    return [row for row, p in zip(tastes.questions, corrected, strict=True) if p <= FALSE_SHARE]
+
+
 def needs_no_image(found: Sequence[Audit], rule: Rule = "chance") -> list[BlindItem]:
     """The items that any of the models solves without the image.
 
     By `any`, one right answer suffices, as in Mirage's cleaned set; then luck is among them. By `chance`, the right
-    answers of a model must be more than chance gives, with `FALSE_SHARE` false finds (Benjamini and Hochberg 1995).
-    Draws of a model that never varies are not the independent tries for which this holds.
+    answers of a model must be more than its tastes give, with `FALSE_SHARE` false finds (Benjamini and Hochberg 1995).
     """
     listed: dict[tuple[str, str], BlindItem] = {}
     for audit in found:
-        corrected = benjamini_hochberg([item.p for item in audit.items])
-        for item, p in zip(audit.items, corrected, strict=True):
-            if (item.right > 0) if rule == "any" else p <= FALSE_SHARE:
+        by_taste = {question.sample for question in listed_by_taste(audit.tastes)}
+        for item in audit.items:
+            if item.right > 0 if rule == "any" else item.sample in by_taste:
                 listed.setdefault((item.task, item.sample), item)
     return list(listed.values())
 
 
 def expected_by_luck(found: Sequence[Audit], rule: Rule) -> float:
-    """How many items the rule `any` lists if a model only guesses; by `chance`, the bound on false finds."""
+    """How many items the rule `any` lists by the models' tastes alone; by `chance`, the bound on false finds."""
     if rule == "chance":
         return FALSE_SHARE * sum(
             len(needs_no_image([audit])) for audit in found
         )  # each model has false finds of its own
     lucky: dict[tuple[str, str], float] = defaultdict(lambda: 1.0)
     for audit in found:
-        for item in audit.items:
-            lucky[item.task, item.sample] *= (1 - audit.chance[item.sample]) ** item.asked
+        tails = {draws: audit.tastes.tails(draws) for draws in {item.asked for item in audit.items}}
+        for number, item in enumerate(audit.items):
+            lucky[item.task, item.sample] *= 1 - float(tails[item.asked][number, 1])
     return sum(1 - never for never in lucky.values())
 
 
@@ -210,6 +233,51 @@ def arm_table(found: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     return TextTable(header, tuple(rows), text_columns=3)
 
 
+TASTE_NOTE = (
+    "A model that does not look has tastes: for words, for letters, and for keeping to a guess. They are told from how "
+    "often it gives the wrong choices of its other questions; a question is listed where it is right more often than "
+    "these tastes give. The power is that for questions which the model knows and answers right in "
+    f"{STRENGTH:.0%} of the draws, where {LEAKS:.0%} of all questions are such."
+)
+
+
+def say_power(audit: Audit) -> str:
+    """What the draws of an audit can show of its model, in words."""
+    tastes, draws = audit.tastes, audit.draws
+    power, needed = tastes.power(draws), tastes.draws_needed()
+    if needed is None:
+        more = f"no number of draws up to {TRIED_DRAWS[-1]} gives {POWER:.0%}"
+    else:
+        more = f"{needed} draws give {POWER:.0%}"
+    if power == 0:
+        return (
+            f"no question can be shown to need no image with {draws} draws of each: in {tastes.firm:.0%} of the others "
+            f"the model keeps to one wrong choice, so a right one may be kept to as well; {more}"
+        )
+    return (
+        f"of the questions that it knows by their words, {power:.0%} would be listed with {draws} draws of each; {more}"
+    )
+
+
+def taste_table(found: Sequence[Audit]) -> TextTable:
+    """A line for each audit: what its model reaches by its tastes, and which share of leaks its draws would show."""
+    header = (
+        "contestant", "task", "tastes are told by", "questions", "draws", "right\nby taste %", "keeps to a\nwrong one %",
+        "power\n%", "what could be listed",
+    )  # fmt: skip
+    rows = []
+    for audit in found:
+        if not audit.items:
+            continue
+        tastes = audit.tastes
+        shares = (tastes.expected, tastes.firm, tastes.power(audit.draws))
+        rows.append((
+            audit.seen.contestant, audit.seen.task, tastes.grouping.words, str(len(audit.items)), str(audit.draws),
+            *map(percent, shares), say_power(audit),
+        ))  # fmt: skip
+    return TextTable(header, tuple(rows), text_columns=3)
+
+
 def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
     """A line for each arm with choices: how often each letter was said, recall by the key's place, all draws right."""
     header = (
@@ -246,8 +314,10 @@ def audit_sentences(found: Sequence[Audit], blind: Sequence[BlindItem], rule: Ru
                     f"{100 * fmean(mine):.1f} % in the arm {arm}: mirage score {score:.2f}; chance is "
                     f"{100 * chance:.1f} %."
                 )
+        if audit.items and rule == "chance":
+            said.append(f"{audit.seen.task}: {say_power(audit)}.")
     asked = len({(item.task, item.sample) for audit in found for item in audit.items})
-    words = "any right answer without the image" if rule == "any" else "more right answers than chance gives"
+    words = "any right answer without the image" if rule == "any" else "more right answers than tastes give"
     luck = f"{'about' if rule == 'any' else 'at most'} {expected_by_luck(found, rule):.1f} of them are expected by luck"
     said.append(f"{len(blind)} of {asked} items need no image, by {words}; {luck}.")
     return said
@@ -258,11 +328,31 @@ def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") ->
     blind = needs_no_image(found, rule)
     parts = [f"# What {run.name} answers without its images", *audit_sentences(found, blind, rule)]
     parts += ["## Arms", arm_table(found, blind).markdown]
+    parts += ["## What could be listed", taste_table(found).markdown, TASTE_NOTE]
     letters = letter_table(run, found)
     parts += ["## Letters and their places", letters.markdown] if letters.rows else []
     named = ", ".join(item.sample for item in blind[:50]) + (", ..." if len(blind) > 50 else "")
     parts += ["## Items that need no image", named or "none"]
     return "\n\n".join(parts) + "\n"
+
+
+def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
+    """What an arm says to a sample with a key in the draws that did not fail, choices as their texts."""
+    asked = [entry for entry in arm.asked(name) if entry.verdict is not Verdict.FAILED]
+    choices = dict(zip(ascii_uppercase, map(_text_of, row.sample["choices"]), strict=False))
+    answers = Counter(choices.get(entry.answer.strip(), entry.answer) for entry in asked if entry.answer is not None)
+
+    @cache
+    def accepts(answer: str) -> bool:
+        return compare_with_key(ReadResult(answer=answer), row, arm.scorer).verdict is Verdict.RIGHT
+
+    key, right = str(row.answer), sum(entry.verdict is Verdict.RIGHT for entry in asked)
+    texts, question = tuple(choices.values()), row.sample["question"]
+    return BlindQuestion(name, question, texts, choices.get(key, key), answers, len(asked), right, accepts)
+
+
+def _text_of(choice: object) -> str:
+    return choice.casefold() if isinstance(choice, str) else canonical(choice)
 
 
 def _letters_as_asked(run: RunScores) -> dict[str, list[tuple[str, str]]]:

@@ -90,7 +90,10 @@ def test_planted_leaks_are_found_with_precision_and_recall(tmp_path: Path) -> No
 
 
 def test_the_numbers_by_hand(tmp_path: Path) -> None:
-    """Seen 3 of 4, without image 2 of 4: mirage 2/3; chance 1/2, so nothing lies above it."""
+    """Seen 3 of 4, without image 2 of 4: mirage 2/3; chance 1/2, so nothing lies above it.
+
+    It says A to both questions whose key is B, so it will have said A to the others by taste too.
+    """
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B", "A", "B"])
     for name, given in (("seen", "ABAA"), ("no-image", "AAAA"), ("else", "AAAA")):
@@ -100,15 +103,21 @@ def test_the_numbers_by_hand(tmp_path: Path) -> None:
     (audit,) = audits(scored)
     assert list(audit.arms) == ["seen", "no-image"]
     assert audit.mirage("no-image") == pytest.approx(2 / 3) and audit.beyond_chance("no-image") == 0.0
-    assert [(item.right, item.asked, item.p) for item in audit.items] == [(1, 1, 0.5), (0, 1, 1.0)] * 2
+    assert [(item.right, item.asked) for item in audit.items] == [(1, 1), (0, 1)] * 2
+    taste = audit.items[0].p
+    assert 0.9 < taste < 1 and [item.p for item in audit.items] == [taste, 1.0] * 2
     assert needs_no_image([audit]) == [] and len(needs_no_image([audit], "any")) == 2
-    assert expected_by_luck([audit], "any") == 2.0
+    never = float(audit.tastes.tails(1)[1, 1])  # of B nothing was said where it is wrong
+    assert expected_by_luck([audit], "any") == pytest.approx(2 * taste + 2 * never)
     seen, blind = letter_table(scored, [audit]).rows
     assert seen[3:5] == ("A 75 B 25", "A 100 B 50") and blind[3:5] == ("A 100 B 0", "A 100 B 0")
 
 
 def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
-    """All open questions failed without their image, so chance is one half; each of three models adds false finds."""
+    """All open questions failed without their image, so chance is one half; each of three models adds false finds.
+
+    Of forty questions it knows thirty; between the choices of the others it draws lots.
+    """
     run = MadeRun(tmp_path / "run")
     run.task("depth", ["A", "B"] * 20)
     run.task("depth", ["1"] * 10, choices=0)
@@ -117,13 +126,44 @@ def test_chance_and_luck_are_of_what_was_compared(tmp_path: Path) -> None:
     run.answers(run.point("seen", "depth"), ["A", "B"] * 20 + ["1"] * 10)
     blind = run.point("no-image", "depth", draws=12)
     for draw in range(12):
-        run.answers(blind, ["A", "B"] * 15 + ["B", "A"] * 5, draw=draw)
+        run.answers(blind, ["A", "B"] * 15 + [*np.random.default_rng(draw).permutation(["A", "B"] * 5)], draw=draw)
     for row in open_ones:
         run.record(blind, row.id, error="the server was gone")
     run.write()
     (audit,) = audits(score_run(RunFolder(tmp_path / "run")))
-    assert audit.beyond_chance("no-image") == pytest.approx(0.5)
+    assert audit.beyond_chance("no-image") == pytest.approx(0.75, abs=0.1)
     assert len(needs_no_image([audit] * 3)) == 30 and expected_by_luck([audit] * 3, "chance") == pytest.approx(0.9)
+
+
+def test_what_cannot_be_listed_is_said_instead(tmp_path: Path) -> None:
+    """A model that always says the first choice's words knows nothing: 45 of 90 questions are right in every draw."""
+    run = MadeRun(tmp_path / "run")
+    run.task("depth", ["A", "B"] * 45)
+    for arm in (run.point("seen", "depth", draws=6), run.point("no-image", "depth", draws=6)):
+        for draw in range(6):
+            run.answers(arm, ["A"] * 90, draw=draw)
+    run.write()
+    scored = score_run(RunFolder(tmp_path / "run"))
+    found = audits(scored)
+    assert needs_no_image(found) == [] and audit_page(scored, found).endswith("none\n")
+    told = CliRunner().invoke(app, ["audit", str(tmp_path / "run")])
+    words = " ".join(told.output.split())
+    assert "no question can be shown to need no image with 6 draws" in words
+    assert "in 100% of the others the model keeps to one wrong choice" in words
+
+
+def test_open_answers_are_held_against_the_keys_of_other_questions(tmp_path: Path) -> None:
+    """It says 3 to every count: right for twelve, and no find; the six keys of its own that it says are finds."""
+    run = MadeRun(tmp_path / "run")
+    keys = ["3", "4", "5"] * 12 + [f"1{number}" for number in range(6)]
+    run.task("count", keys, choices=0)
+    for arm in (run.point("seen", "count", draws=8), run.point("no-image", "count", draws=8)):
+        for draw in range(8):
+            run.answers(arm, ["3"] * 36 + keys[36:], draw=draw)
+    run.write()
+    assert {item.sample for item in needs_no_image(audits(score_run(RunFolder(tmp_path / "run"))))} == {
+        f"s{number}" for number in range(36, 42)
+    }
 
 
 def test_letters_are_counted_as_they_were_asked(tmp_path: Path) -> None:

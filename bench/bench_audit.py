@@ -1,0 +1,146 @@
+"""The audit of simulated models that never look: false finds by their tastes, and planted leaks that are found.
+
+`make bench` runs it; `python -m bench.bench_audit --times 20` is quicker. All is drawn from fixed seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.eval.analysis.looking.blindness import listed_by_taste
+from looktwice.eval.analysis.looking.tastes import STRENGTH, BlindQuestion, find_tastes
+
+DRAWS = (6, 10, 20)
+TYPES = ("What color is it?", "Which color comes next?", "Name the color of the thing, please.")
+
+
+@dataclass(frozen=True)
+class BlindModel:
+    """Guesses by Dirichlet tastes of these concentrations: the smaller the firmer; None is no taste.
+
+    `word` is for words, anew for each of `types` kinds of questions, `letter` for the place among the choices, `item`
+    for each question by itself. Of the `unique` questions no word occurs twice; `firm` is the share of questions
+    to which it gives one guess in all draws. Choices are in a new order in every draw if `permuted`.
+    """
+
+    name: str
+    word: float | None = None
+    letter: float | None = None
+    item: float | None = None
+    types: int = 1
+    unique: bool = False
+    firm: float = 0.0
+    permuted: bool = True
+
+    def answer(
+        self, rng: np.random.Generator, n: int, choices: int, draws: int, leaks: float
+    ) -> tuple[list[BlindQuestion], set[str]]:
+        """Its answers to n questions with so many choices of a word more, and the ids of those that it knows."""
+        vocabulary = [f"w{number}" for number in range(max(2, choices + (choices > 2)))]
+        by_word = [self._tastes(rng, self.word, vocabulary) for _ in range(self.types)]
+        by_letter = np.array([*self._tastes(rng, self.letter, vocabulary[:choices]).values()])
+        questions, leaky = [], set[str]()
+        for number in range(n):
+            kind = number % self.types
+            words = [str(word) for word in rng.permutation(vocabulary)[:choices]]
+            taste = np.array([by_word[kind][word] for word in words])
+            if self.item is not None:
+                taste = taste * rng.dirichlet(np.full(choices, self.item))
+            if self.unique:
+                words = [f"{number}.{place}" for place in range(choices)]
+            key, firm = words[int(rng.integers(choices))], rng.random() < self.firm
+            if knows := rng.random() < leaks:
+                leaky.add(str(number))
+            answers = self._draws(rng, words, taste, by_letter, draws, firm)
+            answers = [key if knows and rng.random() < STRENGTH else answer for answer in answers]
+            counts = Counter(answers)
+            text = f"{TYPES[kind]} No. {number}" if self.unique else TYPES[kind]
+            questions.append(BlindQuestion(str(number), text, tuple(words), key, counts, draws, counts[key]))
+        return questions, leaky
+
+    def _draws(
+        self, rng: np.random.Generator, words: list[str], taste: NDArray[np.float64], by_letter: NDArray[np.float64],
+        draws: int, firm: bool,
+    ) -> list[str]:  # fmt: skip
+        answers = []
+        for _ in range(draws):
+            order = rng.permutation(len(words)) if self.permuted else np.arange(len(words))
+            weights = taste[order] * by_letter + 1e-12
+            answers.append(words[int(order[rng.choice(len(words), p=weights / weights.sum())])])
+        return answers[:1] * draws if firm else answers
+
+    @staticmethod
+    def _tastes(rng: np.random.Generator, concentration: float | None, names: list[str]) -> dict[str, float]:
+        if concentration is None:
+            return dict.fromkeys(names, 1.0)
+        return dict(zip(names, rng.dirichlet(np.full(len(names), concentration)).tolist(), strict=True))
+
+
+MODELS = (
+    BlindModel("guesses anew"),
+    BlindModel("guesses anew, no word twice", unique=True),
+    BlindModel("words 0.1", word=0.1),
+    BlindModel("words 0.5", word=0.5),
+    BlindModel("words 2", word=2.0),
+    BlindModel("words 0.3, 3 kinds", word=0.3, types=3),
+    BlindModel("letters 0.3", letter=0.3),
+    BlindModel("letters 0.3, never permuted", letter=0.3, permuted=False),
+    BlindModel("words and letters 0.5", word=0.5, letter=0.5),
+    BlindModel("each question 0.3", item=0.3),
+    BlindModel("each question 2", item=2.0),
+    BlindModel("each question 8, no word twice", item=8.0, unique=True),
+    BlindModel("firm at 1 of 50", firm=0.02),
+    BlindModel("firm at 1 of 10, words 0.5", word=0.5, firm=0.1),
+)
+
+
+def listed(questions: list[BlindQuestion]) -> set[str]:
+    """The ids of the questions that the audit lists."""
+    return {question.sample for question in listed_by_taste(find_tastes(questions))}
+
+
+def audit(model: BlindModel, n: int, choices: int, draws: int, times: int) -> tuple[float, float, float]:
+    """Runs without leaks that list anything, false ones among the finds with leaks in a tenth, leaks found: shares."""
+    any_find, false, power = 0, list[float](), list[float]()
+    for seed in range(times):
+        rng = np.random.default_rng(seed)
+        any_find += bool(listed(model.answer(rng, n, choices, draws, 0.0)[0]))
+        questions, leaky = model.answer(rng, n, choices, draws, 0.1)
+        finds = listed(questions)
+        false.append(len(finds - leaky) / max(1, len(finds)))
+        power.append(len(finds & leaky) / max(1, len(leaky)))
+    return any_find / times, float(np.mean(false)), float(np.mean(power))
+
+
+def table(times: int) -> Iterator[str]:
+    """A line for each model and number of choices: the three shares in percent, by draws."""
+    yield f"{times} simulated models each; leaks in a tenth of the questions, right in {STRENGTH:.0%} of the draws."
+    yield "| model | n | choices | draws 6: any, false, found % | 10 | 20 |\n|---|---:|---:|---|---|---|"
+    for model in MODELS:
+        for n, choices in ((60, 4), (200, 4), (200, 2)):
+            shares = (audit(model, n, choices, draws, times) for draws in DRAWS)
+            cells = (", ".join(f"{100 * share:.1f}" for share in three) for three in shares)
+            yield f"| {model.name} | {n} | {choices} | {' | '.join(cells)} |"
+
+
+def test_audit() -> None:
+    """What `make bench` prints."""
+    report(100)
+
+
+def report(times: int) -> None:
+    """Print all lines."""
+    for line in table(times):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=100, help="simulated models of each kind")
+    report(parser.parse_args().times)

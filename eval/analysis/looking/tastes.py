@@ -1,0 +1,235 @@
+"""How often a model that does not look is right by its tastes: for a word, for a letter, and for keeping to a guess.
+
+A model that always says "red" is right in every draw of a question whose key is red, and knows nothing. What it says of
+the wrong choices of *other* questions tells its tastes: that, and not 1 over the number of choices, is what the right
+answers to a question are held against.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from string import ascii_uppercase
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+FALSE_SHARE = 0.01
+"""The share of false finds among the questions that are listed (Benjamini and Hochberg 1995)."""
+SURE = 0.8
+"""A question is listed where at least this share of its draws is right, and no other tells the tastes."""
+STRENGTH, LEAKS, POWER = 0.9, 0.1, 0.8
+"""The leaks for which the power is told: right in 9 of 10 draws, a tenth of all questions; 0.8 is wanted."""
+TRIED_DRAWS = (*range(2, 21), 25, 30, 40, 60)
+
+MEANS = np.sin(np.pi / 2 * (np.arange(30) + 0.5) / 30) ** 2  # evenly on the arc sine
+FIRMNESS = np.geomspace(0.1, 1000, 11)  # from one guess for all draws of a question to a new guess in each
+UNSEEN = 0.25  # of a wrong choice: what is thought of means and firmness before any answer, all being as likely
+ROUNDS = 40  # of expectation-maximization; more change nothing that a table shows
+MOST_OFFERS = 100_000  # an open question offers the keys of all others; the tastes of more are not asked for
+
+
+@dataclass(frozen=True)
+class BlindQuestion:
+    """What a model says to a question without its image: how often each of `answers` in `draws`, `right` of them right.
+
+    `choices` are those offered, in the sample's own order, and `key` is the right one. An open question has none, any
+    text as key, and `accepts` says whether an answer is right.
+    """
+
+    sample: str
+    text: str
+    choices: tuple[str, ...]
+    key: str
+    answers: Mapping[str, int]
+    draws: int
+    right: int
+    accepts: Callable[[str], bool] | None = None
+
+
+class Offer(NamedTuple):
+    """An answer that a question offers and how often it was given; its letter in the sample's own order, or ""."""
+
+    question: int
+    word: str
+    letter: str
+    count: int
+
+
+class Grouping(NamedTuple):
+    """Which offers have one taste: of the same word or letter (a field of Offer) in questions of the same wording."""
+
+    words: str
+    wording: Callable[[str], str]
+    by: str
+
+
+WORDINGS: Mapping[str, Callable[[str], str]] = {
+    "": lambda text: "",
+    " in questions with the same first two words": lambda text: " ".join(text.casefold().split()[:2]),
+    " in questions of one wording": lambda text: re.sub(r"\d+", "0", text.casefold()),
+}
+GROUPINGS = tuple(
+    Grouping(f"{'all choices alike' if not by else f'each {by}'}{where}", wording, by)
+    for (where, wording), by in product(WORDINGS.items(), ("", "letter", "word"))
+)
+
+
+class Learnt(NamedTuple):
+    """The share of each of MEANS and of FIRMNESS, those of MEANS in each group (groups, means), the log-likelihood."""
+
+    means: Floats
+    firmness: Floats
+    of_groups: Floats
+    log_likelihood: float
+
+
+@dataclass(frozen=True, eq=False)
+class Tastes:
+    """The tastes of a model, from the wrong choices of questions that it does not answer right again and again.
+
+    How often a choice is given in the draws of one question is beta-binomial: its mean is that of the choice's group,
+    its firmness differs from question to question. Neither is estimated as a number: how likely each mean and firmness
+    of a grid is comes from all groups (empirical Bayes by expectation-maximization), what a group's mean is from its own
+    answers. So a word that was hardly ever offered may have any taste that words have.
+    """
+
+    questions: Sequence[BlindQuestion]
+    wrong: Sequence[Offer]
+    grouping: Grouping
+
+    @cached_property
+    def groups(self) -> Mapping[Hashable, int]:
+        """The number of each group of wrong choices."""
+        names = dict.fromkeys(self._group(offer) for offer in self.wrong)
+        return {name: number for number, name in enumerate(names)}
+
+    @cached_property
+    def learnt(self) -> Learnt:
+        """What the wrong choices tell. Equal counts are weighed once, and so are groups with equal counts."""
+        means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
+        if not self.wrong:
+            return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
+        counts = [(offer.count, self.questions[offer.question].draws) for offer in self.wrong]
+        kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
+        table = np.zeros((len(self.groups), len(kinds)), np.int64)
+        np.add.at(table, ([self.groups[self._group(offer)] for offer in self.wrong], kind.reshape(-1)), 1)
+        patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
+        chance = _beta_binomial(kinds[:, 0], kinds[:, 1])
+        for _ in range(ROUNDS):
+            parts = chance * firmness
+            by_mean = parts.sum(axis=2)
+            logs = patterns @ np.log(by_mean) + np.log(means)
+            top = logs.max(axis=1, keepdims=True)
+            totals = np.exp(logs - top).sum(axis=1, keepdims=True)
+            shares = np.exp(logs - top) / totals
+            means = (times @ shares + UNSEEN / len(MEANS)) / (len(self.groups) + UNSEEN)
+            weights = patterns.T @ (times[:, None] * shares) / by_mean
+            firmness = np.einsum("km,kmf->f", weights, parts) + UNSEEN / len(FIRMNESS)
+            firmness /= firmness.sum()
+        likelihood = float(times @ (top + np.log(totals))[:, 0])
+        return Learnt(means, firmness, shares[pattern.reshape(-1)], likelihood)
+
+    def tails(self, draws: int) -> Floats:
+        """How likely each question is right by taste in r or more of so many draws: (questions, draws + 1)."""
+        chance = _beta_binomial(np.arange(draws + 1), np.full(draws + 1, draws)) @ self.learnt.firmness
+        tails = np.minimum(1, np.cumsum(chance[::-1], axis=0)[::-1])
+        return np.asarray(self._means_of_keys @ tails.T)
+
+    @cached_property
+    def ps(self) -> Floats:
+        """The p of each question: the tail of its right answers, and 1 where less than SURE of its draws are right."""
+        out = np.ones(len(self.questions))
+        tails = {draws: self.tails(draws) for draws in {question.draws for question in self.questions}}
+        for number, question in enumerate(self.questions):
+            if question.right >= SURE * question.draws:
+                out[number] = tails[question.draws][number, question.right]
+        return out
+
+    @cached_property
+    def expected(self) -> float:
+        """The share of right draws by taste alone."""
+        return float((self._means_of_keys @ MEANS).mean())
+
+    @cached_property
+    def firm(self) -> float:
+        """The share of the questions that are not surely right of which a wrong choice was given in SURE of the draws."""
+        firm = {o.question for o in self.wrong if o.count >= SURE * self.questions[o.question].draws}
+        return len(firm) / max(1, len({offer.question for offer in self.wrong}))
+
+    def power(self, draws: int) -> float:
+        """The share of known questions that would be listed after so many draws of each, where LEAKS of all are known.
+
+        A known question is right in a draw with probability STRENGTH.
+        """
+        from scipy.special import bdtrc
+
+        low_enough = self.tails(draws) <= FALSE_SHARE * LEAKS
+        low_enough[:, np.arange(draws + 1) < SURE * draws] = False
+        fewest = np.where(low_enough.any(axis=1), low_enough.argmax(axis=1), draws + 1)
+        return float(np.mean(bdtrc(fewest - 1.0, draws, STRENGTH) * (fewest <= draws)))
+
+    def draws_needed(self) -> int | None:
+        """The fewest draws of TRIED_DRAWS with a power of POWER; None where none has it."""
+        return next((draws for draws in TRIED_DRAWS if self.power(draws) >= POWER), None)
+
+    @cached_property
+    def _means_of_keys(self) -> Floats:
+        """The share of each of MEANS for the key of each question: its group's, or that of all where it has none."""
+        letters = (_letters(question).get(question.key, "") for question in self.questions)
+        keys = (Offer(n, self.questions[n].key, letter, 0) for n, letter in enumerate(letters))
+        groups = [self.groups.get(self._group(key), -1) for key in keys]
+        return np.asarray(np.vstack([self.learnt.of_groups, self.learnt.means])[groups])
+
+    def _group(self, offer: Offer) -> Hashable:
+        question, grouping = self.questions[offer.question], self.grouping
+        choice = getattr(offer, grouping.by) if grouping.by else ""
+        return grouping.wording(question.text), len(question.choices), choice
+
+
+def find_tastes(questions: Sequence[BlindQuestion]) -> Tastes:
+    """The tastes by the grouping of GROUPINGS under which what was said of wrong choices is the most likely.
+
+    Groups of fewer than three wrong choices on average tell nothing. Of questions that are right in SURE or more of
+    their draws nothing is taken: what is known to a model is no taste, and no question tells its own p.
+    """
+    doubtful = [question.right < SURE * question.draws for question in questions]
+    wrong = [o for o in _offers(questions) if doubtful[o.question] and o.word != questions[o.question].key]
+    coarsest, *others = (Tastes(questions, wrong, grouping) for grouping in GROUPINGS)
+    finer = [tastes for tastes in others if 3 * len(tastes.groups) <= len(wrong)]
+    return max([coarsest, *finer], key=lambda tastes: tastes.learnt.log_likelihood)
+
+
+def _offers(questions: Sequence[BlindQuestion]) -> Iterator[Offer]:
+    """Every choice of every question; an open one might be answered by the key of any other."""
+    for number, question in enumerate(questions):
+        for word, letter in _letters(question).items():
+            yield Offer(number, word, letter, question.answers.get(word, 0))
+    opened = [number for number, question in enumerate(questions) if not question.choices]
+    keys = {questions[number].key: questions[number] for number in opened}
+    for number in opened[: max(50, MOST_OFFERS // max(1, len(keys)))]:
+        answers = questions[number].answers.items()
+        for key, question in keys.items():
+            accepts = question.accepts or key.__eq__
+            yield Offer(number, key, "", sum(times for answer, times in answers if accepts(answer)))
+
+
+def _letters(question: BlindQuestion) -> dict[str, str]:
+    return dict(zip(question.choices, ascii_uppercase, strict=False))
+
+
+def _beta_binomial(counts: Ints, draws: Ints) -> Floats:
+    """How likely so many of so many draws are for each mean and firmness: (counts, means, firmness)."""
+    from scipy.special import betaln
+
+    yes, no = MEANS[:, None] * FIRMNESS, (1 - MEANS[:, None]) * FIRMNESS
+    count, rest = counts[:, None, None], (draws - counts)[:, None, None]
+    ways = -np.log1p(draws) - betaln(counts + 1, draws - counts + 1)
+    return np.asarray(np.exp(ways[:, None, None] + betaln(yes + count, no + rest) - betaln(yes, no)))
