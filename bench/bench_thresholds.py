@@ -10,12 +10,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle, islice, product
+from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit
+from numpy.typing import NDArray
+from scipy.special import expit, logit, ndtri
 
 from looktwice.eval.adaptive.staircase import Staircase
-from looktwice.eval.psychometrics.functions import Psychometric
+from looktwice.eval.psychometrics.functions import Psychometric, check_fit, fit_threshold
+
+Floats = NDArray[np.float64]
 
 TARGET, REPEATS, FIRST, MOST = 0.75, 20, 60, 400
 GRID = tuple(float(level) for level in np.geomspace(0.1, 100, 13))  # such as contrasts in percent
@@ -85,6 +89,88 @@ def observe(observer: Observer, rng: np.random.Generator) -> Found:
     return Found(observer, held, asked, float(np.log(narrow[1] / observer.threshold)))
 
 
+@dataclass(frozen=True)
+class Crowd:
+    """Questions of which the share `easy` have a threshold e^`gap` times lower than the others, with one logistic each.
+
+    Questions on one picture, `shared` of them, are easier or harder together, by a normal factor e^`spread`.
+    """
+
+    guess: float
+    slope: float
+    easy: float
+    gap: float
+    spread: float = 0.0
+    shared: int = 1
+
+    def accuracy(self, levels: Floats, eases: Floats, middle: float = 0.0) -> Floats:
+        """At so many levels, on the logarithm, for questions so much easier than others: the two broadcast."""
+        span, lapse = 1 - self.guess - 0.02, 0.02
+        shift = logit((TARGET - self.guess) / (1 - self.guess - lapse))
+        kinds = (self.easy, -self.gap / 2), (1 - self.easy, self.gap / 2)
+        away = levels - middle + eases
+        parts = [share * expit(self.slope * (away - place) + shift) for share, place in kinds]
+        return np.asarray(self.guess + span * sum(parts))
+
+    def threshold(self) -> float:
+        """Where the mean accuracy of all questions passes the target, of a middle of 0, on the logarithm."""
+        levels = np.linspace(-12, 12, 24001)
+        eases = self.spread * ndtri((np.arange(40) + 0.5) / 40)
+        mean = self.accuracy(levels[:, None], eases).mean(axis=1)
+        return float(levels[np.argmax(mean >= TARGET)])
+
+
+class Checked(NamedTuple):
+    """Whether both intervals held the threshold, their widths on the logarithm, and whether the function was refused."""
+
+    plain: bool
+    rising: bool
+    width: float
+    rising_width: float
+    misfit: bool
+
+
+def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
+    """A grid with so many questions at each level, or, with 0, a staircase of 60 questions."""
+    middle = float(rng.uniform(np.log(0.5), np.log(20)))
+    truth = middle + crowd.threshold()
+    if repeats:
+        levels = np.log(np.tile(GRID, repeats))
+        pictures = np.arange(len(levels)) // crowd.shared
+        eases = crowd.spread * rng.standard_normal(pictures[-1] + 1)[pictures]
+        right = (rng.random(len(levels)) < crowd.accuracy(levels, eases, middle)).astype(float)
+        own = [*np.exp(levels)]
+        fitted = fit_threshold(own, [*right], crowd.guess, TARGET, True, "rising", [*pictures])
+    else:
+        stairs = Staircase(STAIRS[crowd.guess])
+        for _ in range(FIRST):
+            level = stairs.choose()
+            chance = crowd.accuracy(np.log(np.array(level)), np.zeros(()), middle)
+            stairs.add(level, float(rng.random() < chance))
+        fitted = stairs.threshold()
+    fit = check_fit(fitted, crowd.guess, TARGET, True)
+    held = [low <= np.exp(truth) <= high for low, high in ((fitted.low, fitted.high), (fit.low, fit.high))]
+    widths = [float(np.log(high / low)) for low, high in ((fitted.low, fitted.high), (fit.low, fit.high))]
+    return Checked(*held, *widths, fit.p is not None and fit.p < 0.05)
+
+
+def unlike(times: int) -> Iterator[str]:
+    """A line for each kind of crowd: how often both intervals hold the threshold, and how often the function is refused."""
+    yield "| questions | asked | n | holds % | by rising alone % | width, by rising alone | function refused % |"
+    yield "|---|---|---:|---:|---:|---:|---:|"
+    cases = [(f"easy and hard, a factor of {np.exp(gap):.0f}", gap, 0.0, 1) for gap in (1.5, 3.0, 4.5)]
+    cases = [("alike", 0.0, 0.0, 1), *cases, ("five on a picture", 0.0, 0.8, 5)]
+    for name, gap, spread, shared in cases:
+        for repeats in (20, 60, 0) if shared == 1 else (20, 60):
+            rng, kinds = np.random.default_rng(0), cycle(product((0.0, 1 / 4, 1 / 2), (4.0, 8.0), (0.3, 0.5, 0.7)))
+            crowds = (Crowd(*kind, gap, spread, shared) for kind in islice(kinds, times))
+            checked = np.array([check(crowd, repeats, rng) for crowd in crowds], float)
+            plain, rising, width, wider, misfit = checked.mean(axis=0)
+            how = f"grid, {repeats} a level" if repeats else f"staircase of {FIRST}"
+            shares = f"{100 * plain:.1f} | {100 * rising:.1f} | {width:.2f}, {wider:.2f} | {100 * misfit:.0f}"
+            yield f"| {name} | {how} | {times} | {shares} |"
+
+
 def line(name: str, found: list[Found]) -> str:
     shares = np.array([each.asked for each in found]) / (len(GRID) * REPEATS)
     held = " | ".join(f"{100 * np.mean([each.held[place] for each in found]):.1f}" for place in range(3))
@@ -109,6 +195,9 @@ def main() -> None:
         say(line(f"slope {slope:g}", [each for each in found if each.observer.slope == slope]))
     for lapse in LAPSES:
         say(line(f"lapse {lapse:.0%}", [each for each in found if each.observer.lapse == lapse]))
+    for text in unlike(max(18, observers // 8)):
+        say(f"{text}\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums
+
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 Direction = Literal["rising", "falling"]
 
 STEPS = 241  # of the threshold in a fit; half of them lie outside the levels
@@ -18,6 +21,8 @@ SLOPES = np.geomspace(4, 100, 16)  # per range of the levels: from one that take
 LAPSES = np.array([0, 0.01, 0.02, 0.03, 0.05, 0.08, 0.12])
 RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their range
 COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
+PER_BIN = 10  # answers that a level needs to be looked at alone
+SIMULATED = 400  # data sets, to tell how large a deviance is
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,8 @@ class Threshold:
 
     `outside` is "" or says that the median lies "below" or "above" all levels that were asked. `slope` is that of the
     logistic, per unit of the level or, on a logarithmic scale, of its natural logarithm; `lapse` the share of errors at
-    the easy end; `curve` the mean function at the levels, `asked` and `right` the answers per level.
+    the easy end; `curve` the mean function at the levels, `asked` and `right` the answers per level. `dispersion` says
+    by how many times the answers tell less than so many independent ones, since questions share a picture or a group.
     """
 
     value: float
@@ -40,6 +46,7 @@ class Threshold:
     asked: tuple[int, ...]
     right: tuple[float, ...]
     curve: tuple[float, ...]
+    dispersion: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -124,10 +131,10 @@ class Psychometric:
         total = float(weights.sum())
         return weights / total, top + float(np.log(total))
 
-    def summarize(self, asked: Floats, right: Floats) -> Threshold:
-        """The threshold with its interval, after these answers."""
-        weights, _ = self.weigh(asked, right)
-        low, middle, high = self._limits(weights, float(asked.sum()))
+    def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
+        """The threshold with its interval, after these answers, which tell `dispersion` times less than their number."""
+        weights, _ = self.weigh(asked / dispersion, right / dispersion)
+        low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
         outside: Literal["", "below", "above"] = ""
         if not self.levels[0] <= middle <= self.levels[-1]:
             outside = "below" if middle < self.levels[0] else "above"
@@ -135,8 +142,28 @@ class Psychometric:
         return Threshold(
             middle, low, high, outside, self.direction, slope, float((weights.sum(axis=(0, 1)) * self.lapses).sum()),
             self.levels, tuple(round(each) for each in asked), tuple(map(float, right)),
-            tuple(float((weights * each).sum()) for each in self.accuracy),
+            tuple(float((weights * each).sum()) for each in self.accuracy), dispersion,
         )  # fmt: skip
+
+    def best(self, asked: Floats, right: Floats) -> Floats:
+        """The accuracy at each level by the function that makes the answers most likely."""
+        place = self._likely(asked, right[None])[0].argmax()
+        return np.asarray(self.accuracy.reshape(len(asked), -1)[:, place])
+
+    def deviance(self, asked: Floats, right: Floats) -> Floats:
+        """How far answers, (sets, levels), are from the function that fits each best: twice a log-likelihood ratio."""
+        from scipy.special import xlogy
+
+        share = right / asked
+        whole = (xlogy(right, share) + xlogy(asked - right, 1 - share)).sum(axis=1)
+        blocks = np.array_split(right, -(-len(right) // 50))  # of 50, for the sake of memory
+        best = np.concatenate([self._likely(asked, block).max(axis=1) for block in blocks])
+        return np.asarray(2 * (whole - best))
+
+    def _likely(self, asked: Floats, right: Floats) -> Floats:
+        """The log-likelihood of each set of answers, (sets, levels), under each function: (sets, functions)."""
+        hit, miss = (part.reshape(len(asked), -1) for part in self._logs)
+        return np.asarray(right @ hit + (asked - right) @ miss)
 
     def limits(self, asked: Floats, right: Floats) -> tuple[float, float, float]:
         """The interval of the threshold and, between its ends, the median of what the answers leave possible.
@@ -172,13 +199,118 @@ class Psychometric:
         return np.log(levels) if self.log else levels
 
 
+class FitCheck(NamedTuple):
+    """How well the function fits, and the interval that holds where the questions of a level are not alike.
+
+    `p` is how often answers of the function itself are at least as far from their best fit (by deviance); None where
+    there are fewer than three levels with PER_BIN answers each.
+    """
+
+    p: float | None
+    low: float
+    high: float
+
+
+def check_fit(fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: bool = False) -> FitCheck:
+    """How well a threshold's function fits its answers; `guess`, `target` and `log` as it was fitted.
+
+    The deviance of the best function is held against that of SIMULATED data sets of it, each with its own best fit
+    (Wichmann and Hill 2001); neighbouring levels with few answers are taken together. The interval needs no function:
+    that accuracy rises, or falls, along the levels is all that is taken for granted, see `_monotone_limits`. The
+    answers of a staircase are simulated at the levels that were asked, as if these were fixed.
+    """
+    model = Psychometric(fitted.levels, guess, target, log, fitted.direction)
+    scale = model._at(np.array(fitted.levels))
+    scale, asked, right = _merge(scale, np.asarray(fitted.asked, float), np.asarray(fitted.right))
+    random, falling = np.random.default_rng(0), fitted.direction == "falling"
+    order = slice(None, None, -1 if falling else 1)
+    cuts = _monotone_cuts(asked[order], right[order], target, fitted.dispersion, random)
+    edges = np.array([model.thresholds[0], *scale, model.thresholds[-1]])
+    ends = sorted((edges[order][cuts[0]], edges[order][cuts[-1] + 1]))
+    low, high = (float(np.exp(end) if log else end) for end in ends)
+    if len(scale) < 3:
+        return FitCheck(None, low, high)
+    levels = tuple(map(float, np.exp(scale) if log else scale))
+    merged = Psychometric(levels, guess, target, log, fitted.direction)
+    drawn = random.binomial(np.round(asked).astype(int), merged.best(asked, right), (SIMULATED, len(asked)))
+    deviance = merged.deviance(asked, right[None])[0] / fitted.dispersion
+    reached = merged.deviance(asked, drawn.astype(float)) >= deviance - 1e-9
+    return FitCheck(float((1 + reached.sum()) / (1 + SIMULATED)), low, high)
+
+
+def _monotone_cuts(
+    asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """The places where rising accuracy may pass the target: place k is between levels k - 1 and k, of the levels in order.
+
+    Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies at or below the
+    target before the place and at or above it after is held against that of SIMULATED data sets of the latter; places
+    with a p above 5 % are left. The place where the ratio is least always is.
+    """
+    sizes, ratios, ps = np.round(asked).astype(int), [], []
+    for place in range(len(asked) + 1):
+        fit = _rising_fit(asked, right[None], target, place)
+        drawn = random.binomial(sizes, np.clip(fit[0], 0, 1), (SIMULATED, len(asked))).astype(float)
+        ratio = _ratio(asked, right[None], target, place)[0] / dispersion
+        ratios.append(ratio)
+        ps.append((1 + np.sum(_ratio(asked, drawn, target, place) >= ratio - 1e-9)) / (1 + SIMULATED))
+    return np.flatnonzero((np.array(ps) > 0.05) | (np.array(ratios) == min(ratios)))
+
+
+def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
+    """Of each data set, (sets, levels), the ratio of `_monotone_cuts` at a place."""
+    from scipy.special import xlogy
+
+    free, bound = _rising_fit(asked, right, target, None), _rising_fit(asked, right, target, place)
+    wrong = asked - right
+    logs = [(xlogy(right, fit) + xlogy(wrong, 1 - fit)).sum(axis=1) for fit in (free, bound)]
+    return np.asarray(2 * (logs[0] - logs[1]))
+
+
+def _rising_fit(asked: Floats, right: Floats, target: float, place: int | None) -> Floats:
+    """The likeliest rising accuracies of each data set, (sets, levels); with a place, passing the target there.
+
+    The largest, over all first levels, of the least, over all last ones, mean of the levels between (isotonic
+    regression).
+    """
+    if place is not None:
+        before = _rising_fit(asked[:place], right[:, :place], target, None)
+        after = _rising_fit(asked[place:], right[:, place:], target, None)
+        return np.hstack([np.minimum(before, target), np.maximum(after, target)])
+    count = len(asked)
+    if count == 0:
+        return right
+    total, answers = np.cumsum(right, axis=1), np.cumsum(asked)
+    first = np.arange(count)
+    sums = total[:, None, :] - (total - right)[:, :, None]  # (sets, first level, last level)
+    sizes = answers[None, :] - (answers - asked)[:, None]
+    means = np.where(first[:, None] <= first, sums / np.where(sizes > 0, sizes, 1), np.inf)
+    least = np.minimum.accumulate(means[:, :, ::-1], axis=2)[:, :, ::-1]  # over last levels from each level on
+    least = np.where(first[:, None] <= first, least, -np.inf)
+    return np.asarray(least.max(axis=1))
+
+
+def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats, Floats]:
+    """Neighbouring levels taken together until each has PER_BIN answers: mean level, answers, right ones."""
+    before = np.cumsum(asked) - asked
+    least = max(PER_BIN, asked.sum() / 40)
+    groups, start = np.zeros(len(asked), np.int64), 0.0
+    for place in range(1, len(asked)):
+        full = before[place] - start >= least and asked[place:].sum() >= least
+        groups[place] = groups[place - 1] + full
+        start = before[place] if full else start
+    sums = [np.bincount(groups, part) for part in (scale * asked, asked, right)]
+    return sums[0] / sums[1], sums[1], sums[2]
+
+
 def fit_threshold(
     levels: Sequence[float], values: Sequence[float], guess: float = 0.0, target: float = 0.75, log: bool = False,
-    direction: Direction | None = None,
+    direction: Direction | None = None, clusters: Sequence[Hashable] | None = None,
 ) -> Threshold:  # fmt: skip
     """The threshold of answers: a level and a value in 0..1 each. Without a direction, the one that fits better.
 
-    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4. Raises ValueError.
+    Of a psychometric function on a grid, as in Kuss, Jaekel and Wichmann (2005) and psignifit 4. `clusters` names what
+    answers share: where such answers err together, the interval is wider. Raises ValueError.
     """
     places = sorted(set(levels))
     number = np.searchsorted(places, np.asarray(levels, float))
@@ -186,4 +318,26 @@ def fit_threshold(
     right: Floats = np.bincount(number, np.asarray(values, float), minlength=len(places)).astype(float)
     ways: tuple[Direction, ...] = ("rising", "falling") if direction is None else (direction,)
     models = [Psychometric(tuple(map(float, places)), guess, target, log, way) for way in ways]
-    return max(models, key=lambda model: model.weigh(asked, right)[1]).summarize(asked, right)
+    model = max(models, key=lambda model: model.weigh(asked, right)[1])
+    plain = model.summarize(asked, right)
+    if clusters is None or len(set(clusters)) in (1, len(clusters)):
+        return plain
+    return model.summarize(asked, right, _dispersion(model, plain, number, np.asarray(values, float), clusters))
+
+
+def _dispersion(
+    model: Psychometric, fitted: Threshold, number: Ints, values: Floats, clusters: Sequence[Hashable]
+) -> float:
+    """By how many times the score of the threshold varies more over clusters than independent answers would, 1 or more.
+
+    `number` is the place of each value's level. The score is the slope of an answer's log-likelihood in the threshold;
+    its variance by clusters over that of the likelihood (Huber's sandwich) is what the likelihood counts too much.
+    """
+    curve = np.asarray(fitted.curve)
+    steep = (curve - model.guess) * (1 - model.lapses[0] - curve).clip(0)  # of a logistic, up to a factor
+    info = (steep**2 / (curve * (1 - curve)))[number].sum()
+    sums, _ = cluster_sums(
+        (steep / (curve * (1 - curve)))[number] * (values - curve[number]), cluster_codes(clusters, len(values))
+    )
+    count = len(sums)
+    return max(1.0, float((sums**2).sum() / max(info, 1e-12) * count / (count - 1)))

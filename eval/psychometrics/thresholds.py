@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from looktwice.eval.display.text_tables import TextTable
+import numpy as np
+
+from looktwice.eval.display.text_tables import TextTable, format_p
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.psychometrics.functions import Direction, Threshold, fit_threshold
+from looktwice.eval.psychometrics.functions import Direction, Threshold, check_fit, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
-from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.eval.statistics.shares import wilson
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers leave possible, and "
     "the 95 % interval by their integrated likelihood. The function is a logistic between guessing and 1 minus a lapse "
     "rate; slope and lapse rate are summed out. Where most of these thresholds lie outside the levels that were asked, "
-    "it says on which side."
+    "it says on which side. `fit p` is how often answers of the function itself would lie as far from it (deviance); "
+    "a small one says that it is another curve, such as that of easy and hard questions at the same levels. The interval "
+    "by rising alone holds then too: it takes for granted only that accuracy rises, or falls, along the levels."
 )
+DEALT = 999  # times that draws are dealt anew
+MISFIT = 0.05  # a p below this is remarked on
 
 
 class Along(NamedTuple):
@@ -40,13 +47,20 @@ class Along(NamedTuple):
 
 @dataclass(frozen=True)
 class ArmThreshold:
-    """The threshold of one arm; `why` says instead why there is none."""
+    """The threshold of one arm; `why` says instead why there is none.
+
+    `alike` is, of several draws, how often those of alike questions at the same levels would differ as much from
+    question to question.
+    """
 
     contestant: str
     task: str
     guess: float
-    found: Threshold | None
+    target: float = 0.75
+    log: bool = False
+    found: Threshold | None = None
     why: str = ""
+    alike: float | None = None
 
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
@@ -70,16 +84,33 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
         for arm in find_thresholds(run, along):
             found = arm.found
             if found is None:
-                lines.append((arm.contestant, arm.task, arm.why, *[""] * 6))
+                lines.append((arm.contestant, arm.task, arm.why, *[""] * 9))
                 continue
+            fit = check_fit(found, arm.guess, arm.target, arm.log)
+            checked = f"{fit.low:.4g} to {fit.high:.4g}", "" if fit.p is None else format_p(fit.p)
             said = f"{found.outside} all levels" if found.outside else f"{found.value:.4g}"
             numbers = (f"{found.low:.4g} to {found.high:.4g}", f"{found.slope:.3g}", f"{100 * found.lapse:.1f}")
             counts = (f"{100 * arm.guess:.0f}", str(sum(found.asked)), str(len(found.levels)))
-            lines.append((arm.contestant, arm.task, said, *numbers, *counts))
+            lines.append((
+                arm.contestant, arm.task, said, numbers[0], *checked, *numbers[1:], *counts, _remark(arm, fit.p)
+            ))  # fmt: skip
     header = (
-        "contestant", "task", "threshold", "95 % interval", "slope", "lapse %", "guessing %", "n", "levels",
+        "contestant", "task", "threshold", "95 % interval", "by rising alone", "fit p", "slope", "lapse %",
+        "guessing %", "n", "levels", "remark",
     )  # fmt: skip
-    return TextTable(header, tuple(lines), text_columns=2)
+    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+
+
+def _remark(arm: ArmThreshold, fit: float | None) -> str:
+    """What speaks against one function for all questions; empty where nothing does."""
+    reasons = []
+    if fit is not None and fit < MISFIT:
+        reasons.append("the function does not fit")
+    if arm.alike is not None and arm.alike < MISFIT:
+        reasons.append(f"questions of a level are not alike over the draws, p {format_p(arm.alike)}")
+    if arm.found is not None and arm.found.dispersion > 1.2:
+        reasons.append(f"answers on shared pictures or groups count as 1 in {arm.found.dispersion:.1f}")
+    return "; ".join(reasons) + (": take the interval by rising alone" if len(reasons) and reasons[0][0] != "a" else "")
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
@@ -97,17 +128,31 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
 
 def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     """None for an arm whose samples have no numbers there, or that was not asked."""
-    levels, values = [], []
-    for name, value in scores.comparable.items():
-        if (level := number_of(scores.samples[name].meta, along.field)) is not None:
-            levels.append(level)
-            values.append(value)
+    metas = {name: number_of(scores.samples[name].meta, along.field) for name in scores.comparable}
+    levels = {name: level for name, level in metas.items() if level is not None}
     if not levels:
         return None
     keyed = {name: row for name, row in scores.samples.items() if row.answer is not None}
     guess = chance_levels(keyed, scores.scorer).get("accuracy", 0.0)
+    arm = ArmThreshold(scores.contestant, scores.task, guess, along.target, along.log)
+    values, clusters = ([source[name] for name in levels] for source in (scores.comparable, scores.clusters))
     try:
-        found = fit_threshold(levels, values, guess, along.target, along.log, along.direction)
+        found = fit_threshold([*levels.values()], values, guess, along.target, along.log, along.direction, clusters)
     except ValueError as exc:
-        return ArmThreshold(scores.contestant, scores.task, guess, None, f"none: {exc}")
-    return ArmThreshold(scores.contestant, scores.task, guess, found)
+        return replace(arm, why=f"none: {exc}")
+    return replace(arm, found=found, alike=_alike(scores, levels) if scores.point.draws > 1 else None)
+
+
+def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
+    """How often draws that are dealt anew to the questions of their level make the questions differ as much or more."""
+    by_level = defaultdict[float, list[list[float]]](list)
+    for name, level in levels.items():
+        draws = [entry.score.value for entry in scores.asked(name) if entry.verdict is not Verdict.FAILED]
+        by_level[level].append(draws)
+    random, spread = np.random.default_rng(0), np.zeros(1 + DEALT)
+    for questions in by_level.values():
+        values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])
+        dealt = random.permuted(np.tile(values, (DEALT, 1)), axis=1)
+        sums = np.add.reduceat(np.vstack([values, dealt]), np.cumsum(sizes) - sizes, axis=1)
+        spread += (sums**2 / sizes).sum(axis=1)
+    return float(np.mean(spread >= spread[0] - 1e-9))

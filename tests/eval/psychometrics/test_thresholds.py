@@ -105,7 +105,7 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     assert sees.found is not None and 20 < sees.found.value < 30 and sees.guess == 0.25
     assert blind.found is not None and blind.found.outside
     table = threshold_table(score_table([folder.path]).scores, Along("size"))
-    assert table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][-2:] == ("40", "4")
+    assert table.rows[1][2] in ("above all levels", "below all levels") and table.rows[0][9:11] == ("40", "4")
     (high, _) = find_thresholds(score_run(folder), Along("size", target=0.2))
     assert high.found is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
