@@ -10,7 +10,7 @@ from typing import Any
 from looktwice.eval.analysis.contestants import right_on_first_draw
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.pipelines.config.spec import public_path
 from looktwice.specialists.answers import Chance, Guess
 
@@ -86,11 +86,12 @@ def complementarity_table(runs: Sequence[RunScores]) -> TextTable:
 
 def _line(pair: SpecialistPair) -> tuple[str, ...]:
     mine, theirs, either = pair.shares
-    low, high = wilson(either * pair.n, pair.n)
+    clusters = [pair.specialist.clusters[name] for name in pair.hits]
+    oracle = share_interval([float(any(hit)) for hit in pair.hits.values()], clusters)
     counts = (len(pair.where(*sides)) for sides in ((True, True), (True, False), (False, True), (False, False)))
     return (
         pair.specialist.task, pair.specialist.contestant, pair.mllm.contestant, str(pair.n), *map(str, counts),
-        percent(mine), percent(theirs), f"{percent(either)}\n{percent(low)}–{percent(high)}",
+        percent(mine), percent(theirs), f"{percent(either)}\n{percent(oracle.low)}–{percent(oracle.high)}",
         percent(either - max(mine, theirs), sign=True), percent(1 - (1 - mine) * (1 - theirs)),
         str(pair.excluded) if pair.excluded else "",
     )  # fmt: skip

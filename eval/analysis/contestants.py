@@ -59,7 +59,7 @@ class Contestant:
     values: Mapping[Question, float]
     hits: Mapping[Question, bool]
     answers: Mapping[Question, str | None]
-    clusters: Mapping[Question, tuple[str, str]]
+    clusters: Mapping[Question, str]
 
     @cached_property
     def wrong(self) -> frozenset[Question]:
@@ -91,7 +91,7 @@ def _contestant(name: str, arms: Sequence[PointScores]) -> Contestant:
     asked = [place for place in places if place[1] in hits]
     values = {question: arm.comparable[sample] for arm, question, sample in asked}
     answers = {question: first.answer if (first := arm.first(sample)) else None for arm, question, sample in asked}
-    clusters = {question: (arm.point.task, arm.clusters[sample]) for arm, question, sample in asked}
+    clusters = {question: arm.clusters[sample] for arm, question, sample in asked}
     return Contestant(name, values, hits, answers, clusters)
 
 

@@ -9,7 +9,8 @@ from statistics import fmean
 
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
-from looktwice.eval.scoring.benchmark import Metric, Scorer
+from looktwice.eval.scoring.benchmark import Metric
+from looktwice.eval.scoring.benchmark_rows import own_metrics
 from looktwice.eval.scoring.comparison import accuracy_to_compare
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
@@ -134,8 +135,7 @@ def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Metric]]:
 
 def _metrics(scores: PointScores) -> list[Metric]:
     """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
-    scorer: Scorer | None = scores.scorer
-    own = scorer.metrics(scores) if scorer is not None else ()
+    own = own_metrics(scores)
     means = (metric for metric in own if metric.value is None and metric.p is None and not metric.slice)
     return [accuracy_to_compare(scores), *means]
 
@@ -183,7 +183,7 @@ def _pool(metrics: Sequence[Metric]) -> Metric:
     units, clusters, failed = dict[str, float](), dict[str, str](), set[str]()
     for number, one in enumerate(metrics):
         units |= {f"{number} {unit}": value for unit, value in one.units.items()}
-        clusters |= {f"{number} {unit}": f"{number} {cluster}" for unit, cluster in one.clusters.items()}
+        clusters |= {f"{number} {unit}": cluster for unit, cluster in one.clusters.items()}
         failed |= {f"{number} {unit}" for unit in one.failed}
     return Metric("accuracy", units, failed=frozenset(failed), clusters=clusters)
 

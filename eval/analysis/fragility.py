@@ -104,9 +104,7 @@ class Variants:
         squares = np.array([[np.square(sample).mean() for sample in samples] for samples in table])
         counts = np.array([len(sample) if len(sample) > 1 else np.nan for sample in table[0]])
         repeats = 2 * counts / (counts - 1) * (squares[0] - values[0] ** 2)
-        return cls(
-            contestant, task, tuple(draws), tuple(clusters), values, squares, repeats, tuple(clusters.values())
-        )
+        return cls(contestant, task, tuple(draws), tuple(clusters), values, squares, repeats, tuple(clusters.values()))
 
 
 @dataclass(frozen=True)
@@ -167,9 +165,7 @@ def _ratios(means: Floats, variants: int) -> _Ratios:
     moved = (gaps - (values[:, 1:] - values[:, :1]) ** 2).mean(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         again, again_square, again_value = (repeats[:, :3] / repeats[:, 3:]).T
-        return _Ratios(
-            _over(moved, square[:, 0] - values[:, 0] ** 2), _over(again, again_square - again_value**2)
-        )
+        return _Ratios(_over(moved, square[:, 0] - values[:, 0] ** 2), _over(again, again_square - again_value**2))
 
 
 def _over(moved: Floats, spread: Floats) -> Floats:

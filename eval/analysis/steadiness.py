@@ -194,8 +194,8 @@ def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
     return [{place: draws[number].score.value for place, draws in whole.items()} for number in range(most)]
 
 
-def _clusters(arm: PointScores) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    yield from (((arm.point.task_id, name), (arm.point.task, cluster)) for name, cluster in arm.clusters.items())
+def _clusters(arm: PointScores) -> Iterator[tuple[tuple[str, str], str]]:
+    yield from (((arm.point.task_id, name), cluster) for name, cluster in arm.clusters.items())
 
 
 def _shown(found: Estimate | None) -> str:

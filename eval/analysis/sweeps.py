@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -202,20 +202,21 @@ def _effects(
     """Factor by factor: the tasks that have it, then all of them as one set of samples."""
     for factor, find_gaps in factors:
         pooled: dict[tuple[str, str], list[float]] = defaultdict(list)
-        names: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+        names: dict[tuple[str, str], list[str]] = defaultdict(list)
+        held: dict[tuple[str, str], int] = Counter()
         for task, arms in tasks.items():
             for levels, gaps in find_gaps(arms).items():
                 if gaps:
-                    mine = [(task, arms.clusters[name]) for name in gaps]
+                    mine = [arms.clusters[name] for name in gaps]
+                    held[levels] += 1
                     pooled[levels] += gaps.values()
                     names[levels] += mine
                     effect = mean_difference([*gaps.values()], mine)
                     yield LevelEffect(contestant, task, factor, *levels, effect, len({*mine}))
         for levels, values in pooled.items():
-            known = {*names[levels]}
-            if len({task for task, _ in known}) > 1:
+            if held[levels] > 1:
                 effect = mean_difference(values, names[levels])
-                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect, len(known))
+                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect, len({*names[levels]}))
 
 
 def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps]:

@@ -12,13 +12,15 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
+
 from looktwice.eval.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.log import letter_or_text
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
 from looktwice.eval.statistics.bootstrap import Estimate
-from looktwice.eval.statistics.shares import stratified_interval
+from looktwice.eval.statistics.shares import Stratum, mean_of_shares
 from looktwice.eval.tasks.base import TaskError
 from looktwice.pipelines.counted import counted
 from looktwice.pipelines.disk import read_file, write_file
@@ -107,17 +109,21 @@ def share_table(ratings: Ratings) -> TextTable:
 def _share(
     key: SheetKey, column: Mapping[str, str], counts: Callable[[str], bool]
 ) -> tuple[float, float, float] | None:
-    """The share of the items that count, weighted by their strata, with its interval (MOVER over the strata)."""
-    strata: dict[str, list[bool]] = defaultdict(list)
+    """The share of the items that count, weighted by their strata, with its interval over their samples."""
+    strata: dict[str, list[SheetItem]] = defaultdict(list)
     weights = {item.stratum: item.weight for item in key.items}
     for item in key.items:
         if item.item in column:
-            strata[item.stratum].append(counts(column[item.item]))
+            strata[item.stratum].append(item)
     if not strata:
         return None
     whole = sum(weights[name] for name in strata)
-    parts = [(float(sum(hits)), len(hits), weights[name] / whole) for name, hits in strata.items()]
-    return sum(weight * total / n for total, n, weight in parts), *stratified_interval(parts)
+    parts = []
+    for name, items in strata.items():
+        hits = np.array([counts(column[item.item]) for item in items], float)
+        parts.append(Stratum(hits, [(item.task, item.sample) for item in items], weights[name] / whole))
+    found = mean_of_shares(parts)
+    return found.value, found.low, found.high
 
 
 def _percent(share: tuple[float, float, float] | None) -> str:

@@ -16,6 +16,7 @@ from looktwice.eval.display.printable import cell, csv_cell
 from looktwice.eval.display.subsets import keep_only
 from looktwice.eval.display.text_tables import (
     LESS_PEOPLE,
+    clusters_of,
     contestant_of,
     drop_means_of_one,
     drop_repeats,
@@ -184,11 +185,13 @@ def console_table(shown: Table) -> RichTable:
     answered = {place_of(row): percent(row.value) for row in shown.where(metric="accuracy_answered")}
     counts = "r/w/u/f/m" if missing else "r/w/u/f"
     split, labels, readers = (_facts(rows, name) for name in ("split", "label_version", "reader"))
+    clustered = any(map(clusters_of, [*own, *rows]))
     words = "right, wrong, unreadable, failed" + (", missing" if missing else "")
     caption = (
         f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
         f"{_named(own)}accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("; answered: accuracy of what did not fail and was readable" if some_failed else "")
+        + ("\nclusters: samples that share a picture or a group are one; intervals are over clusters" * clustered)
         + ("\nmacro and micro of a contestant with one task are not shown: they are its accuracy" if single else "")
         + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
@@ -204,7 +207,8 @@ def console_table(shown: Table) -> RichTable:
     )
     out.add_column("task and contestant", overflow="fold")
     people = (LESS_PEOPLE,) if any(map(to_people, rows)) else ()
-    for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
+    clusters = ("clusters",) if clustered else ()
+    for name in ("accuracy", *(["answered"] * some_failed), "n", *clusters, counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
     order = {place: number for number, place in enumerate(places, 1)}  # a total has none, and is the first
@@ -214,7 +218,7 @@ def console_table(shown: Table) -> RichTable:
     for title, block in blocks.items():
         out.add_row(cell(title, "bold"))
         for row in block:
-            name, value, *cells = _console_cells(row, missing)
+            name, value, *cells = _console_cells(row, missing, clustered)
             beside = [answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""]
             more = [to_people(row)] if people else []
             out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
@@ -258,13 +262,14 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
         )
 
 
-def _console_cells(row: Row, missing: bool) -> list[str]:
+def _console_cells(row: Row, missing: bool, clustered: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
     unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else "-"
     value = percent(row.value) or ("failed" if row.failure else unscored)
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
     why = f"\n    all failed: {row.failure[:MOST_REASON]}" if row.failure else ""
-    cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), "" if row.right is None else "/".join(map(str, counts))]
+    cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), *([clusters_of(row)] if clustered else ())]
+    cells.append("" if row.right is None else "/".join(map(str, counts)))
     return [*cells, percent(row.delta, sign=True), format_p(row.p)]
 
 

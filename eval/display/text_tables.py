@@ -144,8 +144,8 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
     """
     others = [name for name in METRICS if name != "accuracy"]
     header = (
-        "contestant", "task" if full else "variant", "accuracy %", "n", "right", "wrong", "unreadable", "failed",
-        "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", LESS_PEOPLE,
+        "contestant", "task" if full else "variant", "accuracy %", "n", "clusters", "right", "wrong", "unreadable",
+        "failed", "missing", "key hidden", "groups", *(_title(name) for name in others), "delta", "p", LESS_PEOPLE,
     )  # fmt: skip
     by_name = {(r.run, r.contestant, r.task, r.slice, r.metric): r for r in rows}
     many = len({row.run for row in rows}) > 1
@@ -181,7 +181,10 @@ def contestant_of(row: Row) -> str:
 
 def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     """The benchmarks' own metrics: a line per task, metric and contestant, with the unit of each metric."""
-    header = ("task", "metric", "slice", "contestant", "value %", "n", "unit", "levels", "delta", "p", LESS_PEOPLE)
+    header = (
+        "task", "metric", "slice", "contestant", "value %", "n", "unit", "clusters", "levels", "delta", "p",
+        LESS_PEOPLE,
+    )  # fmt: skip
     many = len({row.run for row in rows}) > 1
     lines = []
     for row in (row for row in rows if is_benchmark_metric(row)):
@@ -189,7 +192,7 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = _count(row.n_groups) if row.unit == "sample" else ""
         delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-        counts = (str(row.n), row.unit, levels, delta, format_p(row.p), to_people(row, 2))
+        counts = (str(row.n), row.unit, clusters_of(row), levels, delta, format_p(row.p), to_people(row, 2))
         lines.append((row.task, row.metric, row.slice, name, value, *counts))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
@@ -277,6 +280,11 @@ def format_p(p: float | None) -> str:
     return "" if p is None else "<0.0001" if p < 0.0001 else f"{p:.4f}" if p < 0.01 else f"{p:.3f}"
 
 
+def clusters_of(row: Row) -> str:
+    """In how many clusters the units behind the value lie, where these are fewer."""
+    return "" if row.clusters is None or row.clusters == row.n else str(row.clusters)
+
+
 def interval(row: Row) -> str:
     """The interval in percent."""
     return "" if row.low is None or row.high is None else f"{percent(row.low)}–{percent(row.high)}"
@@ -311,7 +319,7 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else ""
     value = percent(row.value, 2) or (f"failed\n{row.failure}" if row.failure else unscored)
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
+    return value, str(row.n), clusters_of(row), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
 
 
 def _overview_cell(row: Row | None, answered: str = "") -> str:

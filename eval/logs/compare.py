@@ -151,11 +151,7 @@ class LogComparison:
     @cached_property
     def _clusters(self) -> NDArray[np.int64] | None:
         """A number for the group of each sample, else for its pictures, else for itself; None where all stand alone."""
-        units = self.logs[0].units
-        shared = units["group"].where(units["group"] != "", units["pictures"])
-        codes = (units["task"] + "\0" + shared).factorize()[0]
-        alone = (shared == "").to_numpy()
-        codes[alone] = len(units) + np.arange(alone.sum())
+        codes = self.logs[0].clusters.factorize()[0]
         return None if len(np.unique(codes)) == len(codes) else codes
 
 

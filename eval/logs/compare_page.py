@@ -29,7 +29,8 @@ def compare_page(found: LogComparison) -> PageData:
     """
     base = found.logs[0].units
     tasks = list(dict.fromkeys(base["task"]))
-    samples = [_sample(row, tasks.index(row["task"])) for row in base.to_dict("records")]
+    rows, clusters = base.to_dict("records"), found.logs[0].clusters
+    samples = [_sample(row, tasks.index(row["task"]), name) for row, name in zip(rows, clusters, strict=True)]
     flipped = (np.abs(found.values - found.values[:, :1]) > 0).any(axis=1)
     first = np.argsort(~flipped, kind="stable")[:MOST_WORDED]
     worded, shown = set(first.tolist()), set(np.flatnonzero(flipped).tolist())
@@ -63,9 +64,9 @@ def _places(found: LogComparison, who: int) -> Iterator[tuple[int, int]]:
     return zip(pairs["one"].tolist(), pairs["other"].tolist(), strict=True)
 
 
-def _sample(row: Mapping[str, Any], task: int) -> PageSample:
+def _sample(row: Mapping[str, Any], task: int, group: str) -> PageSample:
     key = None if row["verdict"] == "hidden" else row["key"]
-    return PageSample(task, row["sample"], row["question"], row["choices"], key, (), row["group"] or row["pictures"])
+    return PageSample(task, row["sample"], row["question"], row["choices"], key, (), group)
 
 
 def _brief(row: Mapping[str, Any]) -> PageAnswer:

@@ -78,6 +78,14 @@ class Log:
         return first.assign(**{name: means[name].to_numpy() for name in means})
 
     @cached_property
+    def clusters(self) -> pandas.Series:
+        """What each of `units` shares with others: a group of its task, else its pictures in any task, else nothing."""
+        units = self.units
+        group = units["task"] + ": group " + units["group"]
+        alone = units["task"] + ": " + units["sample"]
+        return group.where(units["group"] != "", units["pictures"].where(units["pictures"] != "", alone))
+
+    @cached_property
     def whole(self) -> Log:
         """The log with the questions, pictures and replies of its rows."""
         return self if self.read_whole is None else replace(self, rows=self.read_whole(), read_whole=None)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from looktwice.eval.logs.log import Log
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.bootstrap import Estimate
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.disk import write_file
 from looktwice.pipelines.json_input import write_json
@@ -70,15 +71,16 @@ def _plain(name: str) -> str:
     return re.sub(r"[^\w.-]+", "_", name).strip("._") or "unnamed"
 
 
-def _shares(log: Log, task: str) -> tuple[float, int]:
-    values = log.units[log.units["task"] == task]["value"].dropna()
-    return (float(values.mean()) if len(values) else 0.0), len(values)
+def _share(log: Log, task: str) -> Estimate:
+    scored = (log.units["task"] == task) & log.units["value"].notna()
+    values = log.units["value"][scored].tolist()
+    return share_interval(values, log.clusters[scored].tolist()) if values else Estimate(0.0, 0.0, 1.0, 0, 0)
 
 
 def _result(log: Log, task: str) -> dict[str, Any]:
-    mean, n = _shares(log, task)
-    low, high = wilson(mean * n, n) if n else (0.0, 1.0)
-    interval = {"lower": low, "upper": high, "confidence_level": 0.95, "method": "Wilson"}
+    share = _share(log, task)
+    method = "Wilson" if share.clusters == share.n else f"Wilson, effective sample size of {share.clusters} clusters"
+    interval = {"lower": share.low, "upper": share.high, "confidence_level": 0.95, "method": method}
     return {
         "evaluation_name": task or "task",
         "source_data": {"dataset_name": task or "task", "source_type": "other"},
@@ -90,7 +92,10 @@ def _result(log: Log, task: str) -> dict[str, Any]:
             "min_score": 0.0,
             "max_score": 1.0,
         },
-        "score_details": {"score": mean, "uncertainty": {"confidence_interval": interval, "num_samples": n}},
+        "score_details": {
+            "score": share.value,
+            "uncertainty": {"confidence_interval": interval, "num_samples": share.n},
+        },
     }
 
 
@@ -130,12 +135,13 @@ def write_eval_results(log: Log, dataset: str, out: Path) -> Path:
 
     entries = []
     for task in dict.fromkeys(log.rows["task"]):
-        mean, n = _shares(log, task)
-        low, high = wilson(mean * n, n) if n else (0.0, 1.0)
-        notes = f"{n} samples, 95 % interval [{100 * low:.1f}, {100 * high:.1f}]; looktwice {version('looktwice')}"
+        share = _share(log, task)
+        ends = f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"
+        clusters = f" in {share.clusters} clusters" if share.clusters < share.n else ""
+        notes = f"{share.n} samples{clusters}, 95 % interval {ends}; looktwice {version('looktwice')}"
         about = {"id": dataset} | ({"task_id": task} if task else {})
         date = datetime.now(UTC).date().isoformat()
-        entries.append({"dataset": about, "value": round(100 * mean, 2), "date": date, "notes": notes})
+        entries.append({"dataset": about, "value": round(100 * share.value, 2), "date": date, "notes": notes})
     path = out / ".eval_results" / f"looktwice_{_plain(log.name)}.yaml"
     write_file(path, dump_yaml(entries))
     return path

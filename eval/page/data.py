@@ -56,7 +56,7 @@ class PageAnswer:
 class PageSample:
     """A question of the task with this number: its words, choices, key (None: hidden) and own pictures.
 
-    Samples of one `group`, such as questions about one picture, are not independent of one another.
+    Samples of one `group`, such as questions about one picture, are not independent, in whatever task they stand.
     """
 
     task: int

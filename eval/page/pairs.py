@@ -7,12 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from math import fsum
 from statistics import fmean
+
+import numpy as np
 
 from looktwice.eval.page.data import PageAnswer, PageData
 from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.shares import stratified_interval, wilson
+from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval
 from looktwice.eval.statistics.significance import holm
 from looktwice.pipelines.counted import counted
 
@@ -28,6 +31,8 @@ ALL = -1
 class ContestantScore:
     """A contestant on a task (ALL: on all of its own): its accuracy and interval, and the sums of its calls.
 
+    The n samples lie in `clusters`: those of one group are one.
+
     `accuracy` over all tasks is the mean of the tasks' (macro); None where nothing was scored.
     """
 
@@ -38,6 +43,7 @@ class ContestantScore:
     high: float | None
     n: int
     sums: Mapping[str, float]
+    clusters: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,8 +86,43 @@ class PageNumbers:
         """Each contestant on each of its tasks, then on ALL."""
         found = []
         for who in range(len(self.data.contestants)):
-            mine = [_arm(who, task, answers) for (c, task), answers in self._answers.items() if c == who]
-            found += [*mine, _all_tasks(who, mine)] if mine else []
+            mine = [self._arm(who, task) for c, task in self._answers if c == who]
+            found += [*mine, self._all_tasks(who, mine)] if mine else []
+        return found
+
+    def _arm(self, who: int, task: int) -> ContestantScore:
+        answers, sums = [a for draws in self._answers[who, task].values() for a in draws], dict[str, float]()
+        for name in ("seconds", "tokens_in", "tokens_out", "cost"):
+            known = [value for answer in answers if (value := getattr(answer, name)) is not None]
+            if known and any(known):
+                sums[name] = fsum(known) / len(known)
+        units = self._scored.get((who, task))
+        if units is None:
+            return ContestantScore(who, task, None, None, None, 0, sums)
+        found = share_interval(units.values, units.clusters)
+        return ContestantScore(who, task, found.value, found.low, found.high, found.n, sums, found.clusters)
+
+    def _all_tasks(self, who: int, arms: Sequence[ContestantScore]) -> ContestantScore:
+        """The mean over tasks with its interval, and the mean of what an answer takes, weighted by n."""
+        scored = [arm for arm in arms if arm.accuracy is not None]
+        if not scored:
+            return ContestantScore(who, ALL, None, None, None, 0, {})
+        names = dict.fromkeys(name for arm in scored for name in arm.sums)
+        n = sum(arm.n for arm in scored)
+        sums = {name: sum(arm.sums.get(name, 0.0) * arm.n for arm in scored) / n for name in names}
+        strata = [self._scored[who, arm.task]._replace(weight=1 / len(scored)) for arm in scored]
+        found = mean_of_shares(strata)
+        return ContestantScore(who, ALL, found.value, found.low, found.high, n, sums, found.clusters)
+
+    @cached_property
+    def _scored(self) -> Mapping[tuple[int, int], Stratum]:
+        """By contestant and task: the values of the samples with a key, and their groups."""
+        found = {}
+        for key, answers in self._answers.items():
+            shown = {sample: draws for sample, draws in answers.items() if draws[0].verdict != "hidden"}
+            values = [fmean(answer.value for answer in draws) for draws in shown.values()]
+            if values:
+                found[key] = Stratum(np.array(values), [self._groups[sample] for sample in shown])
         return found
 
     @cached_property
@@ -149,9 +190,8 @@ class PageNumbers:
 
     @cached_property
     def _groups(self) -> list[int]:
-        """The number of each sample's group; one without a group is its own."""
-        samples = self.data.samples
-        names = [(sample.task, sample.group or number) for number, sample in enumerate(samples)]
+        """The number of each sample's group, which several tasks may share; one without a group is its own."""
+        names = [sample.group or number for number, sample in enumerate(self.data.samples)]
         return [*map(int, cluster_codes(names, len(names)))]
 
     def _compare(self, who: int, rival: int) -> Iterator[ContestantPair]:
@@ -187,32 +227,6 @@ _Values = Mapping[int, float]
 def _comparable(answers: Mapping[int, Sequence[PageAnswer]]) -> dict[int, float]:
     kept = {name: [a.value for a in draws if a.verdict not in ("failed", "hidden")] for name, draws in answers.items()}
     return {name: fmean(values) for name, values in kept.items() if values}
-
-
-def _arm(who: int, task: int, answers: Mapping[int, Sequence[PageAnswer]]) -> ContestantScore:
-    values = [fmean(a.value for a in draws) for draws in answers.values() if draws[0].verdict != "hidden"]
-    every, sums = [a for draws in answers.values() for a in draws], {}
-    for name in ("seconds", "tokens_in", "tokens_out", "cost"):
-        known = [value for a in every if (value := getattr(a, name)) is not None]
-        if known and any(known):
-            sums[name] = sum(known) / len(known)
-    if not values:
-        return ContestantScore(who, task, None, None, None, 0, sums)
-    return ContestantScore(who, task, fmean(values), *wilson(sum(values), len(values)), len(values), sums)
-
-
-def _all_tasks(who: int, arms: Sequence[ContestantScore]) -> ContestantScore:
-    """The mean over tasks with its interval, and the mean of what an answer takes, weighted by n."""
-    scored = [arm for arm in arms if arm.accuracy is not None]
-    names = dict.fromkeys(name for arm in scored for name in arm.sums)
-    n = sum(arm.n for arm in scored)
-    sums = {name: sum(arm.sums.get(name, 0.0) * arm.n for arm in scored) / n for name in names}
-    if not scored:
-        return ContestantScore(who, ALL, None, None, None, 0, {})
-    shares = [((arm.accuracy or 0.0) * arm.n, arm.n, 1 / len(scored)) for arm in scored]
-    return ContestantScore(
-        who, ALL, fmean(arm.accuracy or 0.0 for arm in scored), *stratified_interval(shares), n, sums
-    )
 
 
 def _corrected(pairs: Sequence[ContestantPair], baseline: int) -> list[ContestantPair]:

@@ -77,7 +77,8 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "words": _words(data, texts),
         "detailed": None if data.detailed is None else sorted(data.detailed),
         "arms": [
-            [a.contestant, a.task, *map(_short, (a.accuracy, a.low, a.high)), a.n, _sums(a.sums)] for a in numbers.arms
+            [a.contestant, a.task, *map(_short, (a.accuracy, a.low, a.high)), a.n, _sums(a.sums), a.clusters]
+            for a in numbers.arms
         ],
         "pairs": [
             [

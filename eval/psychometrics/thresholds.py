@@ -14,7 +14,7 @@ from looktwice.eval.page.data import PageLines
 from looktwice.eval.psychometrics.functions import Direction, Threshold, check_fit, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import share_interval
 
 NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers leave possible, and "
@@ -118,9 +118,9 @@ def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     wanted = Along.of((run.folder.facts.get("config") or {}).get("thresholds") or {})
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
     for arm in find_thresholds(run, wanted)[:4]:
-        if arm.task == task and (found := arm.found) is not None:
-            asked = [each for each in zip(found.levels, found.asked, found.right, strict=True) if each[1]]
-            lines[arm.contestant] = [(level, right / n, *wilson(right, n)) for level, n, right in asked]
+        if wanted and arm.task == task and (found := arm.found) is not None:
+            own = next(scores for scores in run.points if (scores.contestant, scores.task) == (arm.contestant, task))
+            lines[arm.contestant] = _asked(own, wanted.field)
             fitted = zip(found.levels, found.curve, strict=True)
             lines[f"{arm.contestant}, fitted"] = [(level, value, value, value) for level, value in fitted]
     return [PageLines(f"{wanted.field}, fitted", task, lines)] if wanted and lines else []
@@ -156,3 +156,17 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
         sums = np.add.reduceat(np.vstack([values, dealt]), np.cumsum(sizes) - sizes, axis=1)
         spread += (sums**2 / sizes).sum(axis=1)
     return float(np.mean(spread >= spread[0] - 1e-9))
+
+
+def _asked(scores: PointScores, field: str) -> list[tuple[float, float, float, float]]:
+    """Level, accuracy and its interval, for every level of an arm."""
+    levels: dict[float, list[str]] = defaultdict(list)
+    for name in scores.comparable:
+        if (level := number_of(scores.samples[name].meta, field)) is not None:
+            levels[level].append(name)
+    lines = []
+    for level, names in sorted(levels.items()):
+        values, clusters = zip(*((scores.comparable[name], scores.clusters[name]) for name in names), strict=True)
+        share = share_interval(values, clusters)
+        lines.append((level, share.value, share.low, share.high))
+    return lines

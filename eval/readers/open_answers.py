@@ -42,7 +42,9 @@ _ABSENT = re.compile(
     r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
     re.I,
 )
-_ASKED = re.compile(r"\bhow many ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)", re.I)
+_ASKED = re.compile(
+    r"\bhow many ((?:[\w-]+\s+){0,4}?[\w-]+)(?=\s+(?:is|are|do|does|did|can|were|was|in|on)\b|\W*\Z)", re.I
+)
 _ARTICLES = {"the", "of", "these", "those", "different", "total", "distinct"}
 _BETWEEN = r"(?:(?!(?:and|or|but|of|the|is|are|no|not|in|on|with|next|than)\b)[^\W\d][\w-]*\s+)"
 _JOINED_SCRIPT = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")

@@ -240,6 +240,8 @@ BREAKS_LINK = _pattern(
     r"\bit (?:is|has|was|also|appears|looks|seems)\b",
 )
 """Between a choice and a predicate: the predicate is another's."""
+
+
 def states(before: str) -> bool:
     """Whether a main clause begins at the end of this text, before a choice or a predicate, and is not denied."""
     clause = before[-80:]

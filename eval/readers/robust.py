@@ -59,7 +59,11 @@ class Robust(Reader):
             return Reading(None, "unread: the sample has no choices")
         kind = kind_of(sample.question, subtask) if self.kind == "auto" else self.kind
         reading = read_open(state.reply, kind, sample.question)
-        if reading.answer is None and kind == "yes_no" and (statement := _read_statement(clean_text(state.reply), sample.question)):
+        if (
+            reading.answer is None
+            and kind == "yes_no"
+            and (statement := _read_statement(clean_text(state.reply), sample.question))
+        ):
             return Reading("yes" if statement.answer == "A" else "no")
         return reading
 

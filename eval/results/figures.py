@@ -67,12 +67,12 @@ def _axes(lines: int) -> tuple[Any, Any]:
 
 
 def _accuracy(rows: Sequence[Row]) -> Any:
-    """A point and its 95 % Wilson interval for each contestant."""
+    """A point and its 95 % interval for each contestant."""
     figure, axes = _axes(len(rows))
     ends = [(100 * (row.value or 0), 100 * (row.low or 0), 100 * (row.high or 0)) for row in rows]
     _bars(axes, ends, [contestant_of(row) for row in rows])
     least, most = min(row.n for row in rows), max(row.n for row in rows)
-    axes.set_xlabel(f"accuracy %, 95 % Wilson interval, n = {least if least == most else f'{least} to {most}'}")
+    axes.set_xlabel(f"accuracy %, 95 % interval, n = {least if least == most else f'{least} to {most}'}")
     return figure
 
 

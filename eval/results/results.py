@@ -66,14 +66,14 @@ class Results:
         shared = [(one, other) for one in arms[0] for other in arms[1] if _same_task(one[1], other[1])]
         if not shared:
             raise RunError(f"{before!r} and {after!r} have no task in common{f' named {task!r}' if task else ''}")
-        hits, clusters, total = list[tuple[bool, bool]](), list[tuple[str, str]](), 0
+        hits, clusters, total = list[tuple[bool, bool]](), list[str](), 0
         changed = list[tuple[Arm, Arm, str]]()
         for one, other in shared:
             mine, theirs = right_on_first_draw(one[1]), right_on_first_draw(other[1])
             both = [name for name in mine if name in theirs]
             total += len(mine.keys() | theirs.keys())
             hits += [(mine[name], theirs[name]) for name in both]
-            clusters += [(one[1].point.task, one[1].clusters[name]) for name in both]
+            clusters += [one[1].clusters[name] for name in both]
             changed += [(one, other, name) for name in both if mine[name] != theirs[name]]
         if not hits:
             raise RunError(f"{before!r} and {after!r} have no sample with a key that both were asked")

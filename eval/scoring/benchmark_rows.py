@@ -61,15 +61,25 @@ def _totals(suite: str, parts: Mapping[str, Mapping[str, Row]], totals: Sequence
         if len(usable) < len(total.parts):
             continue
         mean = (micro_row if total.pooled else macro_row)(usable)
-        if all(row.low is None for row in usable):  # chance levels have no interval
-            mean = replace(mean, low=None, high=None)
         yield replace(mean, metric=total.metric, task=suite, task_name=suite, n_groups=None, unit="")
 
 
 def _metrics(scores: PointScores) -> list[Metric]:
+    return [*own_metrics(scores), *_judge_metrics(scores)]
+
+
+def own_metrics(scores: PointScores) -> list[Metric]:
+    """The metrics of the task's scorer; one over samples that names no clusters has those of the samples."""
     scorer: Scorer | None = scores.scorer
-    own = scorer.metrics(scores) if scorer is not None and not scores.failure else ()
-    return [*own, *_judge_metrics(scores)]
+    if scores.failure:
+        return []
+    metrics = scorer.metrics(scores) if scorer is not None else ()
+    return [
+        metric
+        if metric.clusters or metric.units.keys() - scores.samples.keys()
+        else replace(metric, clusters=scores.clusters)
+        for metric in metrics
+    ]
 
 
 def headline_rows(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[Row]:
@@ -94,4 +104,5 @@ def _judge_metrics(scores: PointScores) -> list[Metric]:
     if not means:
         return []
     both = {sample: fmean(by[sample] for by in means.values()) for sample in next(iter(means.values()))}
-    return [Metric("cot_score", both, "reply"), *(Metric(f"cot_{name}", by, "reply") for name, by in means.items())]
+    named = {"cot_score": both} | {f"cot_{name}": by for name, by in means.items()}
+    return [Metric(name, by, "reply", clusters=scores.clusters) for name, by in named.items()]

@@ -9,12 +9,11 @@ from statistics import fmean
 from typing import Any
 
 from looktwice.eval.records.records import SampleRow
-from looktwice.eval.scoring.benchmark import Scorer
+from looktwice.eval.scoring.benchmark import Metric, Scorer
 from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric, total_rows
 from looktwice.eval.scoring.metrics import macro_row, micro_row
-from looktwice.eval.scoring.row import Row, published_names
+from looktwice.eval.scoring.row import Row, fill, published_names
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import wilson
 
 MAJORITY, CHANCE, GUESSER = "majority (key)", "chance (level)", "guesser (level)"
 
@@ -32,9 +31,9 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
     plain = replace(plain, point="", metric="accuracy", n=len(samples), reader="")
     rows = []
     if scorer is None or scorer.key_is_answer:
-        count = Counter(row.answer for row in samples.values()).most_common(1)[0][1]
-        low, high = wilson(count, len(samples))
-        majority = replace(plain, contestant=MAJORITY, value=count / len(samples), low=low, high=high)
+        [(key, count)] = Counter(sorted(row.answer or "" for row in samples.values())).most_common(1)
+        units = {name: float(row.answer == key) for name, row in samples.items()}
+        majority = replace(fill(plain, Metric("accuracy", units, clusters=scores.clusters)), contestant=MAJORITY)
         rows.append(replace(majority, right=count, wrong=len(samples) - count, unreadable=0, failed=0))
     levels = chance_levels(samples, None if plain.slice else scorer)
     ordered = sorted(levels, key=lambda metric: metric != "accuracy")
@@ -85,9 +84,6 @@ def mean_levels(tasks: Sequence[PointScores], rows: Sequence[Row]) -> list[Row]:
     names = list(dict.fromkeys(row.contestant for row in rows if row not in own))
     for name in names:
         mine = [row for row in rows if row.contestant == name and row not in own]
-        means = [macro_row(mine), micro_row(mine)]
-        if name != MAJORITY:  # a level, not a measurement: it has no interval
-            means = [replace(mean, low=None, high=None) for mean in means]
-        out += [*mine, *means]
+        out += [*mine, macro_row(mine), micro_row(mine)]
     totals = [row for name in names for row in total_rows(tasks, [r for r in rows if r.contestant == name])]
     return out + own + totals

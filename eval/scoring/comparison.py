@@ -11,9 +11,11 @@ from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.significance import benjamini_hochberg, holm
 
-TESTED = ("delta_low", "delta_high", "p", "test", "discordant", "better", "compared", "n_clusters", "detectable")
-COMPARED = ("baseline", "excluded", "delta", *TESTED)
-"""The columns that `compare` fills; `TESTED` are those of its test and interval."""
+COMPARED = (
+    "baseline", "excluded", "delta", "delta_low", "delta_high", "p", "test", "discordant", "better", "compared",
+    "n_clusters", "detectable",
+)  # fmt: skip
+"""The columns that `compare` fills."""
 
 
 def accuracy_to_compare(scores: PointScores) -> Metric:
@@ -31,13 +33,13 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
     """
     mine: list[float] = []
     others: list[float] = []
-    clusters: list[tuple[int, str]] = []
+    clusters: list[str] = []
     total = 0
     for number, (metric, other) in enumerate(pairs):
         shared = [name for name in metric.units if name in other.units and name not in metric.failed | other.failed]
         mine += [metric.units[name] for name in shared]
         others += [other.units[name] for name in shared]
-        clusters += [(number, metric.clusters.get(name, name)) for name in shared]
+        clusters += [metric.clusters.get(name) or f"{number}: {name}" for name in shared]
         total += len(metric.units.keys() | other.units.keys())
     row = replace(row, baseline=baseline, excluded=total - len(mine))
     if not mine:

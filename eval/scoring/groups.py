@@ -55,7 +55,22 @@ def group_metric(
         if draws or not members:
             units[name] = fmean(map(rule, draws)) if draws else 0.0
     failed = (name for name, members in groups.items() if any(sample not in usable for sample in members))
-    return Metric(metric, units, unit, frozenset(failed))
+    return Metric(metric, units, unit, frozenset(failed), clusters=clusters_of(scores, groups))
+
+
+def clusters_of(scores: PointScores, groups: Groups) -> dict[str, str]:
+    """The cluster of each group: groups whose members share a cluster, directly or by other groups, are in one."""
+    of_cluster: dict[str, str] = {}
+
+    def first(cluster: str) -> str:
+        while of_cluster.setdefault(cluster, cluster) != cluster:
+            cluster = of_cluster[cluster]
+        return cluster
+
+    for members in groups.values():
+        joined = sorted({first(scores.clusters[sample]) for sample in members})
+        of_cluster |= dict.fromkeys(joined, joined[0]) if joined else {}
+    return {name: first(scores.clusters[members[0]]) for name, members in groups.items() if members}
 
 
 @dataclass(frozen=True)
@@ -113,7 +128,8 @@ def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
     plain = replace(
         empty_row(run, first), point="", contestant=f"{first.point.contestant} [{len(by_rotation)} rotations]"
     )
-    return replace(fill(plain, Metric("circular_accuracy", units)), n_groups=len(by_rotation))
+    metric = Metric("circular_accuracy", units, clusters=first.clusters)
+    return replace(fill(plain, metric), n_groups=len(by_rotation))
 
 
 def _rotating_slot(point: PointRow) -> str:

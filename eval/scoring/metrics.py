@@ -6,15 +6,19 @@ verdicts are counted per draw.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import chain
+from statistics import fmean
 from typing import Any
+
+import numpy as np
 
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, Verdict, mean
-from looktwice.eval.statistics.shares import stratified_interval, wilson
+from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval
 
 ANSWERED = (Verdict.RIGHT, Verdict.WRONG, Verdict.HIDDEN)
 
@@ -80,7 +84,7 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
         tokens_out=sum(s.tokens_out for s in scores.all),
         cost=sum(costs) if costs and len(costs) == len(scores.all) else None,
     )
-    rows = [fill(row, Metric(name, metric(scores))) for name, metric in METRICS.items()]
+    rows = [fill(row, Metric(name, metric(scores), clusters=scores.clusters)) for name, metric in METRICS.items()]
     if missing:
         n = len(scores.samples) if scores.planned is None else scores.planned
         rows.append(replace(row, metric="missing", value=missing / (missing + len(scores.all)), n=n))
@@ -88,31 +92,64 @@ def measure(scores: PointScores, row: Row) -> list[Row]:
 
 
 def macro_row(rows: Sequence[Row]) -> Row:
-    """The unweighted mean over tasks; a task swept over several variants counts as one task, with their mean."""
+    """The unweighted mean over tasks; a task swept over several variants counts as one task, with their mean.
+
+    Its interval counts a question that several variants ask, and a picture that several tasks show, once.
+    """
     rows_with_value = [row for row in rows if row.value is not None and row.n]
-    variants = Counter(row.task_name for row in rows_with_value)
+    variants: dict[str, list[Row]] = defaultdict(list)
+    for row in rows_with_value:
+        variants[row.task_name].append(row)
     total = replace(_sum_rows(rows), task="macro", n_tasks=len(variants))
     if not rows_with_value:
         return total
-    weighted = [(row, row.value or 0.0, 1 / (len(variants) * variants[row.task_name])) for row in rows_with_value]
-    low, high = stratified_interval([(value * row.n, row.n, weight) for row, value, weight in weighted])
-    deltas = [row.delta * weight for row, _, weight in weighted if row.delta is not None]
-    delta = sum(deltas) if len(deltas) == len(rows_with_value) else None
-    return replace(total, value=sum(value * weight for _, value, weight in weighted), low=low, high=high, delta=delta)
+    value = fmean(fmean(row.value or 0.0 for row in mine) for mine in variants.values())
+    deltas = [[row.delta for row in mine if row.delta is not None] for mine in variants.values()]
+    whole = sum(map(len, deltas)) == len(rows_with_value)
+    total = replace(total, value=value, delta=fmean(map(fmean, deltas)) if whole else None)
+    if len(rows_with_value) == 1:
+        return _with_interval_of(total, rows_with_value[0])
+    strata = [_pooled(mine, 1 / len(variants)) for mine in variants.values()]
+    if not all(strata):
+        return total
+    found = mean_of_shares([stratum for stratum in strata if stratum])
+    low, high = value - (found.value - found.low), value + (found.high - found.value)
+    return replace(total, low=max(0.0, low), high=min(1.0, high), clusters=found.clusters)
 
 
 def micro_row(rows: Sequence[Row]) -> Row:
     """All samples of all tasks as one set, tasks weighted by their size.
 
-    Variants of one task ask the same questions again, so a value over several variants has no interval.
+    What several variants ask again is of one cluster, as are questions of several tasks about one picture.
     """
     rows_with_value = [row for row in rows if row.value is not None and row.n]
     n, total = sum(row.n for row in rows_with_value), sum((row.value or 0.0) * row.n for row in rows_with_value)
     row = replace(_sum_rows(rows), task="micro", n_tasks=len({row.task_name for row in rows_with_value}), n=n)
     if not n:
         return row
-    low, high = (None, None) if len(rows_with_value) > row.n_tasks else wilson(total, n)
-    return replace(row, value=total / n, low=low, high=high)
+    row = replace(row, value=total / n)
+    if len(rows_with_value) == 1:
+        return _with_interval_of(row, rows_with_value[0])
+    units = _pooled(rows_with_value)
+    if units is None:
+        return row
+    found = share_interval(*units[:2])
+    return replace(row, low=found.low, high=found.high, clusters=found.clusters)
+
+
+def _with_interval_of(mean: Row, only: Row) -> Row:
+    return replace(mean, low=only.low, high=only.high, clusters=only.clusters)
+
+
+def _pooled(rows: Sequence[Row], weight: float = 1.0) -> Stratum | None:
+    """The units behind several rows as one set, each of which varies around the mean of its row; None for levels."""
+    units = [row.units for row in rows if row.units is not None]
+    if len(units) < len(rows):
+        return None
+    centres = [np.full(len(stratum.values), stratum.values.mean()) for stratum in units]
+    values = np.concatenate([stratum.values for stratum in units])
+    clusters = [*chain.from_iterable(stratum.clusters or () for stratum in units)]
+    return Stratum(values, clusters, weight, np.concatenate(centres))
 
 
 def _sum_rows(rows: Sequence[Row]) -> Row:

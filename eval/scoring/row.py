@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
 
+import numpy as np
+
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import Stratum, share_interval
 
 SUMMED = {"summed": True}
 """Metadata of a column that is summed over tasks in the rows `macro` and `micro`."""
@@ -63,9 +65,11 @@ class Row:
     test: str = ""  # by which test p was found
     people: float | None = None  # what people reach there, as `published:` says of a row of `people`
     failure: str = ""  # where every answer failed, so that there is no value: why most did
+    clusters: int | None = None  # clusters of the units behind the value: units of one group or picture are one
+    units: Stratum | None = field(default=None, repr=False, compare=False)  # these units; no column of the file
 
 
-COLUMNS = tuple(column.name for column in fields(Row))
+COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 """The columns of report.csv."""
 
 
@@ -96,12 +100,16 @@ def published_names(row: Row) -> tuple[str, ...]:
 
 
 def fill(row: Row, metric: Metric) -> Row:
-    """The row of a metric: the mean of its units with the Wilson interval, or the value that the metric sets itself."""
-    n, total = len(metric.units), sum(metric.units.values())
+    """The row of a metric: the mean of its units with `share_interval`, or the value that the metric sets itself."""
+    n = len(metric.units)
     groups = (metric.groups or row.n_groups) if metric.unit == "sample" else n
     row = replace(row, metric=metric.name, n=n, unit=metric.unit, slice=metric.slice or row.slice, n_groups=groups)
-    row = replace(row, value=metric.value, low=None, high=None, p=metric.p)
-    if metric.value is not None or not n:
+    row = replace(row, value=metric.value, low=None, high=None, p=metric.p, clusters=None, units=None)
+    if not n:
         return row
-    low, high = wilson(total, n)
-    return replace(row, value=total / n, low=low, high=high)
+    clusters = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
+    units = Stratum(np.fromiter(metric.units.values(), float, n), clusters)
+    if metric.value is not None:
+        return replace(row, units=units)
+    found = share_interval(*units[:2])
+    return replace(row, value=found.value, low=found.low, high=found.high, clusters=found.clusters, units=units)

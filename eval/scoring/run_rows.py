@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows, total_rows
 from looktwice.eval.scoring.chance import beside_people, majority_and_chance, mean_levels, published_people
-from looktwice.eval.scoring.comparison import COMPARED, TESTED, accuracy_to_compare, compare, correct_p_values
+from looktwice.eval.scoring.comparison import COMPARED, accuracy_to_compare, compare, correct_p_values
 from looktwice.eval.scoring.groups import circular_rows
 from looktwice.eval.scoring.labels import baselines
 from looktwice.eval.scoring.measurements import measured_parts, measurement_rows
@@ -72,9 +71,6 @@ def _means(rows: Sequence[Row], arms: Sequence[PointScores], compared: Mapping[s
         else:
             pairs = [(accuracy_to_compare(s), accuracy_to_compare(r)) for s, r in zip(arms, rivals, strict=True)]
             out[1] = compare(out[1], ", ".join(dict.fromkeys(rival.contestant for rival in rivals)), pairs)
-        if len(arms) > out[1].n_tasks:  # a question asked in several variants must count only once in a test
-            untested: dict[str, Any] = {**dict.fromkeys(TESTED), "test": ""}
-            out[1] = replace(out[1], **untested)
         out[0] = replace(out[0], baseline=out[1].baseline)
     return out
 

@@ -36,6 +36,7 @@ from looktwice.eval.scoring.verdict import (
     Score,
     ScoredRecord,
     Verdict,
+    cluster_of,
     explain_missing_reply,
     read_stage_answer,
     reason_of,
@@ -89,12 +90,15 @@ def score_run(
     tools = ScoringTools(folder, plan, tuple(plugins), reader, judged.by_record())
     points: list[PointScores] = []
     wanted = defaultdict[str, list[tuple[RecordScorer, PointScores, _Scored]]](list)
+    clusters = _clusters_by_task(folder, shown)
     for number, point in enumerate(shown):
         score, samples = tools.record_scorer(point), folder.samples_of.get(point.task_id, {})
         scored: _Scored = {name: {} for name in samples}
         old = number >= len(present)
         asked = 0 if old else planned.get(point.task_id)
-        scores = PointScores(point, samples, scored, "", *names[point.id], asked, score.scorer, score, old)
+        scores = PointScores(
+            point, samples, scored, "", *names[point.id], asked, score.scorer, score, old, clusters[point.task]
+        )
         points.append(scores)
         wanted[point.recorded_as].append((score, scores, scored))
     for record in folder.last_records():  # one at a time: a large run is never in memory as a whole
@@ -108,6 +112,15 @@ def score_run(
 
 
 _Scored = dict[str, dict[int, ScoredRecord]]
+
+
+def _clusters_by_task(folder: RunFolder, points: Sequence[PointRow]) -> Mapping[str, Mapping[str, str]]:
+    """By a task's name the cluster of each sample: that of its first variant, as others may change the pictures."""
+    found: dict[str, dict[str, str]] = defaultdict(dict)
+    for task, task_id in dict.fromkeys((point.task, point.task_id) for point in points):
+        named = {name: cluster_of(task, row) for name, row in folder.samples_of.get(task_id, {}).items()}
+        found[task] = named | found[task]
+    return found
 
 
 def _with_readers(scores: PointScores) -> PointScores:
@@ -146,7 +159,11 @@ class RecordScorer:
         description_judgement, reply_judgement = judged.get(DESCRIPTION_PASS), judged.get(UNREADABLE_PASS)
         if description_judgement and result.verdict is not Verdict.FAILED:
             result = _judge_result(description_judgement)
-        elif self.scorer is not None and self.scorer.needs_judge and (result.verdict is None or result.reason == "unread"):
+        elif (
+            self.scorer is not None
+            and self.scorer.needs_judge
+            and (result.verdict is None or result.reason == "unread")
+        ):
             result = ReadResult(Verdict.UNREADABLE, reason=UNJUDGED, detail="no judge has graded it")
         result, score = self._compare(record, row, result)
         if reply_judgement and score.verdict is Verdict.UNREADABLE:

@@ -66,10 +66,10 @@ class TurnsOfArm:
             return None
         return fmean(self._mean(turn, lambda scored: scored.cost or 0.0).values())
 
-    def changed(self, before: int, after: int) -> tuple[int, int]:
-        """How many records were not right and became right between two turns, and how many were right and are not."""
+    def changed(self, before: int, after: int) -> tuple[list[bool], list[bool]]:
+        """Of each record whether it was not right and became right between two turns, and whether it ceased to be."""
         pairs = [(_right(each.at(before)), _right(each.at(after))) for each in self.records]
-        return pairs.count((False, True)), pairs.count((True, False))
+        return [pair == (False, True) for pair in pairs], [pair == (True, False) for pair in pairs]
 
     def _mean(self, turn: int, value: Any) -> dict[str, float]:
         found = defaultdict[str, list[float]](list)
@@ -94,7 +94,8 @@ def turn_rows(run: RunScores) -> Iterator[Row]:
     """A row with the accuracy after each turn of every arm that has several: `turn.1.accuracy`, from 1."""
     for arm in read_turns(run):
         for place in range(arm.most):
-            metric = Metric(f"{TURNS}{arm.index(place) + 1}.accuracy", arm.values(arm.index(place)))
+            name = f"{TURNS}{arm.index(place) + 1}.accuracy"
+            metric = Metric(name, arm.values(arm.index(place)), clusters=arm.scores.clusters)
             yield fill(empty_row(run, arm.scores), metric)
 
 

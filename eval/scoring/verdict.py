@@ -98,7 +98,7 @@ class PointScores:
     `contestant` and `task` are the labels of the point in tables. `planned` is the number of samples that the run
     means to ask, None where it is that of `samples`. `scorer` is the task's own `eval.scoring.Scorer`, or None;
     `score` reads and scores a record of this point, as it is or cut short. `older` says that the run's present plan
-    no longer has the point.
+    no longer has the point. `run_clusters` are the clusters of the run's samples, the same in all variants of a task.
     """
 
     point: PointRow
@@ -111,6 +111,7 @@ class PointScores:
     scorer: Any = None  # its methods take scores, so its type lies above this file
     score: Callable[[Record, SampleRow], ScoredRecord] | None = None
     older: bool = False
+    run_clusters: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def __repr__(self) -> str:
         return f"PointScores({self.contestant!r} on {self.task!r}, {len(self.all)} answers)"
@@ -160,8 +161,10 @@ class PointScores:
 
     @cached_property
     def clusters(self) -> Mapping[str, str]:
-        """Sample -> what it shares with others: its group, else its pictures; one that has neither is its own."""
-        return {name: cluster_of(name, row) for name, row in self.samples.items()}
+        """Sample -> the name of its cluster, the same in every arm and task of a run; see `cluster_of`."""
+        if self.run_clusters:
+            return self.run_clusters
+        return {name: cluster_of(self.point.task, row) for name, row in self.samples.items()}
 
     @cached_property
     def missing(self) -> int:
@@ -219,9 +222,13 @@ def commonest_failure(details: Sequence[str]) -> str:
     return most[:500]
 
 
-def cluster_of(name: str, row: SampleRow) -> str:
-    """What a sample shares with others: its group, else its pictures; one that has neither is its own."""
-    return row.shared or name
+def cluster_of(task: str, row: SampleRow) -> str:
+    """What a sample shares with others: a group of the task with this name, else its pictures, in whatever task.
+
+    One that has neither is its own.
+    """
+    shared = row.shared
+    return f"{task}: {shared or row.id}" if not shared or shared.startswith("group ") else shared
 
 
 def mean(draws: Sequence[float]) -> float:

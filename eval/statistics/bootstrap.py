@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from math import sqrt
+from statistics import NormalDist
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-
-from looktwice.eval.statistics.shares import wilson
 
 RESAMPLES, SEED = 10_000, 0
 MANY, FEW = 500, 1_000  # of more kinds of clusters than this, so many resamples must do
@@ -125,7 +124,8 @@ def bootstrap_mean(
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2, level)
     mean = float(data.mean())
     if float(np.ptp(data)) == 0:
-        _, unseen = wilson(0, len(sizes), level)
+        z = NormalDist().inv_cdf(0.5 + level / 2)
+        unseen = z * z / (len(sizes) + z * z)  # Wilson's upper limit for none of so many
         low, high = min(low, mean - unseen * (mean - floor)), max(high, mean + unseen * (limit - mean))
     ends = min(floor, float(data.min())), max(limit, float(data.max()))  # rounded sums may go a little beyond
     return Estimate(mean, max(ends[0], min(low, mean)), min(ends[1], max(high, mean)), len(data), len(sizes))

@@ -46,7 +46,8 @@ function matrixCell(who, task) {
   if (!arm || arm.accuracy === null) return make("td", { class: "n soft" }, "–");
   const cell = make("td", { class: "n" }, make("b", {}, percent(arm.accuracy)));
   const pair = who === chosen.base ? null : pairOf(who, chosen.base, task);
-  cell.title = `${percent(arm.low)} to ${percent(arm.high)} (95 %), n = ${arm.n}`;
+  const clusters = arm.clusters < arm.n ? ` in ${arm.clusters} clusters` : "";
+  cell.title = `${percent(arm.low)} to ${percent(arm.high)} (95 %), n = ${arm.n}${clusters}`;
   if (!pair) return cell;
   const sure = (pair.holm === null ? pair.p : pair.holm) < 0.05;
   cell.style.setProperty("--shade", `${Math.min(60, Math.abs(pair.delta) * 200).toFixed(0)}%`);

@@ -20,7 +20,7 @@ for (const [who, sample, draws] of data.answers) {
 }
 const words = new Map(data.words); // by sample: [[contestant, [draw, ...]], ...]
 const arms = new Map(data.arms.map((arm) => [`${arm[0]},${arm[1]}`, {
-  accuracy: arm[2], low: arm[3], high: arm[4], n: arm[5], sums: arm[6],
+  accuracy: arm[2], low: arm[3], high: arm[4], n: arm[5], sums: arm[6], clusters: arm[7],
 }]));
 const pairs = new Map(data.pairs.map((pair) => [`${pair[0]},${pair[1]},${pair[2]}`, {
   delta: pair[3], low: pair[4], high: pair[5], p: pair[6], holm: pair[7], n: pair[8], gained: pair[9], lost: pair[10],

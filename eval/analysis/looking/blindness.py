@@ -34,7 +34,7 @@ from looktwice.eval.scoring.score import compare_with_key
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Verdict
 from looktwice.eval.statistics.choices import position_bias
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.eval.statistics.significance import benjamini_hochberg
 from looktwice.pipelines.config.yaml_input import dump_yaml
 from looktwice.pipelines.model import canonical
@@ -133,7 +133,7 @@ class Audit:
             if not mine:
                 continue
             clusters = [self.seen.clusters[name] for name in names]
-            (low, high), found = wilson(sum(mine), len(mine)), compare_paired(mine, seen, clusters)
+            share, found = share_interval(mine, clusters), compare_paired(mine, seen, clusters)
             clean = [value for name, value in scores.comparable.items() if name in kept]
             gap = with_interval(found.value, found.low, found.high, sign=True)
             scored = (
@@ -142,7 +142,7 @@ class Audit:
             )
             yield (
                 scores.contestant, scores.task, ARMS[arm], str(len(mine)),
-                f"{percent(fmean(mine))}\n{percent(low)}–{percent(high)}", "" if arm == "seen" else gap,
+                f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}", "" if arm == "seen" else gap,
                 "" if arm == "seen" else format_p(found.p), *scored,
                 f"{percent(fmean(clean))}\nn = {len(clean)}" if clean else "",
             )  # fmt: skip

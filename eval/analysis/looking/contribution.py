@@ -16,7 +16,7 @@ from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.pipelines.model import canonical
 
 ARMS: Mapping[str, str] = {
@@ -65,8 +65,12 @@ class Certificate:
 
     def difference(self, role: str, other: str) -> PairedComparison:
         """One arm minus another; samples that share a picture or a group are one cluster."""
-        clusters = [self.arms["full"].clusters[name] for name in self.samples]
-        return compare_paired(self.values(role), self.values(other), clusters)
+        return compare_paired(self.values(role), self.values(other), self.clusters)
+
+    @cached_property
+    def clusters(self) -> list[str]:
+        """The cluster of each of `samples`."""
+        return [self.arms["full"].clusters[name] for name in self.samples]
 
     @property
     def gain(self) -> PairedComparison:
@@ -160,12 +164,12 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
     rows = []
     for role, scores in certificate.arms.items():
         values = certificate.values(role)
-        low, high = wilson(sum(values), len(values))
+        share = share_interval(values, certificate.clusters)
         more, over = certificate.difference("full", role), certificate.difference(role, "without")
         look = looks.get((scores.contestant, scores.task))
         entries = [entry for name in certificate.samples for entry in scores.asked(name)]
         rows.append((
-            role, ARMS[role], str(len(values)), f"{percent(sum(values) / len(values))}\n{percent(low)}–{percent(high)}",
+            role, ARMS[role], str(len(values)), f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}",
             "" if role == "without" else _points(over), "" if role == "full" else _points(more),
             "" if role == "full" else format_p(more.p), percent(solved.get(role)),
             "" if look is None or look.iou is None else f"{look.iou:.2f}",

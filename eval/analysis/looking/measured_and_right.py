@@ -11,7 +11,8 @@ from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.bootstrap import Estimate
+from looktwice.eval.statistics.shares import share_interval
 
 _Points = Sequence[tuple[float, float, float, float]]
 
@@ -20,7 +21,7 @@ def measurement_table(runs: Sequence[RunScores]) -> TextTable:
     """A line for each measured number, and one for each category, of every arm.
 
     Of a number: the mean with its interval, the means of right and of other samples, and the difference of the two with
-    Welch's interval and p. Of a category: the accuracy of its samples with Wilson's interval.
+    Welch's interval and p. Of a category: the accuracy of its samples with its interval.
     """
     header = (
         "contestant", "task", "measured", "n", "mean", "right", "not right", "difference", "p", "accuracy\n%",
@@ -38,24 +39,28 @@ def measurement_curves(run: RunScores, task: str) -> list[PageLines]:
         if scores.point.task == task:
             right = rightness(scores)
             for name, values in measurements(scores).items():
-                points = sorted(_points(measured_parts(scores, name), values, right))
+                points = sorted(_points(scores, name, values, right))
                 if len(points) > 1:
                     lines[name][scores.contestant] = points
     return [PageLines(f"measured {name}", task, dict([*drawn.items()][:8])) for name, drawn in lines.items()]
 
 
 def _points(
-    parts: Mapping[str, str], values: Values, right: Mapping[str, float]
+    scores: PointScores, name: str, values: Values, right: Mapping[str, float]
 ) -> Iterator[tuple[float, float, float, float]]:
     """Of each part: the mean of its numbers, and its accuracy with the interval."""
     members: dict[str, list[str]] = defaultdict(list)
-    for sample, part in parts.items():
+    for sample, part in measured_parts(scores, name).items():
         if sample in right and not isinstance(values[sample], str):
             members[part].append(sample)
     for samples in members.values():
-        total = sum(right[sample] for sample in samples)
         x = fmean(float(values[sample]) for sample in samples)
-        yield x, total / len(samples), *wilson(total, len(samples))
+        share = _share(scores, samples, right)
+        yield x, share.value, share.low, share.high
+
+
+def _share(scores: PointScores, samples: Sequence[str], right: Mapping[str, float]) -> Estimate:
+    return share_interval([right[sample] for sample in samples], [scores.clusters[sample] for sample in samples])
 
 
 def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
@@ -68,9 +73,8 @@ def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
         for category in sorted(set(map(str, values.values()))):
             members = [sample for sample, value in values.items() if value == category and sample in right]
             if members:
-                total = sum(right[sample] for sample in members)
-                low, high = wilson(total, len(members))
-                shown = f"{percent(total / len(members))}\n{percent(low)}–{percent(high)}"
+                share = _share(scores, members, right)
+                shown = f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
                 yield scores.contestant, scores.task, f"{name}: {category}", str(len(members)), *[""] * 5, shown
 
 

@@ -11,7 +11,8 @@ from looktwice.eval.analysis.complementarity import is_specialist
 from looktwice.eval.display.text_tables import TextTable, format_p as shown_p, percent, with_interval
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.bootstrap import Estimate
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 
 SHARES = (0.25, 0.5, 0.75)
@@ -46,7 +47,7 @@ class RiskCoverage:
     """
 
     n: int
-    accuracies: tuple[float, ...]
+    accuracies: tuple[Estimate, ...]
     area: float
     best: float
     random: float
@@ -64,9 +65,11 @@ def measure_risk(scores: PointScores) -> RiskCoverage | None:
     confidence = confidence_of(scores)
     if not confidence:
         return None
-    ranked = _ranked(confidence, scores.comparable)
-    n = len(ranked)
-    accuracies = tuple(fmean(ranked[: max(1, round(share * n))]) for share in (*SHARES, 1.0))
+    values = _ranked(confidence, scores.comparable)
+    ranked, n = [*values.values()], len(values)
+    clusters = [scores.clusters[name] for name in values]
+    kept = (max(1, round(share * n)) for share in (*SHARES, 1.0))
+    accuracies = tuple(share_interval(ranked[:count], clusters[:count]) for count in kept)
     best = sorted(ranked, reverse=True)
     return RiskCoverage(n, accuracies, _area(ranked), _area(best), 1 - fmean(ranked))
 
@@ -80,11 +83,9 @@ def risk_table(runs: Sequence[RunScores]) -> TextTable:
     rows = []
     for scores in (scores for run in runs for scores in run.points):
         if found := measure_risk(scores):
-            shown = []
-            for share, value in zip((*SHARES, 1.0), found.accuracies, strict=True):
-                kept = max(1, round(share * found.n))
-                low, high = wilson(value * kept, kept)
-                shown.append(f"{percent(value)}\n{percent(low)}–{percent(high)}")
+            shown = (
+                f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}" for share in found.accuracies
+            )
             areas = (f"{area:.3f}" for area in (found.area, found.best, found.random))
             rows.append((scores.contestant, scores.task, str(found.n), *shown, *areas))
     return TextTable(header, tuple(rows), text_columns=2)
@@ -151,11 +152,14 @@ def _tokens(scores: PointScores, name: str) -> float:
     return fmean(entry.tokens_in + entry.tokens_out for entry in scores.asked(name))
 
 
-def _ranked(confidence: Mapping[str, float], values: Mapping[str, float]) -> list[float]:
-    """The values from the surest to the least sure; equally sure ones all get their mean."""
-    order = sorted(confidence, key=lambda name: -confidence[name])
-    groups = ([values[name] for name in names] for _, names in groupby(order, key=lambda name: confidence[name]))
-    return [fmean(group) for group in groups for _ in group]
+def _ranked(confidence: Mapping[str, float], values: Mapping[str, float]) -> dict[str, float]:
+    """The values by sample from the surest to the least sure; equally sure ones all get their mean."""
+    ranked: dict[str, float] = {}
+    order = sorted(confidence, key=lambda name: (-confidence[name], name))
+    for _, names in groupby(order, key=lambda name: confidence[name]):
+        alike = [*names]
+        ranked |= dict.fromkeys(alike, fmean(values[name] for name in alike))
+    return ranked
 
 
 def _area(ranked: Sequence[float]) -> float:

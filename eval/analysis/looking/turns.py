@@ -10,7 +10,7 @@ from looktwice.eval.display.text_tables import TextTable, format_cost, format_p,
 from looktwice.eval.scoring.turns import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.shares import wilson
+from looktwice.eval.statistics.shares import share_interval
 from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 
 
@@ -45,7 +45,7 @@ def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
     old, new = arm.values(before), arm.values(after)
     clusters = [arm.scores.clusters[name] for name in old]
     found = compare_paired([new[name] for name in old], [*old.values()], clusters)
-    gained, lost = arm.changed(before, after)
+    gained, lost = map(sum, arm.changed(before, after))
     costs = arm.cost(before), arm.cost(after)
     cost = None if None in costs else (costs[1] or 0.0) - (costs[0] or 0.0)
     tokens = arm.tokens(after) - arm.tokens(before)
@@ -128,14 +128,14 @@ def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:
 def _line(
     arm: TurnsOfArm, name: str, turn: int, change: TurnChange | None, since_first: TurnChange | None
 ) -> tuple[str, ...]:
-    values, cost = list(arm.values(turn).values()), arm.cost(turn)
-    low, high = wilson(sum(values), len(values))
-    accuracy = f"{percent(fmean(values))}\n{percent(low)}–{percent(high)}"
+    values, cost = arm.values(turn), arm.cost(turn)
+    share = share_interval([*values.values()], [arm.scores.clusters[name] for name in values])
+    accuracy = f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
     head = (arm.scores.contestant, arm.scores.task, name, str(len(values)), accuracy)
     spent = (f"{arm.tokens(turn):,.0f}", "" if cost is None else format_cost(cost))
     if change is None or since_first is None:
         return (*head, "", "", "", "", *spent, "", "")
-    counts = (_count(count, len(arm.records)) for count in (change.gained, change.lost))
+    counts = (_count(arm, hits) for hits in arm.changed(change.before, change.after))
     price = since_first.tokens_per_point
     money = "" if since_first.cost is None or price is None else format_cost(since_first.cost / 100 / since_first.delta)
     return (
@@ -144,9 +144,9 @@ def _line(
     )  # fmt: skip
 
 
-def _count(count: int, n: int) -> str:
-    low, high = wilson(count, n)
-    return f"{count}\n{percent(low)}–{percent(high)} %"
+def _count(arm: TurnsOfArm, hits: Sequence[bool]) -> str:
+    share = share_interval(hits, [arm.scores.clusters[each.sample] for each in arm.records])
+    return f"{sum(hits)}\n{percent(share.low)}–{percent(share.high)} %"
 
 
 def _first(each: Turns, last: int, holds: Callable[[int], bool]) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, ClassVar, Literal
 
@@ -158,5 +158,4 @@ class JointScorer(Scorer):
             draws = right_by_draw(scores.draws(name) for name in (*seen, *thought))
             if concluded := [not all(draw[: len(seen)]) for draw in draws if all(draw[len(seen) :])]:
                 wrong[image] = fmean(concluded)
-        failed = both.failed
-        return [*single, both, Metric("perception_wrong_when_reasoning_right", wrong, "image", failed)]
+        return [*single, both, replace(both, name="perception_wrong_when_reasoning_right", units=wrong)]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric, right_by_draw, samples_with_key
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
 HEADLINE = {
@@ -67,10 +67,11 @@ class PairScorer(SubtaskScorer):
             group_metric(metric, "pair", scores, {n: held for n, held in sides[key].items() if n in both}, any)
             for metric, key in (("positive_accuracy", "T"), ("negative_accuracy", "F"))
         )
-        official = Metric("pair_accuracy", both, "pair", positive.failed | negative.failed)
+        clusters = clusters_of(scores, pairs)
+        official = Metric("pair_accuracy", both, "pair", positive.failed | negative.failed, clusters=clusters)
         every = group_metric("pair_accuracy_vlmevalkit", "pair", scores, pairs)
         broken = {name: value if name in whole else 0.0 for name, value in every.units.items()}
-        return [official, positive, negative, Metric(every.name, broken, "pair", every.failed)]
+        return [official, positive, negative, replace(every, units=broken)]
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
         """A quarter for GC, whose two questions are independent; a half for Cpr, where one denies the other."""

@@ -37,9 +37,9 @@ def test_mean_worst_and_spread_over_the_variants(tmp_path: Path) -> None:
     assert line["worst variant"].startswith("mark.color=")
 
 
-def test_micro_over_variants_has_no_interval_and_no_test(tmp_path: Path) -> None:
+def test_micro_over_variants_counts_a_question_once(tmp_path: Path) -> None:
     text = STUDY.replace("sweep: {stages.mark.color: [red, blue, gray]}", "sweep: {task.quality: [90, 30]}")
     (tmp_path / "quality.yaml").write_text(text)
     rows = score_table([Study(load_plan(tmp_path / "quality.yaml"), tmp_path)().folder]).rows
     micro = [row for row in rows if row.task == "micro" and row.metric == "accuracy" and row.contestant == "chance"]
-    assert [(row.n, row.low, row.high, row.p) for row in micro] == [(16, None, None, None)]
+    assert [(row.n, row.clusters, row.compared, row.n_clusters) for row in micro] == [(16, 8, 16, 8)]

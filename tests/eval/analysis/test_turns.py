@@ -254,7 +254,7 @@ def test_routing_and_risk_by_hand(tmp_path: Path) -> None:
     table = evaluate(Questions(("A",) * 4), {"first": first, "then": Sure(("B", "A", "A", "A"))}, out=tmp_path / "run")
     (run,) = table.scores
     risk = measure_risk(run.points[0])
-    assert risk is not None and risk.accuracies == pytest.approx((1, 1, 2 / 3, 0.5))
+    assert risk is not None and [share.value for share in risk.accuracies] == pytest.approx([1, 1, 2 / 3, 0.5])
     assert risk.area == risk.best == pytest.approx((0 + 0 + 1 / 3 + 1 / 2) / 4) and risk.random == 0.5
     (shown,) = risk_table([run]).rows[:1]
     low, high = wilson(2, 3)

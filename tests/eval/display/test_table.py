@@ -150,7 +150,8 @@ def test_the_file_has_exactly_the_agreed_columns(made: MadeRun) -> None:
     assert ",".join(lines[0]) == (
         "run,point,contestant,task,slice,metric,value,low,high,n,n_groups,right,wrong,unreadable,failed,delta,p,"
         "tokens_in,tokens_out,cost,split,label_version,reader,p_holm,baseline,discordant,excluded,missing,hidden,unit,"
-        "task_name,n_tasks,of_tasks,delta_low,delta_high,better,compared,n_clusters,detectable,p_bh,test,people,failure"
+        "task_name,n_tasks,of_tasks,delta_low,delta_high,better,compared,n_clusters,detectable,p_bh,test,people,failure,"
+        "clusters"
     )
     first = dict(zip(COLUMNS, lines[1], strict=True))
     assert (first["run"], first["contestant"], first["metric"], first["value"]) == (

@@ -20,7 +20,6 @@ from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import empty_row
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import PointScores, ReadResult, RunScores, Score, ScoredRecord
-from looktwice.eval.statistics.shares import wilson
 from tests.made_run import MadeRun
 
 ALL_RIGHT = {"scorer": {"use": "eval.scoring.AllRight"}}
@@ -44,11 +43,11 @@ def task_row(name: str, value: float | None, n: int, **more: Any) -> Row:
 
 @pytest.mark.parametrize("idle", [("u", None, 4), ("u", 1.0, 0), ("u", None, 0)])
 def test_a_task_without_a_value_or_without_units_enters_no_mean(idle: tuple[str, float | None, int]) -> None:
-    rows = [task_row("t", 0.25, 8), task_row(*idle)]
+    rows = [task_row("t", 0.25, 8, low=0.1, high=0.6), task_row(*idle)]
     macro, micro = macro_row(rows), micro_row(rows)
     assert (macro.value, macro.n_tasks) == (0.25, 1)
     assert (micro.value, micro.n, micro.n_tasks) == (0.25, 8, 1)
-    assert (micro.low, micro.high) == wilson(2, 8)
+    assert (macro.low, macro.high) == (micro.low, micro.high) == (0.1, 0.6)
 
 
 def test_what_is_summed_in_a_mean_and_what_is_joined() -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 from scipy.stats import binomtest
@@ -20,7 +21,7 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
-from looktwice.eval.statistics.shares import stratified_interval, wilson
+from looktwice.eval.statistics.shares import Stratum, mean_of_shares, wilson
 from looktwice.eval.statistics.significance import holm, paired_test
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
@@ -221,9 +222,10 @@ def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
 
 
 def test_the_statistics() -> None:
-    assert list(stratified_interval([(37, 60, 1.0)])) == pytest.approx(list(wilson(37, 60)))
-    low, high = stratified_interval([(60, 60, 0.5), (0, 60, 0.5)])
-    assert 0.4 < low < 0.5 < high < 0.6
+    found = mean_of_shares([Stratum(np.array([1.0] * 37 + [0.0] * 23))])
+    assert [found.low, found.high] == pytest.approx(list(wilson(37, 60)))
+    found = mean_of_shares([Stratum(np.ones(60), None, 0.5), Stratum(np.zeros(60), None, 0.5)])
+    assert 0.4 < found.low < 0.5 < found.high < 0.6
     test = paired_test([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
     assert (test.better, test.worse, test.discordant, test.n) == (3, 1, 4, 6)
     assert [test.delta, test.p] == pytest.approx([2 / 6, 0.625])
