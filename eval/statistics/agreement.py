@@ -52,10 +52,11 @@ def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Clusters | Non
 
 
 def _codes(ratings: Sequence[Sequence[Hashable]]) -> tuple[list[NDArray[np.int64]], int]:
-    """The answers of each rater as numbers, and how many answers there are."""
-    known: dict[Hashable, int] = {}
-    codes = [np.array([known.setdefault(answer, len(known)) for answer in one], np.int64) for one in ratings]
-    return codes, len(known)
+    """The answers of each rater as numbers, whatever answer comes first, and how many answers there are."""
+    names = sorted({answer for answers in ratings for answer in answers}, key=repr)
+    places = {answer: place for place, answer in enumerate(names)}
+    codes = [np.array([places[answer] for answer in answers], np.int64) for answers in ratings]
+    return codes, len(places)
 
 
 def _beyond(observed: Floats, chance: Floats) -> Floats:

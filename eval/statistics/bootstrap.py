@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import fsum, sqrt
 from statistics import NormalDist
 
 import numpy as np
@@ -47,11 +47,14 @@ def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
 
 
 def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
-    """The sum of the values of each cluster, along the first axis, and the sizes of the clusters."""
+    """The sum of the values of each cluster, along the first axis, and the sizes of the clusters.
+
+    Sums are rounded to 12 digits: in what order values were added must not make two kinds of clusters of one.
+    """
     count = int(codes.max()) + 1
     sums = np.zeros((count, *values.shape[1:]))
     np.add.at(sums, codes, values)
-    return sums, np.bincount(codes, minlength=count).astype(float)
+    return np.round(sums, 12), np.bincount(codes, minlength=count).astype(float)
 
 
 def resampled_means(
@@ -115,14 +118,14 @@ def bootstrap_mean(
     data = np.asarray(values, float)
     codes = cluster_codes(clusters, len(data))
     sums, sizes = cluster_sums(data, codes)
-    exact, sums = sums.sum(), np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
-    shift = (exact - sums.sum()) / len(data)
+    mean = fsum(data.tolist()) / len(data)
+    sums = np.round(sums, 2) if len(sums) > MANY else sums  # graded values would make many kinds
+    shift = mean - fsum(sums.tolist()) / len(data)
     padded, weights = [floor, (floor + limit) / 2, limit], np.append(np.ones(len(sizes)), [0.5, 1.0, 0.5])
     means = resampled_means(
         np.append(sums, padded), np.append(sizes, np.ones(3)), weights, resamples=resamples, seed=seed
     )
     low, high = percentile_interval(means[:, 0] + shift, len(sizes) + 2, level)
-    mean = float(data.mean())
     if float(np.ptp(data)) == 0:
         z = NormalDist().inv_cdf(0.5 + level / 2)
         unseen = z * z / (len(sizes) + z * z)  # Wilson's upper limit for none of so many

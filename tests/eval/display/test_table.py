@@ -285,14 +285,14 @@ def test_micro_is_compared_with_the_baseline_over_all_tasks(made: MadeRun) -> No
     assert (part.delta, part.p, part.baseline) == (None, None, "")
 
 
-def test_micro_over_variants_of_a_task_has_no_test(made: MadeRun) -> None:
+def test_micro_over_variants_of_a_task_tests_each_question_once(made: MadeRun) -> None:
     made.task("t", ["A"] * 4)
     made.answers(made.point("base", "t", baseline=True), ["B"] * 4)
     for strength in (0, 1):
         changes = {"tasks.t.strength": strength}
         made.answers(made.point("other", "t", changes=changes), ["A"] * 4)
     found = micro(score_table(made.write().path), "other")
-    assert (found.delta, found.p, found.discordant, found.baseline) == (1.0, None, None, "base")
+    assert (found.delta, found.p, found.compared, found.n_clusters) == (1.0, 0.125, 8, 4)
 
 
 def test_a_chance_level_has_no_interval_and_needs_choices_everywhere(made: MadeRun) -> None:
