@@ -4,18 +4,24 @@
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
+from math import sqrt
 from pathlib import Path
 from time import perf_counter
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from looktwice.eval.analysis.contestants import contestants
 from looktwice.eval.records import RunFolder
 from looktwice.eval.replies import load_key, load_replies
 from looktwice.eval.replies.scored import score_replies
+from looktwice.eval.scoring.benchmark import Metric
+from looktwice.eval.scoring.metrics import macro_row
+from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics import (
     benjamini_hochberg,
@@ -25,6 +31,7 @@ from looktwice.eval.statistics import (
     holm,
     mean_difference,
 )
+from looktwice.eval.statistics.shares import share_interval, wilson
 from tests.paths import DATA
 
 Floats = NDArray[np.float64]
@@ -35,6 +42,7 @@ CASES = (  # units, in clusters of so many, share gained, share lost
     (400, 10, 0.20, 0.20),
 )  # fmt: skip
 SWEEP, UNITS, LEVEL = 12, 120, 0.05
+CLUSTERS, SPREAD = 60, (0.0, 0.3, 0.8)
 
 
 def draw_gaps(random: np.random.Generator, n: int, size: int, up: float, down: float) -> Floats:
@@ -54,6 +62,81 @@ def coverage(times: int) -> Iterator[str]:
             width += (found.high - found.low) / times
         said = f"{100 * hits / times:.1f} % hold the truth, {100 * width:.1f} points wide"
         yield f"n {n:5} in clusters of {size:2}, +{up:.2f} -{down:.2f}: {said}"
+
+
+def share_coverage(times: int) -> Iterator[str]:
+    """Shares of 60 clusters (near 0 and 1 too), of right or wrong answers, means of 3 draws and graded values."""
+    for kind, size, share, alike in product(
+        ("right or wrong", "draws", "graded"), (1, 4, 10), (0.03, 0.3, 0.9), SPREAD
+    ):
+        hits, wilsons = 0, 0
+        for seed in range(times):
+            random = np.random.default_rng(seed)
+            right = np.repeat(draw_ability(random, CLUSTERS, share, alike), size)
+            values = draw_values(random, right, kind)
+            found = share_interval(values, np.repeat(np.arange(CLUSTERS), size))
+            low, high = wilson(float(values.sum()), len(values))
+            hits, wilsons = hits + (found.low <= share <= found.high), wilsons + (low <= share <= high)
+        said = f"{100 * hits / times:.1f} % hold the truth (Wilson without clusters {100 * wilsons / times:.1f} %)"
+        yield f"share {share:.2f}, {kind}, {CLUSTERS} clusters of {size:2}, alike by {alike:g}: {said}"
+
+
+def uneven_coverage(times: int) -> Iterator[str]:
+    """Shares of clusters of very different sizes: of 1 to 20 and more, the mean being 5."""
+    for count, share in product((12, 30, 100), (0.03, 0.3, 0.9)):
+        hits = 0
+        for seed in range(times):
+            random = np.random.default_rng(seed)
+            clusters = np.repeat(np.arange(count), random.geometric(0.2, count))
+            values = draw_values(random, draw_ability(random, count, share, 0.3)[clusters], "right or wrong")
+            found = share_interval(values, clusters)
+            hits += found.low <= share <= found.high
+        yield f"share {share:.2f} of {count:3} clusters of 1 to 20: {100 * hits / times:.1f} % hold the truth"
+
+
+def macro_coverage(times: int) -> Iterator[str]:
+    """Means over variants that ask the same questions, and over tasks that share their pictures."""
+    for variants, share, alike in product((1, 3, 5, 10), (0.03, 0.3, 0.9), SPREAD):
+        rows = [(share, variants, 1, alike)]
+        yield f"{variants:2} variants, share {share:.2f}, alike by {alike:g}: {macro_hits(times, rows):.1f} %"
+    for tasks, size, alike in product(((0.3, 0.5, 0.7, 0.9), (0.5, 0.95, 0.98, 0.98)), (1, 4), SPREAD):
+        rows = [(share, 1, size, alike) for share in tasks]
+        said = f"{macro_hits(times, rows):.1f} %"
+        yield f"tasks of {tasks} on the same {CLUSTERS} pictures, {size} questions each, alike by {alike:g}: {said}"
+
+
+def macro_hits(times: int, tasks: Sequence[tuple[float, int, int, float]]) -> float:
+    """In how many of 100 the interval of `macro_row` holds the mean over tasks: share, variants, size of clusters."""
+    hits, truth = 0, float(np.mean([share for share, *_ in tasks]))
+    for seed in range(times):
+        random, rows = np.random.default_rng(seed), []
+        ease = random.standard_normal(CLUSTERS)
+        for number, (share, variants, size, alike) in enumerate(tasks):
+            own = ndtr((ndtri(share) + sqrt(alike) * np.repeat(ease, size)) / sqrt(1 - alike))
+            for variant in range(variants):
+                right = random.random(len(own)) < own
+                units = {f"{place}": float(value) for place, value in enumerate(right)}
+                clusters = {f"{place}": f"{place // size}" for place in range(len(own))}
+                plain = Row("run", "p", "c", f"{number} {variant}", "", "accuracy", None, task_name=str(number))
+                rows.append(fill(plain, Metric("accuracy", units, clusters=clusters)))
+        found = macro_row(rows)
+        hits += (found.low or 0.0) <= truth <= (found.high or 0.0)
+    return 100 * hits / times
+
+
+def draw_ability(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
+    """The chance that questions on each picture are answered right; `alike` is their correlation."""
+    if not alike:
+        return np.full(n, share)
+    return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n)
+
+
+def draw_values(random: np.random.Generator, right: Floats, kind: str) -> Floats:
+    """A value for each question: right or wrong, the mean of three draws, or graded with that mean."""
+    if kind == "graded":
+        return random.beta(np.maximum(2 * right, 1e-9), np.maximum(2 * (1 - right), 1e-9))
+    draws = 3 if kind == "draws" else 1
+    return np.asarray(random.binomial(draws, right) / draws)
 
 
 def interaction_coverage(times: int) -> Iterator[str]:
@@ -156,6 +239,9 @@ def report(times: int) -> None:
     """Print all lines."""
     for lines in (
         coverage(times),
+        share_coverage(times),
+        uneven_coverage(times),
+        macro_coverage(times),
         interaction_coverage(times),
         [kappa_coverage(times)],
         false_wins(times),

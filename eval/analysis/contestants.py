@@ -36,8 +36,9 @@ PAIR_NOTE = (
     "unreadable answers are mistakes. Difference: the first less the other, with its 95 % bootstrap interval over "
     "clusters (questions of one group or picture are drawn together); p is exact, and corrected over the lines of "
     "this table. Kappa is the agreement of right and wrong beyond that of independent contestants (Cohen 1960; error "
-    "consistency of Geirhos et al. 2020). `halves swap`: how probably two random halves of the questions put the two "
-    "in opposite orders, at most 50 %. Counts, oracle and kappa are of the first draw."
+    "consistency of Geirhos et al. 2020). `new halves swap`: how "
+    "probably two new sets of half as many questions put the two in opposite orders, were the difference as measured; "
+    "at most 50 %. Counts, oracle and kappa are of the first draw."
 )
 ORACLE_NOTE = (
     "All contestants on the questions that each was asked and none failed, first draw. The oracle takes the right "
@@ -132,7 +133,7 @@ def pair_table(runs: Sequence[RunScores]) -> TextTable:
     found = [one for one in contestants(runs[0]) if one.hits] if len(runs) == 1 else []
     header = (
         "contestant", "other", "difference", "p", "p\n(Holm)", "p\n(BH)", "n", "left\nout", "both\nright",
-        "only\nfirst", "only\nother", "mistakes\nshared", "kappa", "either %\n(oracle)", "halves\nswap %",
+        "only\nfirst", "only\nother", "mistakes\nshared", "kappa", "either %\n(oracle)", "new halves\nswap %",
     )  # fmt: skip
     lines, ps = [], []
     for first, other in combinations(found, 2) if len(found) <= MAX_CONTESTANTS else ():

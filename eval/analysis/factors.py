@@ -25,8 +25,8 @@ class FactorEffect:
     """One factor: on the `n` units that all arms have, it alone changes the metric from `before` to `after`.
 
     Behind the factors come `interaction`, the gap less the sum of their effects, and `the whole gap`. `value`, `low`
-    and `high` lie in -1..1, beyond it for `interaction`. `of_gap` is the effect over the gap, where the gap's interval
-    excludes zero.
+    and `high` lie in -1..1, beyond it for `interaction`. `of_gap` is the effect over the gap, where
+    p of the gap is below 0.05, or the interval of a mean over tasks excludes zero.
     """
 
     task: str
@@ -161,9 +161,10 @@ def _effects(task: str, metric: str, table: Mapping[str, Metric]) -> list[Factor
 
 
 def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
-    """The effects with their share of the gap, which is the last of them, where its interval excludes zero."""
+    """The effects with their share of the gap, the last of them, where p or, of a mean, the interval shows a gap."""
     whole = lines[-1]
-    known = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
+    outside = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
+    known = outside if whole.p is None else whole.p < 0.05
     return [replace(line, of_gap=line.value / whole.value) if known else line for line in lines]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import sqrt
-from statistics import fmean, stdev
+from statistics import fmean
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.comparison import compare
 from looktwice.eval.scoring.row import Row, fill
 from looktwice.eval.scoring.verdict import PointScores, Verdict
+from looktwice.eval.statistics.bootstrap import Clusters, cluster_codes, cluster_sums
 
 MEASURED = "measured."
 """How the metrics of measurements begin in report.csv."""
@@ -57,8 +58,8 @@ def measurement_rows(scores: PointScores, plain: Row, baseline: PointScores | No
     for name, metric in _metrics(scores):
         row = fill(plain, metric)
         if metric.value is not None:
-            low, high = mean_interval(list(metric.units.values()))
-            row = replace(row, low=low, high=high)
+            found = mean_interval([*metric.units.values()], [scores.clusters[unit] for unit in metric.units])
+            row = replace(row, low=found[0], high=found[1], clusters=len({scores.clusters[u] for u in metric.units}))
         if baseline and (other := others.get(name)):
             row = compare(row, baseline.contestant, [(metric, other)])
         yield row
@@ -84,14 +85,26 @@ def rightness(scores: PointScores) -> dict[str, float]:
     return {name: fmean(e.verdict is Verdict.RIGHT for e in draws) for name, draws in kept.items()}
 
 
-def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float | None, float | None]:
-    """The t interval of a mean; none where there is no spread to tell it from."""
-    if len(values) < 2 or max(values) - min(values) < 1e-12:
+def mean_interval(
+    values: Sequence[float], clusters: Clusters, level: float = 0.95
+) -> tuple[float | None, float | None]:
+    """The t interval of a mean over clusters; none where there is no spread to tell it from.
+
+    It stays within 0..1 where all values lie there, as shares do.
+    """
+    mean = fmean(values)
+    off, sizes = cluster_sums(np.array(values) - mean, cluster_codes(clusters, len(values)))
+    spread = float(np.square(off).sum())
+    if len(sizes) < 2 or spread < 1e-24:
         return None, None
     from scipy.special import stdtrit
 
-    half = float(stdtrit(len(values) - 1, 0.5 + level / 2)) * stdev(values) / sqrt(len(values))
-    return fmean(values) - half, fmean(values) + half
+    freedom = max(1.0, len(values) ** 2 / float(np.square(sizes).sum()) - 1)
+    error = sqrt(spread * len(sizes) / (len(sizes) - 1)) / len(values)
+    half = float(stdtrit(freedom, 0.5 + level / 2)) * error
+    if min(values) >= 0 and max(values) <= 1:
+        return max(0.0, mean - half), min(1.0, mean + half)
+    return mean - half, mean + half
 
 
 def _one_each(by_sample: Mapping[str, list[float | str]]) -> Values:
@@ -105,8 +118,9 @@ def _metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
     for name, values in measurements(scores).items():
         numbers = {sample: value for sample, value in values.items() if not isinstance(value, str)}
         if numbers:
-            yield name, Metric(MEASURED + name, numbers, value=fmean(numbers.values()))
+            value = fmean(numbers.values())
+            yield name, Metric(MEASURED + name, numbers, value=value, clusters=scores.clusters)
             continue
         for category in sorted(set(map(str, values.values()))):
             units = {sample: float(value == category) for sample, value in values.items()}
-            yield f"{name}={category}", Metric(f"{MEASURED}{name}={category}", units)
+            yield f"{name}={category}", Metric(f"{MEASURED}{name}={category}", units, clusters=scores.clusters)

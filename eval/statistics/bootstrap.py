@@ -54,7 +54,7 @@ def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floa
     count = int(codes.max()) + 1
     sums = np.zeros((count, *values.shape[1:]))
     np.add.at(sums, codes, values)
-    return np.round(sums, 12), np.bincount(codes, minlength=count).astype(float)
+    return sums.round(12), np.bincount(codes, minlength=count).astype(float)
 
 
 def resampled_means(

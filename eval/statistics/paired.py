@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, log2, sqrt
+from functools import lru_cache
+from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from looktwice.eval.statistics.bootstrap import Clusters, Floats, bootstrap_mean, cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import Clusters, bootstrap_mean, cluster_codes, cluster_sums
 from looktwice.eval.statistics.significance import paired_test, sign_flip_p
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
+NORMAL = 1000  # of more differences the exact test is as good as the normal one
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class PairedComparison:
     """The mean of `values - others`, each in 0..1, over n units in `clusters` clusters.
 
     `low` and `high` are the cluster bootstrap interval, `p` is two-sided and `test` says by which test; `better` and
-    `worse` count units. `detectable` is the smallest difference that so many units show with 80 % power.
+    `worse` count units. `detectable` is the smallest difference that the test shows with 80 % power.
     """
 
     value: float
@@ -58,15 +60,59 @@ def compare_paired(
 
 
 def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8) -> float:
-    """The smallest mean difference that n independent differences, spread as these are, show with this power.
+    """The smallest mean difference that the exact test of n independent differences, spread as these are, shows.
 
-    It solves Connor's (1987) n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 for d, where s^2 is the mean square of the
-    differences: for right or wrong answers the share of units on which the two differ. It is never below what the
-    exact test needs to say anything, k units that all differ to one side with 2 * 0.5^k <= alpha; at most 1.
+    For right or wrong answers it is McNemar's: how many units differ is binomial with the share that does here, and of
+    these the larger side is; where all of them to one side are too few, more units would have to differ. Other
+    differences count as so many equal ones as their second and fourth moments leave. Where more than 1,000 differ the
+    test is as good as normal, and it is the solution for d of n = (z_a s + z_b sqrt(s^2 - d^2))^2 / d^2 with the mean
+    square s^2 (Connor 1987). At most 1.
     """
-    data: Floats = np.asarray(gaps, float)
-    n, square = len(data), float(np.mean(np.square(data)))
+    squares = np.square(np.asarray(gaps, float))
+    n, total = len(squares), float(squares.sum())
+    differing = total * total / float(np.square(squares).sum()) if total > 0 else 0.0
+    size = sqrt(total / differing) if total > 0 else 1.0
     za, zb = NormalDist().inv_cdf(1 - alpha / 2), NormalDist().inv_cdf(power)
     root = n * za**2 - (n + zb**2) * (za**2 - zb**2)
-    found = sqrt(square) * (sqrt(n) * za + sqrt(max(0.0, root))) / (n + zb**2)
-    return min(1.0, max(found, ceil(1 + log2(1 / alpha)) / n))
+    normal = sqrt(differing / n) * (sqrt(n) * za + sqrt(max(0.0, root))) / (n + zb**2)
+    if differing > NORMAL:
+        return min(1.0, size * normal)
+    low, high = 0.0, min(1.0, 2 * normal + 16 / n)
+    while high - low > 1e-3 * high:
+        middle = (low + high) / 2
+        enough = _exact_power(n, differing / n, middle, alpha) >= power
+        low, high = (low, middle) if enough else (middle, high)
+    return min(1.0, size * high)
+
+
+def _exact_power(n: int, differing: float, difference: float, alpha: float) -> float:
+    """How often McNemar's exact test of n pairs finds a difference, where so many differ, or more if it needs more.
+
+    Of the numbers of pairs that may differ some fifty within five standard deviations are looked at.
+    """
+    from scipy.special import bdtr, gammaln, xlog1py, xlogy
+
+    share = max(differing, difference)
+    reach = 5 * sqrt(n * share * (1 - share)) + 1
+    first, last = max(0, int(n * share - reach)), min(n, int(n * share + reach) + 1)
+    counts = np.arange(first, last + 1, 1 + (last - first) // 50)
+    ways = -gammaln(counts + 1) - gammaln(n - counts + 1)
+    likely = ways + xlogy(counts, share) + xlog1py(n - counts, -share)
+    weights = np.exp(likely - likely.max())
+    most = _most_on_the_smaller_side(1 << last.bit_length(), alpha)[counts]
+    sides = (1 - difference / share) / 2, (1 + difference / share) / 2
+    found = np.where(most < 0, 0.0, sum(bdtr(np.maximum(most, 0), counts, side) for side in sides))
+    return float(weights @ found / weights.sum())
+
+
+@lru_cache(maxsize=64)
+def _most_on_the_smaller_side(n: int, alpha: float) -> NDArray[np.int64]:
+    """Of 0 to n pairs that differ, the most on the smaller side with which the exact test finds something; else -1."""
+    from scipy.special import bdtr
+
+    found, most = np.full(n + 1, -1), -1
+    for count in range(n + 1):
+        while bdtr(most + 1, count, 0.5) <= alpha / 2:
+            most += 1
+        found[count] = most
+    return found

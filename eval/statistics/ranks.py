@@ -47,9 +47,11 @@ def _swaps(means: Floats) -> Floats:
 
 
 def swap_over_halves(gaps: ArrayLike, clusters: Clusters | None = None) -> Estimate:
-    """The probability that two disjoint random halves of the units put two contestants in opposite orders.
+    """The probability that two new sets of half as many units each put two contestants in opposite orders.
 
-    `gaps` are the paired differences of n units. With z the mean over its clustered standard error, a half errs with
+    `gaps` are the paired differences of n units, whose mean and spread are taken for those of all units there might be.
+    So it is not how often halves of these very units disagree, which lean to opposite sides of their common mean. With
+    z the mean over its clustered standard error, a half errs with
     q = Phi(-z / sqrt 2), and the halves disagree with 2 q (1 - q): at most one half, where there is no difference. The
     interval is that of the limits of z. Raises ValueError for no units.
     """

@@ -37,6 +37,7 @@ NEEDS = {
     "format": "need a result",
 }
 """What the difference of `full` to an arm needs, where the arm lacks just that."""
+LEVEL = 0.05
 BLIND = ("without", "black", "format")
 """The arms in which a look brings no picture."""
 
@@ -79,17 +80,21 @@ class Certificate:
 
     @property
     def verdict(self) -> list[str]:
-        """The sentences of the certificate, the first one about the gain and the pixels."""
+        """The sentences of the certificate, the first one about the gain and the pixels.
+
+        Whether something is shown says the exact test; of very few samples the interval may exclude zero beside it.
+        """
         gain = self.gain
-        if gain.low <= 0 <= gain.high:
+        if gain.p >= LEVEL:
             said = [f"No gain is shown: tool use changes accuracy by {_points(gain)} points (n = {gain.n})."]
         else:
             said = [f"Tool use {'gains' if gain.value > 0 else 'loses'} {_points(gain)} points (n = {gain.n})."]
-        of = f"Of {100 * gain.value:.1f} points gained" if gain.low > 0 else "Beside that"
+        gained = gain.p < LEVEL and gain.value > 0
+        of = f"Of {100 * gain.value:.1f} points gained" if gained else "Beside that"
         for role, needs in NEEDS.items():
             if role in self.arms:
                 part = self.difference("full", role)
-                shown = "" if part.low > 0 else ", which is not shown"
+                shown = "" if part.p < LEVEL and part.value > 0 else ", which is not shown"
                 said.append(f"{of}, {_points(part)} {needs}{shown}: {ARMS['full']} against {ARMS[role]}.")
         if "result" in self.arms:
             rest = self.difference("full", "result")

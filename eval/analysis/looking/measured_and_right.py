@@ -6,12 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from statistics import fmean, variance
+from typing import NamedTuple
+
+import numpy as np
 
 from looktwice.eval.display.text_tables import TextTable, format_p, percent
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
 from looktwice.eval.scoring.verdict import PointScores, RunScores
-from looktwice.eval.statistics.bootstrap import Estimate
+from looktwice.eval.statistics.bootstrap import Estimate, cluster_codes, cluster_sums
 from looktwice.eval.statistics.shares import share_interval
 
 _Points = Sequence[tuple[float, float, float, float]]
@@ -68,7 +71,8 @@ def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
     for name, values in measurements(scores).items():
         numbers = {sample: float(value) for sample, value in values.items() if not isinstance(value, str)}
         if numbers:
-            yield scores.contestant, scores.task, name, str(len(numbers)), *_number_cells(numbers, right), ""
+            cells = _number_cells(scores, numbers, right)
+            yield scores.contestant, scores.task, name, str(len(numbers)), *cells, ""
             continue
         for category in sorted(set(map(str, values.values()))):
             members = [sample for sample, value in values.items() if value == category and sample in right]
@@ -78,28 +82,46 @@ def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
                 yield scores.contestant, scores.task, f"{name}: {category}", str(len(members)), *[""] * 5, shown
 
 
-def _number_cells(numbers: Mapping[str, float], right: Mapping[str, float]) -> tuple[str, ...]:
-    low, high = mean_interval(list(numbers.values()))
+def _number_cells(scores: PointScores, numbers: Mapping[str, float], right: Mapping[str, float]) -> tuple[str, ...]:
+    low, high = mean_interval([*numbers.values()], [scores.clusters[sample] for sample in numbers])
     mean = f"{fmean(numbers.values()):.3g}" + ("" if low is None else f"\n{low:.3g} to {high:.3g}")
-    mine = [value for sample, value in numbers.items() if right.get(sample, -1) > 0.5]
-    others = [value for sample, value in numbers.items() if 0 <= right.get(sample, -1) <= 0.5]
-    means = tuple(f"{fmean(each):.3g}" if each else "" for each in (mine, others))
-    found = _welch(mine, others)
+    mine = {sample: value for sample, value in numbers.items() if right.get(sample, -1) > 0.5}
+    others = {sample: value for sample, value in numbers.items() if 0 <= right.get(sample, -1) <= 0.5}
+    means = tuple(f"{fmean(each.values()):.3g}" if each else "" for each in (mine, others))
+    found = _gap(mine, others, scores.clusters)
     if found is None:
         return (mean, *means, "", "")
-    gap, half, p = found
-    return mean, *means, f"{gap:+.3g}\n{gap - half:.3g} to {gap + half:.3g}", format_p(p)
+    return mean, *means, f"{found.gap:+.3g}\n{found.low:.3g} to {found.high:.3g}", format_p(found.p)
 
 
-def _welch(mine: Sequence[float], others: Sequence[float]) -> tuple[float, float, float] | None:
-    """The difference of two means, half the width of its 95 % interval, and p (Welch 1947); None without any spread."""
+class _Gap(NamedTuple):
+    gap: float
+    low: float
+    high: float
+    p: float
+
+
+def _gap(mine: Mapping[str, float], others: Mapping[str, float], clusters: Mapping[str, str]) -> _Gap | None:
+    """The difference of two means with its 95 % t interval and p; None without any spread.
+
+    Of samples that stand alone it is Welch's (1947); else its variance is that between clusters, which may have samples
+    of both kinds.
+    """
     if min(len(mine), len(others)) < 2:
         return None
     from scipy.special import stdtr, stdtrit
 
-    parts = [variance(each) / len(each) for each in (mine, others)]
-    gap, error = fmean(mine) - fmean(others), sqrt(sum(parts))
-    if error < 1e-12:
+    sides, names = [[*mine.values()], [*others.values()]], [clusters[sample] for sample in (*mine, *others)]
+    gap, parts = fmean(sides[0]) - fmean(sides[1]), [variance(side) / len(side) for side in sides]
+    off = [(np.array(side) - fmean(side)) / len(side) for side in sides]
+    sums, sizes = cluster_sums(np.concatenate((off[0], -off[1])), cluster_codes(names, len(names)))
+    m = len(sizes)
+    alone = m == len(names)
+    error = sqrt(sum(parts) if alone else float(np.square(sums).sum()) * m / max(1, m - 1))
+    if error < 1e-12 or m < 2:
         return None
-    freedom = error**4 / sum(part**2 / (len(each) - 1) for part, each in zip(parts, (mine, others), strict=True))
-    return gap, float(stdtrit(freedom, 0.975)) * error, float(2 * stdtr(freedom, -abs(gap) / error))
+    freedom = max(1.0, len(names) ** 2 / float(np.square(sizes).sum()) - 1)
+    if alone:
+        freedom = error**4 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    half = float(stdtrit(freedom, 0.975)) * error
+    return _Gap(gap, gap - half, gap + half, float(2 * stdtr(freedom, -abs(gap) / error)))

@@ -172,7 +172,9 @@ def test_what_a_stage_measures_becomes_rows_slices_and_curves(tmp_path: Path) ->
     rows = {row.metric: row for row in table if row.metric.startswith("measured.")}
     assert set(rows) == {"measured.size", "measured.kind=even", "measured.kind=odd", "measured.seen@1"}
     size = rows["measured.size"]
-    assert size.value == pytest.approx(0.55) and (size.low, size.high) == pytest.approx((0.3209, 0.7791), abs=1e-4)
+    assert size.value == pytest.approx(0.55) and size.clusters == 3
+    # three groups with means 0.45, 0.55 and 0.65: 0.55 -+ 4.303 * 0.1 / sqrt(3)
+    assert (size.low, size.high) == pytest.approx((0.3016, 0.7984), abs=1e-4)
     assert rows["measured.kind=odd"].value == 0.5 and rows["measured.kind=odd"].n == 12
     by = make_table(table.scores, by=("kind", "size"))
     slices = {row.slice: row.value for row in by if row.metric == "accuracy" and row.slice and row.point}

@@ -1,0 +1,132 @@
+"""Intervals of shares: Wilson's where units stand alone, and what clusters, variants and shared pictures change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from looktwice.eval.statistics.bootstrap import bootstrap_mean
+from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval, wilson
+
+Floats = NDArray[np.float64]
+
+
+@pytest.mark.parametrize(("right", "n"), [(0, 1), (1, 1), (0, 20), (13, 20), (20, 20), (37, 60), (399, 400)])
+def test_units_that_stand_alone_have_wilson_s_interval(right: int, n: int) -> None:
+    values = [1.0] * right + [0.0] * (n - right)
+    found = share_interval(values, [f"s{number}" for number in range(n)])
+    assert (found.value, found.n, found.clusters) == (right / n, n, n)
+    assert (found.low, found.high) == pytest.approx(wilson(right, n), abs=1e-12)
+
+
+def test_copies_of_a_unit_bring_no_certainty() -> None:
+    found = share_interval(np.repeat([1.0] * 13 + [0.0] * 7, 10), np.repeat(np.arange(20), 10))
+    assert (found.low, found.high) == pytest.approx(wilson(13, 20), abs=1e-12)
+    assert (found.n, found.clusters) == (200, 20)
+
+
+@pytest.mark.parametrize(("values", "right"), [([1.0] * 60, 12), ([0.0] * 60, 0), ([1.0, 0.0, 1.0, 0.0, 0.5] * 12, 6)])
+def test_where_clusters_are_all_alike_each_counts_as_one_unit(values: list[float], right: int) -> None:
+    found = share_interval(values, np.repeat(np.arange(12), 5))
+    assert (found.low, found.high) == pytest.approx(wilson(right, 12), abs=1e-9)
+
+
+def test_a_single_cluster_is_one_unit() -> None:
+    one = share_interval([1.0, 0.0, 1.0], ["a"] * 3)
+    assert (one.low, one.high) == pytest.approx(wilson(2 / 3, 1), abs=1e-9)
+
+
+def test_sixty_pictures_with_five_questions_each_are_as_wide_as_the_bootstrap_says() -> None:
+    """70.0 [64.6, 74.9] was told where the questions of a picture go together: [58.1, 81.3]."""
+    values = np.repeat([1.0] * 42 + [0.0] * 18, 5)
+    values[::7] = 1 - values[::7]
+    clusters = np.repeat(np.arange(60), 5)
+    found, drawn = share_interval(values, clusters), bootstrap_mean(values, clusters)
+    assert (found.low, found.high) == pytest.approx((drawn.low, drawn.high), abs=0.015)
+    low, high = wilson(values.sum(), 300)
+    assert found.high - found.low > 1.5 * (high - low)
+
+
+def test_neither_the_order_nor_the_names_of_clusters_matter() -> None:
+    random = np.random.default_rng(0)
+    values, clusters = random.choice([0.1, 0.2, 0.7, 1.0], 90), random.integers(0, 20, 90)
+    order = random.permutation(90)
+    assert share_interval(values, clusters) == share_interval(values[order], [f"c{n}" for n in clusters[order]])
+
+
+def test_a_task_asked_ten_times_is_as_wide_as_asked_once() -> None:
+    """Ten variants whose questions are equally hard each time; independent ones would be a third as wide."""
+    values = np.array([1.0] * 30 + [0.0] * 20)
+    single = share_interval(values)
+    same = mean_of_shares([Stratum(values, np.arange(50), 0.1)] * 10)
+    assert (same.value, same.low, same.high) == pytest.approx((0.6, single.low, single.high), abs=1e-9)
+    apart = mean_of_shares([Stratum(values, None, 0.1)] * 10)
+    assert apart.high - apart.low == pytest.approx((single.high - single.low) / 10**0.5, rel=1e-6)
+    assert (same.clusters, apart.clusters) == (50, 500)
+
+
+def test_strata_without_any_spread_go_together_where_they_share_clusters() -> None:
+    """Three variants that are all right: as wide as one; on pictures of their own, as independent ones."""
+    low, _ = wilson(20, 20)
+    shared = mean_of_shares([Stratum(np.ones(20), np.arange(20), 1 / 3)] * 3)
+    assert (shared.low, shared.high) == (pytest.approx(low), 1.0)
+    alone = mean_of_shares([Stratum(np.ones(20), None, 1 / 3)] * 3)
+    assert alone.low == pytest.approx(1 - (1 - low) / 3**0.5)
+    linked = mean_of_shares([Stratum(np.ones(20), np.arange(20), 0.5), Stratum(np.ones(20), np.arange(19, 39), 0.5)])
+    assert linked.low == pytest.approx(low)
+
+
+def abilities(random: np.random.Generator, n: int, share: float, alike: float) -> Floats:
+    """The chance of each picture or question to be answered right."""
+    return random.beta(share * (1 / alike - 1), (1 - share) * (1 / alike - 1), n) if alike else np.full(n, share)
+
+
+def held(truth: float, draw: Callable[[np.random.Generator], tuple[float, float]], times: int = 400) -> float:
+    ends = [draw(np.random.default_rng(seed)) for seed in range(times)]
+    return sum(low <= truth <= high for low, high in ends) / times
+
+
+@pytest.mark.parametrize("graded", [False, True])
+@pytest.mark.parametrize(("size", "alike"), [(1, 0.0), (4, 0.3), (10, 0.3), (10, 0.8)])
+def test_intervals_of_clustered_answers_hold_the_truth_as_often_as_they_say(
+    size: int, alike: float, graded: bool
+) -> None:
+    def draw(random: np.random.Generator) -> tuple[float, float]:
+        right = np.repeat(abilities(random, 40, 0.6, alike), size)
+        found = share_interval(random.binomial(3, right) / 3 if graded else random.random(len(right)) < right,
+                               np.repeat(np.arange(40), size))  # fmt: skip
+        return found.low, found.high
+
+    assert 0.925 <= held(0.6, draw) <= 0.98
+
+
+@pytest.mark.parametrize("variants", [3, 10])
+def test_a_mean_over_variants_holds_the_truth_as_often_as_it_says(variants: int) -> None:
+    """It held it in 79 % of three and 52 % of ten variants."""
+
+    def draw(random: np.random.Generator) -> tuple[float, float]:
+        right = abilities(random, 60, 0.6, 0.8)
+        values = np.concatenate([random.random(60) < right for _ in range(variants)])
+        found = share_interval(values, np.tile(np.arange(60), variants))
+        return found.low, found.high
+
+    assert 0.925 <= held(0.6, draw) <= 0.98
+
+
+def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_says() -> None:
+    def draw(random: np.random.Generator) -> tuple[float, float]:
+        right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
+        names = np.repeat(np.arange(40), 3)
+        found = mean_of_shares([Stratum((random.random(120) < right) * 1.0, names, 0.25) for _ in range(4)])
+        return found.low, found.high
+
+    assert 0.925 <= held(0.5, draw) <= 0.98
+
+
+@pytest.mark.parametrize("values", [[], [1.2], [0.5, -0.1]])
+def test_what_is_no_share_is_refused(values: list[float]) -> None:
+    with pytest.raises(ValueError, match=r"an interval needs values|a share needs values in 0\.\.1, found"):
+        share_interval(values)
