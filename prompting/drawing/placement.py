@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -62,7 +63,7 @@ class Anchor:
 def place_labels(
     anchors: Sequence[Anchor], sizes: Sequence[tuple[int, int]], placement: Placement = "auto", gap: float = 3
 ) -> list[PixelRect | None]:
-    """An area of each (width, height) beside its anchor, one after the other; None where there is no room at all.
+    """An area of each (width, height) beside its anchor, one after the other; ends with None where one has no room.
 
     Anchors beyond the last size get no label, but none may hide them.
 
@@ -71,32 +72,89 @@ def place_labels(
     hides no drawing, else the one that lies on the fewest; where every side would hide a point or a label, the
     nearest free place of the frame.
     """
-    taken: list[PixelRect] = []
-    found: list[PixelRect | None] = []
+    ground = _Ground(anchors, len(sizes))
+    areas: list[PixelRect | None] = []
     for own, size in enumerate(sizes):
-        area = _beside_anchor(anchors, own, size, ORDER[placement], gap, taken) or _anywhere(anchors, own, size, taken)
-        found.append(area)
-        taken += [area] if area else []
-    return found
-
-
-def _beside_anchor(
-    anchors: Sequence[Anchor],
-    own: int,
-    size: tuple[int, int],
-    order: Sequence[str],
-    gap: float,
-    taken: Sequence[PixelRect],
-) -> PixelRect | None:
-    """The first side that hides nothing, else the side that hides the fewest drawings but no point and no label."""
-    best, least = None, math.inf
-    for side, area in _sides(anchors[own], size, order, gap):
-        points, drawings = _hidden(area, anchors, taken, own if side == "inside" else -1)
-        if not points and drawings < least:
-            best, least = area, drawings
-        if least == 0:
+        sides = _sides(anchors[own], size, ORDER[placement], gap)
+        areas.append(ground.choose_side(own, sides) or ground.nearest_place(anchors[own], size))
+        if areas[-1] is None:
             break
-    return best
+        ground.place(areas[-1])
+    return areas
+
+
+Rects = NDArray[np.float64]
+"""(4, n): left, top, right and bottom edges in pixels of the view; NaN overlaps nothing."""
+
+
+class _Ground:
+    """What labels may lie on if there is no better place, the drawings, and what they must keep off.
+
+    That are the middles of open anchors and the labels that are placed.
+    """
+
+    def __init__(self, anchors: Sequence[Anchor], labels: int) -> None:
+        self._count = len(anchors)
+        self._end = 2 * self._count
+        self._rects = np.full((4, self._end + labels), np.nan)
+        for number, anchor in enumerate(anchors):
+            self._rects[:, number] = anchor.box
+            if anchor.open:
+                self._rects[:, self._count + number] = anchor.x, anchor.y, anchor.x + 1, anchor.y + 1
+        self._drawn = cache(self._count_drawings)
+
+    def place(self, area: PixelRect) -> None:
+        """From now on labels keep off this area."""
+        self._rects[:, self._end] = area
+        self._end += 1
+
+    def choose_side(self, own: int, sides: Iterable[tuple[str, PixelRect]]) -> PixelRect | None:
+        """The first side that hides nothing, else the one that hides the fewest drawings but no point and no label."""
+        best, least = None, math.inf
+        left, top, right, bottom = self._rects[:, : self._end]
+        for side, (x0, y0, x1, y1) in sides:
+            hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
+            if side == "inside":
+                hidden[[own, self._count + own]] = False
+            if not hidden[self._count :].any() and (drawings := np.count_nonzero(hidden)) < least:
+                best, least = (x0, y0, x1, y1), drawings
+            if least == 0:
+                break
+        return best
+
+    def nearest_place(self, anchor: Anchor, size: tuple[int, int]) -> PixelRect | None:
+        """The nearest place of the frame that hides no point and no label, rather off the drawings than on them."""
+        (width, height), (low_x, low_y, high_x, high_y) = size, anchor.frame
+        if width > high_x - low_x or height > high_y - low_y:
+            return None
+        lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
+        free = _count_overlaps(self._rects[:, self._count : self._end], lefts, tops, size) == 0
+        if not free.any():
+            return None
+        away = np.hypot(lefts + width / 2 - anchor.x, (tops + height / 2 - anchor.y)[:, None])
+        away += self._drawn(anchor.frame, size) * height
+        row, column = divmod(int(np.where(free, away, np.inf).argmin()), len(lefts))
+        left, top = int(lefts[column]), int(tops[row])
+        return left, top, left + width, top + height
+
+    def _count_drawings(self, frame: PixelRect, size: tuple[int, int]) -> NDArray[np.int32]:
+        lefts, tops = _steps(frame[0], frame[2] - size[0]), _steps(frame[1], frame[3] - size[1])
+        return _count_overlaps(self._rects[:, : self._count], lefts, tops, size)
+
+
+def _count_overlaps(
+    rects: Rects, lefts: NDArray[np.int64], tops: NDArray[np.int64], size: tuple[int, int]
+) -> NDArray[np.int32]:
+    """(tops, lefts): how many of the rectangles an area of this size overlaps at each place.
+
+    These places are a block of the grid for each rectangle, so that the corners of the blocks, summed up, tell it.
+    """
+    x0, x1 = np.searchsorted(lefts, rects[0] - size[0], "right"), np.searchsorted(lefts, rects[2])
+    y0, y1 = np.searchsorted(tops, rects[1] - size[1], "right"), np.searchsorted(tops, rects[3])
+    corners = np.zeros((len(tops) + 1, len(lefts) + 1), np.int32)
+    for rows, columns, sign in ((y0, x0, 1), (y1, x1, 1), (y0, x1, -1), (y1, x0, -1)):
+        np.add.at(corners, (rows, columns), sign)
+    return corners.cumsum(axis=0, dtype=np.int32).cumsum(axis=1, dtype=np.int32)[:-1, :-1]
 
 
 def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: float) -> Iterator[tuple[str, PixelRect]]:
@@ -115,46 +173,6 @@ def _sides(anchor: Anchor, size: tuple[int, int], order: Sequence[str], gap: flo
         top = before[1] if "above" in side else after[1] if "below" in side else middle[1]
         left, top = max(low_x, min(left, high_x - width)), max(low_y, min(top, high_y - height))
         yield side, (left, top, left + width, top + height)
-
-
-def _hidden(area: PixelRect, anchors: Sequence[Anchor], taken: Sequence[PixelRect], inside: int) -> tuple[int, int]:
-    """How many points and labels an area would lie on, and how many drawings; `inside` is the anchor it may cover."""
-    left, top, right, bottom = area
-    points = sum(overlaps(area, other) for other in taken)
-    drawings = 0
-    for number, anchor in enumerate(anchors):
-        if number == inside:
-            continue
-        if overlaps(area, anchor.box):
-            drawings += 1
-            points += anchor.open and left - 1 < anchor.x < right and top - 1 < anchor.y < bottom
-    return points, drawings
-
-
-def _anywhere(
-    anchors: Sequence[Anchor], own: int, size: tuple[int, int], taken: Sequence[PixelRect]
-) -> PixelRect | None:
-    """The nearest place of the frame that hides no point and no label, rather off the drawings than on them."""
-    (width, height), (low_x, low_y, high_x, high_y) = size, anchors[own].frame
-    if width > high_x - low_x or height > high_y - low_y:
-        return None
-    lefts, tops = _steps(low_x, high_x - width), _steps(low_y, high_y - height)
-    left, top = (side.ravel() for side in np.meshgrid(lefts, tops))
-    right, bottom = left + width, top + height
-    free = np.ones(left.shape, bool)
-    for a, b, c, d in taken:
-        free &= ~((left < c) & (a < right) & (top < d) & (b < bottom))
-    drawings = np.zeros(left.shape)
-    for anchor in anchors:
-        x, y, (x0, y0, x1, y1) = anchor.x, anchor.y, anchor.box
-        drawings += (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
-        if anchor.open:
-            free &= ~((left - 1 < x) & (x < right) & (top - 1 < y) & (y < bottom))
-    if not free.any():
-        return None
-    away = np.hypot(left + width / 2 - anchors[own].x, top + height / 2 - anchors[own].y) + drawings * height
-    best = int(np.where(free, away, np.inf).argmin())
-    return int(left[best]), int(top[best]), int(right[best]), int(bottom[best])
 
 
 def _steps(low: int, high: int) -> NDArray[np.int64]:

@@ -128,6 +128,7 @@ def _font(size: float, file: Path | None) -> ImageFont.FreeTypeFont:
     return font
 
 
+@lru_cache(maxsize=4096)
 def _has_sign(font: ImageFont.FreeTypeFont, sign: str) -> bool:
     missing, found = font.getmask(MISSING), font.getmask(sign)
     return sign == MISSING or found.size != missing.size or bytes(found) != bytes(missing)

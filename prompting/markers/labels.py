@@ -19,6 +19,7 @@ from looktwice.prompting.drawing.shapes import paint_coverage
 from looktwice.prompting.drawing.text import BLINK_SIZE, draw_text, plate, plate_size, render_text
 
 SMALLEST = 6.0  # an em in pixels, below which no letter can be told from another
+FEW = 100  # labels, of which the one that has no room is named
 
 
 @dataclass(frozen=True)
@@ -88,8 +89,16 @@ def draw_labels(pixels: Pixels, anchors: Sequence[Anchor], label: Label, scale: 
     em = label.font_size if label.font == "blink" else max(SMALLEST, label.font_size * scale)
     font, padding, min_width = label.font_file or label.font, round(label.padding * scale), label.min_width * scale
     sizes = [plate_size(render_text(anchor.text, em, font), padding, round(min_width)) for anchor in texts]
+    for frame in dict.fromkeys(anchor.frame for anchor in texts):
+        own = [size for anchor, size in zip(texts, sizes, strict=True) if anchor.frame == frame]
+        width, height = frame[2] - frame[0], frame[3] - frame[1]
+        if len(own) > FEW and sum(across * down for across, down in own) > width * height:
+            raise ValueError(
+                f"{len(own):,} labels are larger together than the view of {width} x {height} pixels; set "
+                "label.placement: none, less label.font_size, or `only` for some of the marks"
+            )
     areas = place_labels([*texts, *others], sizes, label.placement, label.gap * scale)
-    for anchor, size, area in zip(texts, sizes, areas, strict=True):
+    for anchor, size, area in zip(texts, sizes, areas, strict=False):
         if area is None:
             left, top, right, bottom = anchor.frame
             raise ValueError(

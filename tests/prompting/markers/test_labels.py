@@ -2,6 +2,7 @@
 
 import io
 import math
+import time
 from pathlib import Path
 
 import cv2
@@ -208,3 +209,16 @@ def test_ink_and_distinct_colours() -> None:
     assert len({distinct_color(n) for n in range(12)}) == 12
     assert distinct_color(12) == distinct_color(0)
     assert all(math.dist(distinct_color(a), distinct_color(b)) > 60 for a in range(12) for b in range(a))
+
+
+def test_thousands_of_labels_take_seconds_or_a_sentence() -> None:
+    """The nearest free place of each was looked for once for every mark: 10,000 marks took hours."""
+    rng = np.random.default_rng(0)
+    places = rng.uniform((0, 0), (1399, 999), (1000, 2))
+    anchors = [anchor(str(n), float(x), float(y), 6.5, size=(1400, 1000)) for n, (x, y) in enumerate(places)]
+    start = time.process_time()
+    areas = draw_labels(np.zeros((1000, 1400, 3), np.uint8), anchors, Label())
+    assert len(areas) == 1000 and time.process_time() - start < 15
+    crowd = [anchor(str(n), float(x) / 4, float(y) / 4, 6.5, size=(350, 250)) for n, (x, y) in enumerate(places)]
+    with pytest.raises(ValueError, match=r"1,000 labels are larger together than the view of 350 x 250 pixels; set"):
+        draw_labels(np.zeros((250, 350, 3), np.uint8), crowd, Label())
