@@ -175,15 +175,18 @@ def agreement_lines(ratings: Ratings) -> Iterator[str]:
     """Cohen's kappa of any two raters on the items that both filled in, and Fleiss' of all on those that all did."""
     name = "category" if ratings.key.ask == ERRORS else "human_answer"
     held = {rater: ratings.column(rater, name) for rater in ratings.filled}
+    samples = {item.item: (item.task, item.sample) for item in ratings.key.items}
     for one, other in combinations(held, 2):
         if shared := [item for item in held[one] if item in held[other]]:
             mine, theirs = ([held[rater][item] for item in shared] for rater in (one, other))
             same = fmean(float(a == b) for a, b in zip(mine, theirs, strict=True))
-            kappa = _kappa("Cohen's kappa", cohens_kappa(mine, theirs))
+            kappa = _kappa("Cohen's kappa", cohens_kappa(mine, theirs, [samples[item] for item in shared]))
             yield f"{one} and {other}: {100 * same:.1f} % alike on {counted(len(shared), 'item')}, {kappa}"
     common = [item.item for item in ratings.key.items if all(item.item in column for column in held.values())]
     if len(held) > 2 and common:
-        found = fleiss_kappa([[column[item] for item in common] for column in held.values()])
+        found = fleiss_kappa(
+            [[column[item] for item in common] for column in held.values()], [samples[item] for item in common]
+        )
         told = _kappa("Fleiss' kappa", found)
         yield f"all {len(held)} raters: {told} on {counted(len(common), 'item')}"
 

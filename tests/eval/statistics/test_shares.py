@@ -72,7 +72,7 @@ def test_strata_without_any_spread_go_together_where_they_share_clusters() -> No
     """Three variants that are all right: as wide as one; on pictures of their own, as independent ones."""
     low, _ = wilson(20, 20)
     shared = mean_of_shares([Stratum(np.ones(20), np.arange(20), 1 / 3)] * 3)
-    assert (shared.low, shared.high) == (pytest.approx(low), 1.0)
+    assert (shared.low, shared.high) == pytest.approx((low, 1.0))
     alone = mean_of_shares([Stratum(np.ones(20), None, 1 / 3)] * 3)
     assert alone.low == pytest.approx(1 - (1 - low) / 3**0.5)
     linked = mean_of_shares([Stratum(np.ones(20), np.arange(20), 0.5), Stratum(np.ones(20), np.arange(19, 39), 0.5)])
@@ -120,7 +120,7 @@ def test_a_mean_over_tasks_that_share_pictures_holds_the_truth_as_often_as_it_sa
     def draw(random: np.random.Generator) -> tuple[float, float]:
         right = np.repeat(abilities(random, 40, 0.5, 0.4), 3)
         names = np.repeat(np.arange(40), 3)
-        found = mean_of_shares([Stratum((random.random(120) < right) * 1.0, names, 0.25) for _ in range(4)])
+        found = mean_of_shares([Stratum(np.asarray(random.random(120) < right, float), names, 0.25) for _ in range(4)])
         return found.low, found.high
 
     assert 0.925 <= held(0.5, draw) <= 0.98
