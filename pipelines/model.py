@@ -259,7 +259,8 @@ class ModelError(Exception):
 
     def in_words(self, message: str) -> ModelError:
         """The same error with another message."""
-        return ModelError(message, **vars(self))
+        names = ("status", "retryable", "retry_after", "unreached", "usage")
+        return ModelError(message, **{name: getattr(self, name) for name in names})
 
 
 class Stopped(BaseException):
