@@ -7,7 +7,7 @@ import base64
 import binascii
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -15,7 +15,6 @@ from aiohttp import web
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.model import CallOptions, Message, Model, Reply, Role
 from looktwice.pipelines.models.pocket.model import Pocket
-from looktwice.pipelines.models.pocket.network import VIEWS
 from looktwice.pipelines.picture import Picture, PictureError
 from looktwice.pipelines.view import View
 
@@ -43,17 +42,7 @@ def read_request(body: Any) -> tuple[list[Message], CallOptions, int]:
     count = body.get("n") or 1
     if not isinstance(count, int) or not 1 <= count <= MOST_REPLIES:
         raise BadRequest(f"`n` is a whole number from 1 to {MOST_REPLIES}, found {count!r}")
-    if len(set(_urls(body["messages"]))) > VIEWS:  # before any of them is decoded
-        raise BadRequest(f"{VIEWS} different images are the most that one request may have")
     return [_message(message) for message in body["messages"]], _options(body), count
-
-
-def _urls(messages: Sequence[Any]) -> Iterator[str]:
-    for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
-        for part in content if isinstance(content, list) else ():
-            if isinstance(part, dict) and part.get("type") == "image_url":
-                yield json.dumps(part.get("image_url"))
 
 
 def _message(message: Any) -> Message:

@@ -104,8 +104,6 @@ def test_log_probabilities_name_the_chosen_token_first() -> None:
          "nothing is fetched"),
         ({"messages": [{"role": "user", "content": [
             {"type": "image_url", "image_url": {"url": "data:image/png;base64,%%%"}}]}]}, "cannot be read"),
-        ({"messages": [{"role": "user", "content": [
-            {"type": "image_url", "image_url": {"url": png((n, 0, 0))[1]}} for n in range(5)]}]}, "4 different images"),
         ({"tools": [{"type": "function"}]}, "tools: not known here"),
         ({"guided_json": {"type": "object"}}, "guided_json: not known here"),
         ({"response_format": {"type": "json_object"}}, "`response_format` is text here"),
