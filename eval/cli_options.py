@@ -67,7 +67,8 @@ def print_results(run: Path, plan: Any) -> None:
 
     scored = score_table([run], plan=plan)
     print_table(scored)
-    report = write_report(scored, run, sample_images({arm.task_id: arm.task for arm in plan.points}))
+    images = sample_images({arm.task_id: arm.task for arm in plan.points})
+    report = write_report(scored, run, images, again=False)
     say(f"report: {report}")
 
 

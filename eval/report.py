@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -150,28 +150,47 @@ class ReportTable:
 
 @without_collection()
 def write_report(
-    runs: Table | Sequence[str | Path], out: str | Path, images: Images | None = None, *, reader: Stage | None = None
+    runs: Table | Sequence[str | Path],
+    out: str | Path,
+    images: Images | None = None,
+    *,
+    reader: Stage | None = None,
+    again: bool = True,
 ) -> Path:
     """Write report.html, report.md and report.csv of a table, or of runs, into `out`; return the path of the page.
 
     Where the runs have a sweep of several factors or `each`, effects.csv beside them holds what each change does.
     `images` returns a sample's own images if the task's data is available; without it the page shows what was sent.
-    `reader` reads the replies of runs, in place of their own reader; a table is read already. Raises RunError.
+    `reader` reads the replies of runs, in place of their own reader; a table is read already. Unless `again`, a page
+    stays that is younger than all records and judgements, where every number is as before. Raises RunError.
     """
     scored = runs if isinstance(runs, Table) else score_table(runs, reader)
     folder = Path(out)
-    facts = _context(scored)
-    write_file(folder / "report.csv", scored.csv)
+    facts, page = _context(scored), folder / "report.html"
+    words = {"report.csv": scored.csv, "report.md": _markdown(facts)}
+    if not again and _is_current(page, words, scored):
+        return page
+    write_file(folder / "report.csv", words["report.csv"])
     if sweep_table(scored).rows:
         write_file(folder / "effects.csv", effects_csv(scored))
     else:  # one of an earlier plan would be taken for this one's
         (folder / "effects.csv").unlink(missing_ok=True)
-    write_file(folder / "report.md", _markdown(facts))
-    page = folder / "report.html"
+    write_file(folder / "report.md", words["report.md"])
     with whole_file(page) as file:
         pieces = html_page(scored, RunPage(scored.scores, images), facts=facts)
         file.writelines(piece.encode(errors="backslashreplace") for piece in pieces)
     return page
+
+
+def _is_current(page: Path, words: Mapping[str, str], scored: Table) -> bool:
+    """Whether the page and what lies beside it show what would be written now; pictures take most of its time."""
+    try:
+        written = page.stat().st_mtime_ns
+        same = all((page.parent / name).read_bytes() == text.encode() for name, text in words.items())
+    except FileNotFoundError:
+        return False
+    read = (run.folder.path / name for run in scored.scores for name in ("records.jsonl", "judged.jsonl"))
+    return same and all(file.stat().st_mtime_ns < written for file in read if file.exists())
 
 
 def html_page(scored: Table, page: RunPage, *, served: bool = False, facts: Any = None) -> Iterator[str]:
