@@ -15,12 +15,12 @@ __all__: list[str] = []
 _dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
 
 
-def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VALUES, **settings: Any) -> Any:
+def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any) -> Any:
     """The value that a JSON text holds; `settings` are those of `json.loads`.
 
-    Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold: with `mend` it becomes "?".
-    Raises ValueError for it without `mend`, for what is no JSON, for more than 100 levels of nesting, and for more than
-    `most` values; None is for files of the user's own.
+    Half a surrogate pair, such as "\\ud83d" alone, is a text that no UTF-8 file can hold, and becomes "?". Raises
+    ValueError for what is no JSON, for more than 100 levels of nesting, and for more than `most` values; None is for
+    files of the user's own.
     """
     text = data if isinstance(data, str) else data.decode(json.detect_encoding(data), "surrogatepass")
     brackets = text.count("[") + text.count("{")
@@ -32,7 +32,9 @@ def read_json(data: bytes | str, mend: bool = False, most: int | None = MOST_VAL
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep") from None
     if brackets > MOST_DEPTH:
         require_shallow(value)
-    return with_texts(value, mend_text if mend else _require_whole) if _may_hold_halves(text) else value
+    # a whole pair may be written with escapes, too
+    halves = "\\ud" in text or "\\uD" in text or not (text.isascii() or mend_text(text) == text)
+    return with_texts(value, mend_text) if halves else value
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -80,26 +82,6 @@ def require_shallow(value: Any) -> None:
         raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
 
 
-def _may_hold_halves(text: str) -> bool:
-    """Whether it is worth a closer look; a whole pair that is written with escapes is, too."""
-    if "\\ud" in text or "\\uD" in text:
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
-
-
 def mend_text(text: str) -> str:
     """Text that can be written as UTF-8: half a surrogate pair, which a cut-off reply may end in, becomes "?"."""
     return text.encode("utf-8", "replace").decode()
-
-
-def _require_whole(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError as exc:
-        found = ascii(text[max(0, exc.start - 10) : exc.end + 10])
-        raise ValueError(f"a text holds half a surrogate pair, {found}; write the whole character") from None
-    return text

@@ -149,7 +149,7 @@ def _message(message: Message, attachments: dict[str, str]) -> dict[str, Any]:
 
 def _arguments(text: str) -> dict[str, Any]:
     try:
-        found = read_json(text, mend=True)
+        found = read_json(text)
     except (ValueError, json.JSONDecodeError):
         return {"arguments": text}
     return found if isinstance(found, dict) else {"arguments": found}

@@ -67,7 +67,7 @@ def _samples(path: Path) -> Iterator[Any]:
 
 def _load(path: Path) -> Any:
     try:
-        return read_json(read_file(path), mend=True, most=None)
+        return read_json(read_file(path), most=None)
     except ValueError as exc:
         raise TaskError(f"{path} is not JSON ({exc})") from exc
 

@@ -32,7 +32,7 @@ def read_lines_of(path: Path) -> Iterator[dict[str, Any]]:
             for line in read_lines(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file):
                 number += 1
                 if line.strip():
-                    value = read_json(line.decode("utf-8-sig"), mend=True, most=None)
+                    value = read_json(line.decode("utf-8-sig"), most=None)
                     if not isinstance(value, dict):
                         raise ValueError(f"expected an object, found {type(value).__name__}")
                     yield value
@@ -109,7 +109,7 @@ def read_every_eval_ever(path: Path) -> Log:
     """
     held = path
     if path.suffix == ".json":
-        about = read_json(read_file(path), mend=True)
+        about = read_json(read_file(path))
         details = about.get("detailed_evaluation_results")
         file = details.get("file_path") if isinstance(details, dict) else details
         if not file:

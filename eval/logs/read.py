@@ -64,7 +64,7 @@ def _read(path: Path, named: Mapping[str, str]) -> list[Log]:
 
 def _read_json(path: Path, value: str) -> Log:
     try:
-        held = read_json(read_file(path), mend=True, most=None)
+        held = read_json(read_file(path), most=None)
     except ValueError as exc:
         raise TaskError(f"{path} is not JSON ({exc})") from exc
     if isinstance(held, dict) and "evaluation_results" in held:

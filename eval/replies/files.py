@@ -127,7 +127,7 @@ def _numbered_replies(file: Path) -> Iterator[tuple[int, RecordedReply]]:
 
 def _reply_from_json(line: str, place: str) -> RecordedReply:
     try:
-        data: Any = read_json(line, mend=True)
+        data: Any = read_json(line)
     except ValueError as exc:
         raise TaskError(f"{place}: not JSON ({exc})") from exc
     if isinstance(data, dict) and "doc" in data and ("resps" in data or "filtered_resps" in data):

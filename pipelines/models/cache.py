@@ -218,7 +218,7 @@ class Store:
         try:
             with self._named():
                 data = self._blob(blob.decode()) if text is None and isinstance(blob, bytes) else text
-            found: Any = read_json(data, mend=True) if isinstance(data, bytes) else None
+            found: Any = read_json(data) if isinstance(data, bytes) else None
         except CacheError:
             raise
         except ValueError:

@@ -337,7 +337,7 @@ def shorten(text: str, most: int = 300) -> str:
 
 def _json(body: bytes) -> Any:
     """The value of a body without keys: the gate of all that a server says. Raises ValueError where it is no JSON."""
-    value = read_json(body, mend=True)
+    value = read_json(body)
     text = json.dumps(value, ensure_ascii=False)
     if sum(map(text.count, ESCAPES)) > MOST_ESCAPES:
         raise ValueError(f"more than {MOST_ESCAPES:,} escapes, and a key may hide in each")

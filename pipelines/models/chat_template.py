@@ -77,7 +77,7 @@ def reply_text(said: str, offered: bool = True) -> tuple[str, str, tuple[ToolCal
 def _call(number: int, block: str) -> ToolCall | None:
     """A call written as {"name": ..., "arguments": {...}}; None for anything else, which stays in the text."""
     try:
-        node = read_json(block, mend=True)
+        node = read_json(block)
         return ToolCall(f"call_{number}", str(node["name"]), json.dumps(node.get("arguments", {})))
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -94,7 +94,7 @@ def _turn(message: Message) -> dict[str, Any]:
 
 def _loads(arguments: str) -> Any:
     try:
-        return read_json(arguments, mend=True)
+        return read_json(arguments)
     except ValueError:
         return arguments
 

@@ -122,7 +122,7 @@ def _rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
         if not line.strip():
             continue
         try:
-            row = read_json(line, mend=True)
+            row = read_json(line)
         except ValueError as exc:
             raise ModelError(f"{path} line {number} is no JSON ({exc})") from exc
         if not isinstance(row, dict):

@@ -190,7 +190,7 @@ def decode_arguments(call: ToolCall) -> Mapping[str, Any]:
 def _parse_tagged(number: int, text: str) -> ToolCall:
     """The call between two tags; without a name if that is not an object with name and arguments."""
     try:
-        data = read_json(text, mend=True)
+        data = read_json(text)
     except ValueError:
         data = None
     if not isinstance(data, dict) or not isinstance(data.get("name"), str):

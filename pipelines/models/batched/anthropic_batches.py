@@ -75,7 +75,7 @@ class AnthropicBatches:
             raise refusal(response, self.url, {})
         for line in response.body.splitlines():
             with understood(self.url):
-                row = read_json(line, mend=True)
+                row = read_json(line)
                 key, result = str(row["custom_id"]), row["result"]
                 found = _answer(result)
             if found is not None:

@@ -69,7 +69,7 @@ class OpenAIBatches:
                 raise refusal(response, self.url, {})
             for line in response.body.splitlines():
                 with understood(self.url):
-                    row = read_json(line, mend=True)
+                    row = read_json(line)
                     said = row.get("response") or {"status_code": 500, "body": {"error": row.get("error")}}
                     found = str(row["custom_id"]), answer(int(said["status_code"]), said.get("body"))
                 yield found
