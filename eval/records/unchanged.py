@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 
 from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.counted import counted
-from looktwice.pipelines.model import canonical
 from looktwice.prompting.evidence import KEPT
 
 __all__ = ["SentByArm", "kept_notes", "request_of", "say_unchanged"]
@@ -42,12 +41,12 @@ class SentByArm:
     @property
     def stages(self) -> dict[str, str]:
         """The settings of every slot, as one text each."""
-        return {slot: canonical(node) for slot, node in self.point.spec.get("stages", {}).items()}
+        return {slot: repr(node) for slot, node in self.point.spec.get("stages", {}).items()}
 
     @property
     def apart_from_stages(self) -> str:
         """What two arms must share for their requests to be compared: task, model and seed."""
-        return canonical([self.point.task_id, self.point.spec.get("model"), self.point.seed])
+        return repr([self.point.task_id, self.point.spec.get("model"), self.point.seed])
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def check(
         yield from _look_at_samples(plan, limit)
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
     yield from asked
-    yield from dict.fromkeys(line for trial in trials for line in _label_warnings(trial))
+    yield from _say_confused_labels(trials)
     for lacking in dict.fromkeys(model.missing() for model in plan.models if hasattr(model, "missing")):
         if lacking:
             yield f"a run cannot ask yet: {lacking}"
@@ -273,27 +273,24 @@ def _draw_warnings(arm: Arm) -> list[str]:
     return []
 
 
-def _label_warnings(trial: Trial) -> list[str]:
-    """Of labels that a marker draws and that are letters of choices which speak of something else."""
-    sample = trial.state.sample
-    choices = dict(zip(sample.letters, sample.choices, strict=True))
-    drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
-    labels = dict.fromkeys(text for stage in drawing for text in stage.drawn_labels(sample.marks))
-    confused = [
-        f"{label} is drawn, and choice ({label}) is {_shown_choice(choices[label])}"
-        for label in labels
-        if label in choices and not re.search(rf"\b{label}\b", str(choices[label]))
-    ]
-    if not confused:
-        return []
-    return [
-        f"warning: labels of {trial.arm.task_name}, sample {sample.id}, are letters of choices that do not speak of "
-        f"them: {'; '.join(confused)}; `label: {{text: ...}}` draws others, `label: null` none"
-    ]
-
-
-def _shown_choice(choice: str | Picture) -> str:
-    return "a picture" if isinstance(choice, Picture) else repr(choice)
+def _say_confused_labels(trials: Sequence[Trial]) -> Iterator[str]:
+    """A warning of labels that a marker draws and that are letters of choices which speak of something else."""
+    confused: dict[str, list[str]] = {}
+    for trial in trials:
+        sample = trial.state.sample
+        choices = dict(zip(sample.letters, sample.choices, strict=True))
+        drawing = [stage for stage in trial.arm.stages.values() if hasattr(stage, "drawn_labels")]
+        for label in dict.fromkeys(text for stage in drawing for text in stage.drawn_labels(sample.marks)):
+            if label in choices and not re.search(rf"\b{label}\b", str(choices[label])):
+                choice = "a picture" if isinstance(choices[label], Picture) else repr(choices[label])
+                examples = confused.setdefault(trial.arm.task_name, [])
+                examples += [f"{label} is drawn, and choice ({label}) is {choice}"]
+    if confused:
+        first = dict.fromkeys(next(iter(confused.values())))
+        yield (
+            f"warning: labels are letters of choices that do not speak of them, on {', '.join(confused)}: "
+            f"{'; '.join(first)}; `label: {{text: ...}}` draws others, `label: null` none"
+        )
 
 
 def _write_pages(out: Path, trials: Sequence[Trial], names: Mapping[str, tuple[str, str]]) -> Iterator[str]:

@@ -61,8 +61,8 @@ class Scorer(Protocol):
 
     @property
     def part(self) -> str:
-        """The subtask's name within the suite."""
-        return ""
+        """The subtask's name within the suite: the scorer's own, where it has one."""
+        return str(getattr(self, "name", ""))
 
     def compare(self, answer: str, row: SampleRow) -> Score | None:
         """The score of an answer to a sample with a key; None compares it as for any task.

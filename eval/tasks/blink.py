@@ -45,11 +45,6 @@ class BlinkScorer(Scorer):
 
     headlines: ClassVar[tuple[str, ...]] = ("blink_macro",)
 
-    @property
-    def part(self) -> str:
-        """The task."""
-        return self.name
-
 
 WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
 IMAGES = ("image_1", "image_2", "image_3", "image_4")

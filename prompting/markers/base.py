@@ -145,6 +145,20 @@ class Marking(WithoutModel):
             )
 
 
+def check_opacity(thing: Any, name: str) -> None:
+    """Raise ValueError for a setting that is no opacity."""
+    if not 0 < getattr(thing, name) <= 1:
+        found = getattr(thing, name)
+        raise ValueError(f"{name} is an opacity, more than 0 and at most 1, found {found}")
+
+
+def check_filling(thing: Any) -> None:
+    """Raise ValueError where `fill` is no colour and not "mark", or `fill_alpha` no opacity."""
+    if thing.fill is not None:
+        check_color(thing.fill, "mark", name="fill")
+    check_opacity(thing, "fill_alpha")
+
+
 def length_scale(size: tuple[int, int], reference_height: int | None = None, relative_to: Side | None = None) -> float:
     """How many pixels of a view of (width, height) a unit of length is; thousandths of the side `relative_to`."""
     width, height = size

@@ -20,7 +20,14 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
-from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
+from looktwice.prompting.markers.base import (
+    Halo,
+    Marking,
+    Spot,
+    check_filling,
+    check_lengths,
+    check_opacity,
+)
 
 Kind = Literal["points", "boxes", "masks", "all"]
 KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "masks": Mask, "all": (Point, Box, Mask)}
@@ -44,8 +51,7 @@ class PointMarking(Marking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color, *LOCAL, "distinct")
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
+        check_opacity(self, "alpha")
         if self.lettering.placement == "inside" and self.open:
             raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
 
@@ -143,10 +149,7 @@ class Circles(PointMarking):
             raise ValueError(
                 f"a gap of {self.gap} leaves nothing of a ring of radius {self.radius}; give a smaller one"
             )
-        if self.fill is not None:
-            check_color(self.fill, "mark", name="fill")
-        if not 0 < self.fill_alpha <= 1:
-            raise ValueError(f"fill_alpha is an opacity, more than 0 and at most 1, found {self.fill_alpha}")
+        check_filling(self)
 
     def shape(self, scale: float, spot: Spot) -> Ring:
         """A ring of at least a pixel's stroke, around at least a pixel."""

@@ -21,7 +21,14 @@ from looktwice.prompting.drawing.shapes import (
     rim_distance,
     rim_strips,
 )
-from looktwice.prompting.markers.base import Halo, Marking, Spot, check_lengths
+from looktwice.prompting.markers.base import (
+    Halo,
+    Marking,
+    Spot,
+    check_filling,
+    check_lengths,
+    check_opacity,
+)
 from looktwice.prompting.markers.labels import UNLABELLED, Label
 
 
@@ -41,8 +48,7 @@ class RegionMarking(Marking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_color(self.color, *LOCAL, "distinct")
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha is an opacity, more than 0 and at most 1, found {self.alpha}")
+        check_opacity(self, "alpha")
 
     def accepts(self, mark: Mark) -> bool:
         """Boxes and masks."""
@@ -95,10 +101,7 @@ class Contours(RegionMarking):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_lengths(self, "thickness")
-        if self.fill is not None:
-            check_color(self.fill, "mark", name="fill")
-        if not 0 < self.fill_alpha <= 1:
-            raise ValueError(f"fill_alpha is an opacity, more than 0 and at most 1, found {self.fill_alpha}")
+        check_filling(self)
 
     def reach(self, scale: float) -> float:
         """Half the line, and its halo."""

@@ -37,11 +37,6 @@ class SubtaskScorer(Scorer):
     totals: ClassVar[tuple[Total, ...]] = TOTALS
     headlines: ClassVar[tuple[str, ...]] = HEADLINES
 
-    @property
-    def part(self) -> str:
-        """The subtask."""
-        return str(self.name)  # type: ignore[attr-defined]  # every one has it
-
 
 @dataclass(frozen=True)
 class PairScorer(SubtaskScorer):

@@ -76,7 +76,7 @@ def test_check_tells_of_labels_that_are_letters_of_other_choices(
     Path("study.yaml").write_text(STUDY)
     result = CliRunner().invoke(app, ["check", "study.yaml"])
     assert result.exit_code == 0, result.output
-    warned = "are letters of choices that do not speak of them: "
+    warned = "warning: labels are letters of choices that do not speak of them, on task: "
     assert (f"{warned}{confused}; `label:" in result.output) if confused else (warned not in result.output)
     without = CliRunner().invoke(app, ["check", "study.yaml", "stages.mark.label=null"])
     assert without.exit_code == 0 and warned not in without.output
