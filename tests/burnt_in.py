@@ -98,7 +98,7 @@ def _drawn(rng: Generator, ground: Pixels, points: tuple[Point, ...]) -> tuple[s
         state = stage(State.start(Sample("s", "?", (Picture(ground),), marks=points)), NoModel())
     except (KeyError, ValueError):  # labels that have no room inside the picture: BLINK's own are cut off there
         return f"as released, {color}", as_released(ground, points, COLORS[color])
-    sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font {stage.label.font_size:.0f}"
+    sizes = f"radius {stage.radius:.1f}, stroke {stage.thickness:.1f}, font {stage.lettering.font_size:.0f}"
     return f"{hand}, {stage.color}, {sizes}", state.views[0].pixels
 
 

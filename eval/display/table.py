@@ -27,6 +27,7 @@ from looktwice.eval.display.text_tables import (
     notebook_table,
     percent,
     place_of,
+    say_no_value,
     sort_rows,
     to_people,
 )
@@ -264,8 +265,7 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
 
 def _console_cells(row: Row, missing: bool, clustered: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
-    unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else "-"
-    value = percent(row.value) or ("failed" if row.failure else unscored)
+    value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
     why = f"\n    all failed: {row.failure[:MOST_REASON]}" if row.failure else ""
     cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), *([clusters_of(row)] if clustered else ())]

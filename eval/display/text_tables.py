@@ -316,8 +316,7 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
     delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-    unscored = "key hidden" if row.hidden else "not judged" if row.unreadable else ""
-    value = percent(row.value, 2) or (f"failed\n{row.failure}" if row.failure else unscored)
+    value = percent(row.value, 2) or say_no_value(row)
     value += f"\n{interval(row)}" if row.low is not None else ""
     return value, str(row.n), clusters_of(row), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
 
@@ -325,15 +324,19 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
 def _overview_cell(row: Row | None, answered: str = "") -> str:
     if row is None:
         return ""
-    if row.failure:
-        return f"failed\n{row.failure}"
     if row.value is None:
-        unscored = "not judged" if row.unreadable else "not asked" if row.missing else "no samples"
-        return "key hidden" if row.hidden else unscored
+        return say_no_value(row) or ("not asked" if row.missing else "no samples")
     gap = to_people(row)
     failed = f"{row.failed} of {row.n} failed; {answered} of what was answered" if row.failed else ""
     below = [interval(row), failed, gap and f"less people {gap}"]
     return "\n".join((percent(row.value), "; ".join(filter(None, below)))).rstrip()
+
+
+def say_no_value(row: Row) -> str:
+    """Why a row has no value: every answer failed, and below the commonest reason, or keys are hidden, or no judge read."""
+    if row.failure or (row.failed and not (row.point or row.hidden)):
+        return f"failed\n{row.failure}".strip()
+    return "key hidden" if row.hidden else "not judged" if row.unreadable else ""
 
 
 def _count(number: int | None) -> str:

@@ -77,6 +77,7 @@ def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> 
     write_report(table, made.path)
     page = (made.path / "report.md").read_text()
     assert page.count("failed<br>ModelError: HTTP 401") >= 2
+    assert "| broken | failed | failed | failed<br>" in page  # macro, micro and the task
     assert "ModelError: HTTP 401" in table.csv
 
 
