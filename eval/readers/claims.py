@@ -81,9 +81,10 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
         yield Claim(Weight.PREFERRED, "")
     if not tagged_letters(text) or (phrases.NOT_YET.search(text) and not forced):
         return
-    yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words.follows)
+    yield from _claims_by_predicate(text, words.strong, Weight.PREFERRED, words)
+    yield from _claims_by_comparison(text, words.strong, letters, words.equal)
     if words.weak:
-        yield from _claims_by_predicate(text, words.weak, Weight.DESCRIBED, words.follows)
+        yield from _claims_by_predicate(text, words.weak, Weight.DESCRIBED, words)
     if words.other:
         yield from _claims_by_opposite(text, words.other, letters, words.equal)
     if words.claimed:
@@ -93,8 +94,8 @@ def _claims(sentence: str, letters: str, words: AnswerWords) -> Iterator[Claim]:
     for pattern in (*phrases.DECLARES, phrases.CHOOSE, phrases.SAY, phrases.PREFER):
         yield from _claims_by_phrase(text, pattern, Weight.DECLARED)
     yield from _claims_by_phrase(text, phrases.MARKED, Weight.MARKED)
-    for pattern in phrases.SETTLES:
-        yield from (Claim(Weight.DECLARED, match["letter"]) for match in pattern.finditer(text))
+    settled = chain.from_iterable(pattern.finditer(text) for pattern in phrases.SETTLES)
+    yield from (Claim(Weight.DECLARED, match["letter"]) for match in settled)
     for match in phrases.WRONG.finditer(text):
         yield from (Claim(Weight.NAMED, letter, against=True) for letter in tagged_letters(match[0]))
     found = set(tagged_letters(text)) & set(letters)
@@ -125,15 +126,15 @@ def _names_another(text: str, end: int, letter: str) -> bool:
     return bool(other and other[1] != letter)
 
 
-def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, follows: bool) -> Iterator[Claim]:
+def _claims_by_predicate(text: str, pattern: re.Pattern[str], weight: Weight, words: AnswerWords) -> Iterator[Claim]:
     """Claims of a predicate: "the closest is X" or "X ... is the closest" or, without a subject, "closest to X"."""
     for match in pattern.finditer(text):
         if phrases.ILLUSION.search(_clause(text, match)):
             continue
-        ways = (_claim_after(text, match, weight), None if follows else _claim_before(text, match, weight))
-        found = chain(ways, [_claim_beside(text, match, weight, follows)])
+        before = None if words.follows else _claim_before(text, match, weight, words.equal)
+        found = (_claim_after(text, match, weight), before, _claim_beside(text, match, weight, words.follows))
         for claim in [claim for claim in found if claim][:1]:
-            yield replace(claim, weight=weight) if follows else claim
+            yield replace(claim, weight=weight) if words.follows else claim
 
 
 def _clause(text: str, match: re.Match[str]) -> str:
@@ -157,8 +158,11 @@ def _claim_after(text: str, match: re.Match[str], weight: Weight) -> Claim | Non
     return Claim(weight, found["letter"], bool(NEGATED.search(found[0]) or less))
 
 
-def _claim_before(text: str, match: re.Match[str], weight: Weight) -> Claim | None:
-    """The nearest choice before the predicate is its subject, unless something else stands between."""
+def _claim_before(text: str, match: re.Match[str], weight: Weight, equal: bool = False) -> Claim | None:
+    """The nearest choice before the predicate is its subject, unless something else stands between.
+
+    Where a choice may say that the others do not differ (`equal`), what one looks like is no plain statement.
+    """
     held = list(re.finditer(TAG, text[: match.start()]))
     if not held:
         return None
@@ -169,7 +173,8 @@ def _claim_before(text: str, match: re.Match[str], weight: Weight) -> Claim | No
     joined = phrases.JOINED.search(before)
     if joined and joined[1] != subject[1] and not phrases.OBJECT.search(before[: joined.start()]):
         return None if NEGATED.search(between) or _BETWEEN.search(before) else Claim(weight, "")
-    if weight is Weight.PREFERRED and phrases.DIRECT.fullmatch(between) and phrases.states(before):
+    plain = phrases.DIRECT.fullmatch(between) and not (equal and phrases.LOOKS.search(between))
+    if weight is Weight.PREFERRED and plain and phrases.states(before):
         weight = Weight.STATED
     return Claim(weight, subject[1], bool(NEGATED.search(between) or phrases.LESS.search(between)))
 
@@ -185,12 +190,20 @@ def _claim_beside(text: str, match: re.Match[str], weight: Weight, follows: bool
     return Claim(weight, found["letter"], bool(NEGATED.search(text[:end])))
 
 
+def _claims_by_comparison(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
+    """What something without a name is "darker than" is not the answer, and the two are not the same."""
+    for match in pattern.finditer(text):
+        before, than = text[: match.start()], _THAN.match(text[match.end() :])
+        if than and not tagged_letters(before) and not NEGATED.search(before):
+            yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in than[1] + letters[-1] * equal)
+
+
 def _claims_by_opposite(text: str, pattern: re.Pattern[str], letters: str, equal: bool) -> Iterator[Claim]:
     """What the opposite word is said of is not the answer: "A is further away"."""
     for match in pattern.finditer(text):
         claim = _claim_before(text, match, Weight.DESCRIBED)
-        if claim and not claim.letter and (chain := _TAGS_JOINED.search(text[: match.start()])):
-            found = [letter for letter in tagged_letters(chain[0]) if letter in letters]
+        if claim and not claim.letter and (joined := _TAGS_JOINED.search(text[: match.start()])):
+            found = [letter for letter in tagged_letters(joined[0]) if letter in letters]
             yield from (Claim(Weight.DESCRIBED, letter, against=True) for letter in found)
         if (than := _THAN.match(text[match.end() :])) and than[1] in letters and not (claim and claim.against):
             yield Claim(Weight.DESCRIBED, than[1])

@@ -25,7 +25,8 @@ näher(?:e[rnms]?)? = closer
 weiter (?:weg|entfernt|hinten)|entfernter(?:e[rnms]?)?|ferner = farther
 hintergrund = background
 vordergrund = foreground
-(?:gleich|ähnlich) (?:dunkel|hell)|(?:etwa|ungefähr|ziemlich|fast) (?:gleich|dasselbe)|dieselbe farbe|gleich = about the same
+(?:gleich|ähnlich) (?:dunkel|hell)|dieselbe farbe = about the same
+(?:(?:etwa|ungefähr|ziemlich|fast) )?gleich|(?:etwa|fast) dasselbe = about the same
 dunkler(?:e[rnms]?)?|dunkelste[rn]? = darker
 heller(?:e[rnms]?)?|hellste[rn]? = lighter
 hinter = behind
@@ -106,7 +107,8 @@ plus (?:proche|près) = closer
 plus (?:éloignée?|loin|lointaine?) = farther
 plus (?:sombre|foncée?) = darker
 plus claire? = lighter
-(?:(?:à peu près|presque|quasiment) )?(?:identiques?|pareille?s?|semblables|les mêmes|la même couleur) = about the same
+(?:(?:à peu près|presque|quasiment) )?(?:identiques?|pareil(?:le)?s?|les mêmes) = about the same
+semblables|la même couleur = about the same
 (closer|farther|darker|lighter) que = \1 than
 (?:à l')?arrière-plan = background
 premier plan = foreground
@@ -241,6 +243,7 @@ que = that
 l[ao]s?|el = the
 """
 _NUMBER = r"(?:\d+|[一二三四五六七八九十两]+)"
+_PLACE = r"([A-H])[点處处]?(?:的[^,.比]{1,6}?)?"
 _CHINESE = rf"""
 区别|差别|差异 = difference
 只是|仅仅 = only
@@ -248,7 +251,7 @@ _CHINESE = rf"""
 但?实际上|其实 = but
 ^\W*(?:不是|不对|不|没有|否)(?=\W|$)|(?<=")(?:不是|否)(?=")|(?:不是|否)(?=\W*$) = no
 ^\W*(?:是的?|对的?|没错)(?=\W|$)|(?<=")(?:是的?|对)(?=")|是的(?=\W|$) = yes
-([A-H])[点處处]?(?:的[^,.比]{{1,6}})?并?(不?)比([A-H])[点處处]?(?:的[^,.比]{{1,6}}?)?[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
+{_PLACE}并?(不?)比{_PLACE}[更要]?(近|远|暗|深|亮|浅|明) = \1 is \2 \4 than \3.
 ([A-H])[点处]?在([A-H])[点处]?的?后[面方]? = \1 is behind \2
 ([A-H])[点处]?在([A-H])[点处]?的?前[面方]? = \1 is in front of \2
 (?:与|和|跟)([A-H])点?相比 = compared to \1
@@ -284,6 +287,7 @@ _CHINESE = rf"""
 这是错误的|错误|错 = wrong
 正确 = correct
 答案|回答 = answer
+不对应 = does not correspond
 对应 = corresponds to
 可能是真实的|真实的?|是真的 = real
 生成 = generated
@@ -296,25 +300,29 @@ _CHINESE = rf"""
 ([A-H])\s*(?:点|处) = point \1
 点|处 = point
 """
+_IS_MORE = "([近遠暗]い|明るい)"
 _JAPANESE = rf"""
-([A-H])点?の?(?:方|ほう)が([A-H])点?より[も]?(?:カメラに)?([近遠暗]い|明るい) = \1 is \3 than \2
+([A-H])点?の?(?:方|ほう)が([A-H])点?より[も]?(?:カメラに)?{_IS_MORE} = \1 is \3 than \2
 違い[はが](?:あり|見られ|見え)ません|違い[はが]ない = there is no difference
 影のせいで = only because of the shadow
 最初は = at first
 実際は = in fact
 ゼロ = zero
 いいえ = no
-はい = yes
+(?<![一-龯ァ-ヶ])はい(?!ま) = yes
 ([A-H])点?[はが]([A-H])点?より[も]?([近遠暗明]る?)く(?:は)?(?:あり|ない|なく)(?:ません)? = \1 is not \3い than \2
-([A-H])点?(?:の[^,.はが]{{1,6}})?[はが]([A-H])点?(?:の[^,.はが]{{1,6}}?)?より[も]?([近遠暗]い|明るい) = \1 is \3 than \2
+([A-H])点?(?:の[^,.はが]{{1,6}})?[はが]([A-H])点?(?:の[^,.はが]{{1,6}}?)?より[も]?{_IS_MORE} = \1 is \3 than \2
 ([A-H])点?[はが]([A-H])点?の(?:後ろ|奥|背後) = \1 is behind \2
 ([A-H])点?[はが]([A-H])点?の(?:前|手前) = \1 is in front of \2
 ([^,.はが]{{1,15}})でもなく[, ]* = not \1 but
 でも(?=[^,.]{{0,15}} but) = nor
-([A-H])点?(?:より[も]?|と比べて|に比べて|と比較して)[, ]*([A-H])点?の?(?:方|ほう)が(?:カメラに)?([近遠暗]い|明るい) = \2 is \3 than \1
+([A-H])点?(?:より[も]?|と比べて|に比べて|と比較して)[, ]*([A-H])点?の?(?:方|ほう)が(?:カメラに)?{_IS_MORE} = \2 is \3 than \1
 の?近くの? = nearby
 カメラに(?:最も|一番)近い(?:のは)? = closest to the camera is
 カメラに近い = closer to the camera
+暗く見え = looks darker
+明るく見え = looks lighter
+近く見え = looks closer
 カメラから遠い|遠い = farther
 近い|手前|前景 = closer
 背景|奥 = background
@@ -331,7 +339,7 @@ _JAPANESE = rf"""
 そうです|正しい(?:です)? = correct
 ([^\s,.はが]{{1,15}})を(?:選び|選択し)ます = i choose \1
 選択肢 = option
-([^\s,.]{{1,15}})[はが](?:あり|い|見え)ません = there are no \1
+([^\s,.]{{1,15}})[はが](?:あり|い|見え|見当たり)ません = there are no \1
 ([^\s,.はがと]{{1,15}})[はが](?:全部で|合計)({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1 in total
 ([^\s,.はがと]{{1,15}})[はが]({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊] = there are \2 \1.
 ({_NUMBER})\s*[匹個羽人脚つ本台枚頭冊]の? = \1
@@ -344,6 +352,7 @@ _JAPANESE = rf"""
 本物 = real
 人工|生成 = generated
 正解|答え = answer
+対応しません = does not correspond
 対応 = corresponds to
 の?(?:方|ほう)が = is
 の色 = color
@@ -351,15 +360,18 @@ _JAPANESE = rf"""
 (?<=[A-H])と(?=[A-H]) = and
 ([A-H])点?の(?!方|ほう)|([A-H])点 = point \1\2
 [はが](?!い) = is
+です(?!が) = .
 """
 _TABLES = {"de": _GERMAN, "fr": _FRENCH, "es": _SPANISH, "zh": _CHINESE, "ja": _JAPANESE}
 _MARKERS = {
-    "de": "nur ist sind nicht kein keine keinen keiner und näher dunkler heller punkt bild antwort daher somit sondern gibt ich "
-    "das nein weiter gleich stimmt insgesamt ja der folglich richtig falsch wahr wirkt liegt ungefähr",
-    "fr": "zéro exact est sont pas mais donc le la les une des il je c'est oui non réponse proche aucun aucune pareil près choisis "
-    "vrai n'est n'y deux trois par en au",
-    "es": "cero correcto es está son están hay el la más pero sino sí opción respuesta aunque porque punto veo ninguno ningún ninguna "
-    "por aproximadamente igual elijo elegiría los las en dos tres",
+    "de": "auf dem den im mit von man hier zwei drei vier fünf sechs sieben neun zehn nur ist sind nicht kein keine "
+    "keinen keiner und näher dunkler heller punkt bild antwort daher somit sondern gibt ich das nein weiter gleich "
+    "stimmt insgesamt ja der folglich richtig falsch wahr wirkt liegt ungefähr",
+    "fr": "sur dans du ce cette on cinq quatre huit zéro exact est sont pas mais donc le la les une des il je c'est "
+    "oui non réponse proche aucun aucune pareil près choisis vrai n'est n'y deux trois par en au",
+    "es": "del con se lo al cuento una cuatro cinco seis siete ocho nueve diez cero correcto es está son están hay el "
+    "la más pero sino sí opción respuesta aunque porque punto veo ninguno ningún ninguna por aproximadamente igual "
+    "elijo elegiría los las en dos tres",
 }
 """Words that tell a language; none of them makes up an English reply."""
 _LANGUAGES = {language: frozenset(words.split()) for language, words in _MARKERS.items()}

@@ -71,7 +71,7 @@ _VERB = (
     r"(?=\s*(?:[.,;:!?)\]\"'/&=-]|\(\w|$|\n)|\s+(?:is|are|was|has|have|appears?|seems?|looks?|and|or|nor|in|on|at|because"
     r"|since|as|with|corresponds?|match(?:es)?|would|could|should|does|do|more|most|being|to|from|than|circled"
     r"|located|which|might|may|must|can|lies|sits|also|best|closely|fits|accurately|better|touch(?:es)?|encloses?"
-    r"|for|the|it is|but)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
+    r"|for|the|it is|but|that)\b|\s*[\u2705\u2713\u2714\u2611\u274c\u2717\u2718]|[\u3000-\ud7af]|'s\b)"
 )
 _LATIN = r"A-Za-z0-9_\u00c0-\u024f"  # letters that make a word with a letter beside them; those of Asia do not
 _ALONE = (
@@ -98,7 +98,8 @@ _BY_LETTER = (
 _ANSWER = re.compile(r"ans(?:wers?)?\b\.?(?:\s*(?:is\b|[:=]))?\s*|choice\s*[:=]\s*", re.I)
 _IDLE = r"(?<!\bno(?=\s+(?:idea|clue|doubt|information|way|images?|pictures?|photos?|question|answer|choice)\b))"
 _SAME = re.compile(
-    r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
+    r"\b(?:little to )?no (?:\w+ ){0,2}differences?(?= (?:in|between)\b| ?[.,:;])"
+    r"|\A\W*(?:same|similar)(?: colou?rs?)?\W*\Z"
     r"|\A\W*no difference\W*\Z|\bsimilar (?:surface )?(?:colou?rs|shades|tones)\b"
     r"|\bneither (?:(?:of them|point|surface|one|(?:point )?A n?or (?:point )?B) )?(?:is|looks|appears)"
     r" (?:\w+ly )?darker\b|\bequally (?:dark|light|bright)\b"

@@ -39,7 +39,8 @@ _DIGITS = re.compile(r"(?<![A-Za-z\d_.,])-?\d+(?:,\d{3})*(?:\.0+)?(?![A-Za-z\d_]
 _WORDS = re.compile(rf"(?<![\w-])(?:{'|'.join(sorted(NUMBERS, key=len, reverse=True))})(?![\w-])", re.I)
 _ABSENT = re.compile(
     r"\b(?:there (?:is|are) no|(?:don't|do not|cannot|can't) see any)\b(?! (?:way|clear|enough|information))"
-    r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
+    r"|\bno \w+(?: \w+)? (?:is|are|can be) (?:visible|seen|shown|present)\b"
+    r"|\bthere (?:is|are) none\W*$|\A\W*(?:none|no \w+)\W*\Z",
     re.I,
 )
 _ASKED = re.compile(
@@ -102,7 +103,8 @@ def number_of_asked(text: str, question: str) -> str | None:
     else:
         words = rf"\s+{_BETWEEN}{{0,3}}?".join(map(re.escape, (*adjectives, _stem(noun))))
         counted = rf"({_DIGITS.pattern}|{_WORDS.pattern})\s+{_BETWEEN}{{0,3}}?{words}"
-        absent = rf"\b(?:no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not (?:see |find )?any)\s+{_BETWEEN}{{0,2}}?{words}"
+        none = r"no|zero|not an?(?: single)?|none of (?:the|these)|\w*n't (?:see |find )?any?|not (?:see |find )?any"
+        absent = rf"\b(?:{none})\s+{_BETWEEN}{{0,2}}?{words}"
     counts = [_digits(number) for number in re.findall(counted, text, re.I)]
     if not counts:
         single = rf"\b(?:there(?: is|'s)|see) an? {_BETWEEN}?{words}\b|\b(?:a single|only an?) {_BETWEEN}?{words}\b"
@@ -132,7 +134,8 @@ def _read_two_words(text: str, words: Mapping[str, str]) -> Reading:
         if match["word"].casefold() != "no" or not _EXISTS.match(text[match.end() :])
     ]
     lead = re.match(rf"\W*{_NOT}{both}", text, re.I)
-    for match in (declared[-1] if declared else None, lead):
+    last = re.search(rf"[:;]\s*{_NOT}{both}\W*\Z", text, re.I)
+    for match in (declared[-1] if declared else last, lead):
         if match:
             is_first = bool(re.fullmatch(words[first], match["word"], re.I))
             against = bool(match["not"]) != bool(_DOUBTED.search(text[: match.start("word")]))

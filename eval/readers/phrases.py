@@ -77,7 +77,7 @@ DECLARES = (
     _pattern(rf"{_ANSWER_ELSEWHERE}{GAP}{{0,12}}?{CHOICE}"),
     _pattern(
         rf"{CHOICE}{GAP}{{0,120}}?\b{_BE}\b{GAP}{{0,25}}?\b(?:the|my|an?)\s+(?:\w+\s+){{0,2}}?{_GOOD}\s+"
-        r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|candidate|fit|solution)\b"
+        r"(?:\w+\s+){0,2}?(?:answer|choice|option|match|one|point|candidate|fit|solution)\b"
     ),
     _pattern(
         r"^\W*(?:(?:so|therefore|thus|hence|then|no|actually|instead)\W+)*"
@@ -98,7 +98,8 @@ DECLARES = (
     _pattern(rf"(?:\u2192|\u21d2|[=-]>|\w\s*=)\s*{CHOICE}\W*$"),
     _pattern(rf"\b(?:left with|leaves(?: us| me)?(?: with)?(?: only)?)\s+{CHOICE}"),
     _pattern(
-        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously|surely|without (?:a )?doubt)"
+        r"^\W*(?:(?:most |very )?(?:probably|likely)|maybe|perhaps|possibly|definitely|certainly|clearly|obviously"
+        r"|surely|without (?:a )?doubt)"
         rf"\s+{CHOICE}\W*(?:$|,)"
     ),
     _pattern(rf"(?:^|[.;,]\s+)(?:final )?(?:answer|choice) {CHOICE}\W*$"),
@@ -139,7 +140,8 @@ WRONG = _pattern(
 SETTLES = (
     _pattern(
         rf"(?:\b(?:not|neither|nor)|n't) (?!only\b|just\b|merely\b){NEAR}{{0,20}}?\u27e6[A-Z]\u27e7"
-        r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s,;:]*(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
+        r"(?:\s*(?:,|n?or|the|\u27e6[A-Z]\u27e7)\s*)*[\s\"',;:]*"
+        r"(?:\b(?:but|rather|instead)\b|(?<=[,;:] )(?:it is|it's)\b)"
         rf"{NEAR}{{0,20}}?{CHOICE}(?! (?:is|are) not)"
     ),
     _pattern(rf"^\W*{CHOICE} it is\W*$"),
@@ -159,10 +161,13 @@ DIRECT = re.compile(
     re.I,
 )
 """Between a choice and what a plain sentence says of it."""
+LOOKS = re.compile(r"\b(?:looks?|appears?|seems?)\b", re.I)
+"""What something looks like, which it may not be."""
 ILLUSION = _pattern(
     r"\b(?:only|just|merely|might|may|first) (?:looks?|appears?|seems?)\b",
     r"\b(?:may|might|can|could|lighting|light|lamp|sun|shad(?:ows?|e|ing)) (?:that )?(?:makes?|lets?)\b",
-    r"\bonly (?:because|as|due|since|when)\b|\b(?:first|initially|originally) (?:thought|assumed|guessed|believed|seemed|looked)\b",
+    r"\bonly (?:because|as|due|since|when)\b",
+    r"\b(?:first|initially|originally) (?:thought|assumed|guessed|believed|seemed|looked)\b",
     r"\bat first\b|\bapparent(?:ly)? difference\b",
     r"\b(?:might|could|would) \w+.*\bif\b",
     r"\b(?:looks?|appears?|seems?) .{0,30}(?:due to|because of) .{0,20}\b(?:shad\w+|light\w*)",
@@ -183,7 +188,8 @@ CONCLUDES = _pattern(
 )
 """How a sentence begins that concludes."""
 FORCED = _pattern(
-    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus|ignore|disregard|compare|look)\b",
+    r"\b(?:if|were)\s+(?:i|we)\s+(?:had|have|must|need|needed|were forced|am forced|were|assume|consider|focus"
+    r"|ignore|disregard|compare|look)\b",
     r"\bif forced\b",
     r"\beducated guess\b",
     r"\bif (?:a choice|one) (?:must|has to)\b",
@@ -250,6 +256,7 @@ def states(before: str) -> bool:
 
 _SECOND_THOUGHTS = _pattern(
     r"(?:^|[.,!?;\u2026-]\s*)(?:(?:but|no|oh|hmm|yes)\b,? )?wait\b(?=\s*[,.!:\u2026\u2014-])",
+    r"[.,\u2026-]\s*(?:but )?actually,?\s+(?=\u27e6|(?:yes|no)\b)",
     r"(?<![\w-])(?:hold on|looking (?:again|closer|more closely)|on second thoughts?|scratch that)\b",
 )
 

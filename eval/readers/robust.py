@@ -25,7 +25,7 @@ from looktwice.eval.readers.clean import clean_text, strip_echo
 from looktwice.eval.readers.glosses import in_english
 from looktwice.eval.readers.mentions import TAG, nameable, tagged_letters, tagger_of
 from looktwice.eval.readers.open_answers import kind_of, number_of_asked, read_open
-from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEGATED, NOT_YET, UNDECIDED, second_thoughts
+from looktwice.eval.readers.phrases import HANDED_BACK, ILLUSION, NEAR, NEGATED, NOT_YET, UNDECIDED, second_thoughts
 from looktwice.eval.readers.reader import Reader, Reading, choice_texts, subtask_of
 from looktwice.eval.readers.vocabulary import REFUSED, may_hold
 from looktwice.pipelines.state import State
@@ -80,7 +80,9 @@ _TICKED = re.compile(
 _BARE_LETTER = re.compile(r"[\W_]*([a-z])[\W_]*", re.I)
 _OPENS = re.compile(
     rf"^[\W_]*?(?:option\s+|choice\s+)?{TAG}(?=\s*(?:[.:;!)\n-]|$)|\s+[\d.,]+(?:\s*\n|\s*$|\.)"
-    r"|,\s+(?!which|that|who|is|and|or|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)|\s+(?:because|since|as)\b)",
+    r"|,\s+(?!which|that|who|is|and|or|(?:on|in|at|near|behind)\b"
+    r"|(?:\w+ )?(?:located|circled|marked|labell?ed|placed|positioned|situated|lying)\b)"
+    r"|\s+(?:because|since|as)\b)",
     re.I,
 )
 _LIST_ITEM = re.compile(r"^\W*(?:\d+\W+)?(?:option |image |picture |point )?\(?([A-H])[).:](?:\s|$)", re.I)
@@ -97,7 +99,9 @@ _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 _SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)  # "A, B and C are ..."
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
-    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{TAG}\s*[,;]?", re.I
+    rf"\bthan {NEAR}{{0,40}}?{TAG}|"
+    rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{TAG}\s*[,;]?",
+    re.I,
 )
 _CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(

@@ -70,7 +70,8 @@ _SUBTASKS: Mapping[str, AnswerWords] = {
         ),
         claimed=_any(
             r"(?:\u27e6(?=[A-Z]\u27e7[^\u27e6\u27e7.,;\n]{0,40}\bin front of (?:the )?\u27e6)"
-            r"|\b(?:camera|viewer|observer|photographer|lens|we) (?:is|are) (?:\w+ )?(?:closer|nearer) to (?:the )?\u27e6)"
+            r"|\b(?:camera|viewer|observer|photographer|lens|we) (?:is|are)"
+            r" (?:\w+ )?(?:closer|nearer) to (?:the )?\u27e6)"
             r"(?P<letter>[A-Z])\u27e7(?:[^\u27e6\u27e7.,;\n]{0,40}\bin front of)?"
         ),
     ),

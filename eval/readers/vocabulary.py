@@ -72,7 +72,8 @@ RIGHT = (
 REFUSED = re.compile(
     r"\b(?:sorry|apologi[sz]e|unable|as an ai|just an ai|i'm an ai)\b|"
     r"\b(?:cannot|can't|can not|won't|not able to|unable to|don't|do not|couldn't)\s+(?:\w+ly\s+)?"
-    r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|analy[sz]e|have (?:access|the ability|personal)|"
+    r"(?:assist|help|answer|provide|comply|view|see(?! an?y?\b)|access|process|"
+    r"analy[sz]e|have (?:access|the ability|personal)|"
     r"fulfill|identify|engage|make (?:an? )?(?:assumptions?|definitive)|make a|assess|determine|tell|select|choose)",
     re.I,
 )

@@ -1,6 +1,7 @@
 """Replies without end, as a hostile or a broken model gives them: reading takes time in proportion to their length."""
 
 import time
+from string import punctuation
 from typing import Any
 
 import pytest
@@ -17,6 +18,41 @@ RUNS = (
     *("[", "(", "<", "{", "[a](", "![", "] ", "'", '"', "`", "```\n", "*", "_", "#", "$", "\\", "\\boxed{", "=", "- "),
     *(". ", "|", "\u2705", "\u274c", "\u27e6A\u27e7", "<think>", "</think>", "<think></thought>", "<answer>"),
     *("</answer>", "<br>", "&lt;", "Image 1 ", "the image ", "\uff5c<\uff5c", "<|a", "https://", "(https://", "True "),
+)
+OUR_RUNS = (  # what our own rules look for, and every sign
+    *(
+        "\n:",
+        ":\n",
+        "\n: ",
+        "is\n",
+        "not ",
+        "A or ",
+        "not A but ",
+        "neither A nor ",
+        "Wait. ",
+        "looking again ",
+        "3 dogs ",
+    ),
+    *(
+        "no dog ",
+        "A is closer. ",
+        "A is closer than B, ",
+        "(A) no ",
+        "(A): yes\n",
+        "the second and third ",
+        "comparing ",
+    ),
+    *(
+        "A\u70b9\u6bd4B\u70b9\u66f4",
+        "A\u306f",
+        "A\u3067\u306f\u306a\u304f",
+        "\u3060",
+        "\u4e0d\u662fA\u800c\u662f",
+        "nicht A sondern ",
+        "est ",
+        "m\u00e1s ",
+    ),
+    *(sign + end for sign in punctuation for end in ("", "\n")),
 )
 SUBTASKS = {name: ("GC-Mat", "OC-Cpr", "OC-Cnt", "OC-Grp") for name in ("vlm2_official", "vlm2_vlmevalkit")}
 
@@ -44,6 +80,25 @@ def test_ten_times_the_reply_takes_at_most_ten_times_as_long(name: str, subtask:
             long = seconds(reader, 100_000, run, choices, subtask)
             if long > 10 * max(short, 0.02):
                 slow[run, choices] = f"{short:.3f} s, then {long:.3f} s"
+    assert not slow
+
+
+@pytest.mark.parametrize(
+    ("choices", "subtask"), [(("A is closer", "B is closer"), "Relative_Depth"), ((), "shape_discrimination")]
+)
+def test_four_times_the_words_that_are_read_take_at_most_eight_times_as_long(
+    choices: tuple[str, ...], subtask: str
+) -> None:
+    """Of a longer reply, beginning and end are read, so this is where a rule shows that its time grows too fast."""
+    reader, slow = Robust(), {}
+    for run in OUR_RUNS:
+        for attempt in range(3):  # another process may take the core for a while
+            short = seconds(reader, 2_400 + attempt, run, choices, subtask)
+            long = seconds(reader, 9_600 + attempt, run, choices, subtask)
+            if long <= 8 * max(short, 0.01):  # four times as many words; of a square it would be sixteen
+                break
+        else:
+            slow[run] = f"{short:.3f} s, then {long:.3f} s"
     assert not slow
 
 
