@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -142,11 +143,11 @@ def build_reader(name: str | None, plugins: list[str]) -> Any:
 
 
 @contextmanager
-def input_errors(allow: list[str] | None = None) -> Iterator[None]:
+def input_errors(allow: list[str] | None = None, **places: Path | None) -> Iterator[None]:
     """Print the message of an error in the input and exit with code 2; other errors keep their traceback.
 
     An error of the user's own code is one too: its place is told. Ctrl-C ends with code 130. `allow` are folders that
-    may be read inside.
+    may be read inside, `places` those of options, such as out, that are to be written.
     """
     from looktwice.pipelines.config.paths import use_roots
 
@@ -164,7 +165,7 @@ def input_errors(allow: list[str] | None = None) -> Iterator[None]:
         )
         raise typer.Exit(2) from None
     except Exception as exc:
-        said = _say_error(exc)
+        said = _say_error(exc, places)
         if not said:
             raise
         from looktwice.eval.display.printable import printable
@@ -173,7 +174,7 @@ def input_errors(allow: list[str] | None = None) -> Iterator[None]:
         raise typer.Exit(2) from None
 
 
-def _say_error(exc: Exception) -> str:
+def _say_error(exc: Exception, places: Mapping[str, Path | None]) -> str:
     """What a user needs to know of an error in the input or in a plugin; empty for any other."""
     from looktwice.eval.records.records import RunError
     from looktwice.eval.tasks.base import TaskError
@@ -191,4 +192,20 @@ def _say_error(exc: Exception) -> str:
             f"{exc.filename} cannot be written ({exc.strerror}); make room and type the same command again, which goes "
             "on with what is there"
         )
-    return str(exc) if isinstance(exc, OSError) else ""
+    return _blame_option(exc, places) if isinstance(exc, OSError) else ""
+
+
+def _blame_option(exc: OSError, places: Mapping[str, Path | None]) -> str:
+    """The error in words, with the option that named a place where nothing can be written, if one did."""
+    if not isinstance(exc.filename, str):
+        return str(exc)
+    failed = Path(os.path.abspath(exc.filename))
+    for option, place in places.items():
+        within = place and failed.is_relative_to(place.absolute())
+        above = place and place.absolute().is_relative_to(failed) and not failed.is_dir()
+        if place and (within or above):
+            in_the_way = next((path for path in (place, *place.parents) if path.is_file()), None)
+            not_a_folder = in_the_way and exc.errno in (errno.ENOTDIR, errno.EEXIST)
+            why = f"{in_the_way} is a file" if not_a_folder else exc.strerror
+            return f"--{option} {place} cannot be written ({why}); type --{option} and a place where you may write"
+    return str(exc)

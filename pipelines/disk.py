@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedIOBase, RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -71,7 +71,8 @@ def whole_file(path: Path, buffering: int = -1) -> Iterator[BinaryIO]:
             yield file
         os.replace(draft, path)
     except BaseException as exc:
-        Path(draft).unlink(missing_ok=True)
+        with suppress(OSError):  # where a folder of its path is a file, there is nothing to remove
+            os.unlink(draft)
         if isinstance(exc, OSError) and exc.filename in (None, draft):
             raise OSError(exc.errno, exc.strerror, str(path)) from exc
         raise

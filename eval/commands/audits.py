@@ -28,7 +28,7 @@ def certify(
 
     Of a run of configs/tool_contribution.yaml, or of any with contestants of these names.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.analysis.looking.contribution import ARMS, certificate_page, certificates
         from looktwice.eval.records.records import RunError, RunFolder, refuse_run_file
         from looktwice.eval.scoring.score import score_run
@@ -69,7 +69,7 @@ def audit(
     Of a run of configs/blindness.yaml: mirage scores, bias of letters, the items that need no image, and the others as
     a subset, clean.yaml.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.analysis.looking import blindness
         from looktwice.eval.records.records import RunError, RunFolder
         from looktwice.eval.scoring.score import score_run
@@ -109,7 +109,7 @@ def probe(
 
     Of a run with LocalVLM or Pocket: linear probes on every layer, against the model's own answers.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.commands.measures import print_text_table
         from looktwice.eval.probes.arms import probe_run
         from looktwice.eval.probes.page import NOTE, probe_page, probe_sentences, probe_table

@@ -32,7 +32,7 @@ def compare(
 
     Samples match by id, or by their pictures and questions; what matches nothing is named.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from rich.console import Console
 
         from looktwice.eval.logs import standings, tell
@@ -73,7 +73,7 @@ def export(
 
     `.eval` opens in Inspect View, with the pictures; `replies --export` writes EvalAI, VLMEvalKit and lmms-eval.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.logs.export import export_logs
         from looktwice.eval.logs.read import read_logs
 

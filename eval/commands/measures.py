@@ -65,7 +65,7 @@ def staircase(
 
     The next level is the one whose answer tells most. Works for models, specialists and people alike.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.adaptive.runs import Staircases
         from looktwice.eval.psychometrics.thresholds import Along
         from looktwice.eval.records.records import RunError
@@ -97,7 +97,7 @@ def race(
 
     Arms that can no longer win are asked no more; the winner is confirmed on held-out samples.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.adaptive.runs import Races
         from looktwice.eval.adaptive.tables import NOTE, race_table, save_races, say_race
         from looktwice.eval.runs.predict import RunOptions

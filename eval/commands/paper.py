@@ -33,7 +33,7 @@ def paper(
 
     The figures need matplotlib, which `looktwice[figures]` installs; without it the rest is written.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.records.records import RunError
         from looktwice.eval.results import Results
 

@@ -33,7 +33,7 @@ def annotate(
 
     Filled-in sheets give shares, kappas, and people as contestants for `compare`.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from rich.console import Console
 
         from looktwice.eval.annotation import ratings, sheet

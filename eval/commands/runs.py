@@ -66,7 +66,7 @@ def judge(
 
     Scores and reports then use its verdicts.
     """
-    with input_errors(allow):
+    with input_errors(allow, cache=cache):
         from looktwice.eval.judging.command import RunJudge
         from looktwice.eval.judging.model import build_judge_model
 
@@ -96,7 +96,7 @@ def report(
     only: Only = None,
 ) -> None:
     """Write report.html, report.md and report.csv."""
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.display.table import score_table
         from looktwice.eval.page.own_images import recorded_tasks, sample_images
         from looktwice.eval.report import write_report
@@ -156,7 +156,7 @@ def show(
 
     For every contestant, with the views after each stage.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out, cache=cache):
         from looktwice.eval.runs.show import show_sample
 
         for line in show_sample(run, sample, out, load_plugins(plugin), cache):
@@ -185,7 +185,7 @@ def replies(
 
 def merge(runs: Runs, out: Annotated[Path, typer.Option(help="The folder of the merged run.")]) -> None:
     """Merge the shards of one run."""
-    with input_errors():
+    with input_errors(out=out):
         from looktwice.eval.runs.merge import merge
 
         say(merge(runs, out))
@@ -219,7 +219,7 @@ def replay(
 
     Everything must be the same bit for bit, and the replies those of the cache; no model is called.
     """
-    with input_errors(allow):
+    with input_errors(allow, cache=cache):
         from looktwice.eval.runs.replay import describe_replay, replay
 
         found = replay(run, load_plugins(plugin), cache)
@@ -242,7 +242,7 @@ def trajectories(
 
     Tools and images are included; every line has the same fields.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.runs.trajectories import write_trajectories
 
         plugins = load_plugins(plugin)

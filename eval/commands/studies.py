@@ -46,7 +46,7 @@ def check(
 
     The stages run with a scripted model: without --ask no model is called. It says what a run would ask and cost.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.runs.check import check
         from looktwice.pipelines.config.plan import load_plan
 
@@ -80,7 +80,7 @@ def run(
 
     A run that was stopped is continued.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out, cache=cache):
         from looktwice.eval.runs.predict import RunOptions
         from looktwice.eval.runs.study import Study
         from looktwice.pipelines.config.plan import load_plan
@@ -124,7 +124,7 @@ def make(
 
     Each task is saved as a folder and as a parquet file like BLINK's.
     """
-    with input_errors(allow):
+    with input_errors(allow, out=out):
         from looktwice.eval.make.command import make_questions
 
         for line in make_questions(config, overrides or (), load_plugins(plugin), out, split, allow or ()):
@@ -162,7 +162,7 @@ def init(
 
     It is a copy of a shipped configuration, which `looktwice list configs` names.
     """
-    with input_errors():
+    with input_errors(out=out):
         from looktwice.eval.listing import copy_config
 
         written = copy_config(config, out)

@@ -116,7 +116,7 @@ class _Ground:
             hidden = (left < x1) & (x0 < right) & (top < y1) & (y0 < bottom)
             if side == "inside":
                 hidden[[own, self._count + own]] = False
-            if not hidden[self._count :].any() and (drawings := np.count_nonzero(hidden)) < least:
+            if not hidden[self._count :].any() and (drawings := int(np.count_nonzero(hidden))) < least:
                 best, least = (x0, y0, x1, y1), drawings
             if least == 0:
                 break

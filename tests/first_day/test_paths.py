@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from typer import Exit
 from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
+from looktwice.eval.cli_options import input_errors
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: PATH}
@@ -231,3 +233,30 @@ def test_a_run_folder_in_place_of_a_study_is_called_a_folder(lab: Path) -> None:
     """`looktwice run runs/study`, typed to go on, was "not a YAML mapping ([Errno 21] ...)"."""
     result = CliRunner().invoke(app, ["run", str(lab)])
     assert result.exit_code == 2 and "a folder; give the YAML file of a study" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "run study.yaml --out taken", "run study.yaml --out taken/deeper", "check study.yaml --out taken",
+        "report runs/study --out taken", "merge runs/study --out taken", "paper runs/study --out taken",
+        "compare runs/study runs/study --out taken", "race study.yaml --out taken",
+    ],
+)  # fmt: skip
+def test_a_place_that_cannot_be_written_is_blamed_on_its_option(words: str, lab: Path) -> None:
+    """It said "[Errno 20] Not a directory: 'taken/study'", or named a draft with a number of a thread."""
+    assert looktwice("run", STUDY.replace("PATH", "../own/set"), "--allow", "../own").exit_code == 0
+    Path("taken").touch()
+    result = CliRunner().invoke(app, [*words.split(), "--allow", "../own"] if "merge" not in words else words.split())
+    place = words.split()[-1]
+    said = " ".join(result.output.split())
+    assert result.exit_code == 2, result.output
+    assert f"--out {place} cannot be written (taken is a file); type --out and a place where you may write" in said
+
+
+def test_an_error_elsewhere_is_not_blamed_on_the_place_of_runs(lab: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    here = str(Path.cwd())
+    for error in (OSError(111, "Connection refused"), OSError(13, "Permission denied", "data"), OSError(1, "No", here)):
+        with pytest.raises(Exit), input_errors(out=Path("runs")):
+            raise error
+        assert capsys.readouterr().err == f"{error}\n"
