@@ -21,6 +21,7 @@ from looktwice.eval.runs.replay import HashOnlyBlobs
 from looktwice.eval.scoring.cost import price_lines, price_of
 from looktwice.eval.scoring.labels import baseline_of, labels
 from looktwice.eval.tasks.base import TaskError, checked_items, count_items
+from looktwice.eval.tasks.folder import Folder
 from looktwice.pipelines.config.arm import Arm, say_no_answer
 from looktwice.pipelines.config.build import ConfigError
 from looktwice.pipelines.config.plan import Plan
@@ -32,7 +33,7 @@ from looktwice.pipelines.models.cache import close_model
 from looktwice.pipelines.models.chat_api import shorten
 from looktwice.pipelines.models.keys import MissingKeyError
 from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import Item, say_key_fault
+from looktwice.pipelines.sample import Item, Sample, check_marks, say_key_fault
 from looktwice.pipelines.state import Call, State
 from looktwice.prompting.agent.agent import Agent
 
@@ -72,6 +73,7 @@ def check(
     if out is not None:
         yield from _write_pages(out, trials, names)
     yield from describe_requests(plan, trials, limit)
+    yield from _look_at_marks(tasks, limit)
     if every_image:
         yield from _look_at_samples(plan, limit)
     yield from _say_unchanged(trials, rows[: len(plan.points)], names)
@@ -223,6 +225,25 @@ def _assumptions(trials: Sequence[Trial], samples: Mapping[str, int]) -> Iterato
         yield f"{name}: an agent, counted without looks; with all that its bounds allow up to {calls:,} requests"
 
 
+def _look_at_marks(tasks: Mapping[str, Any], limit: int | None) -> Iterator[str]:
+    """A line for each folder of questions with marks outside their images, whose samples would fail."""
+    for task in tasks.values():
+        items = islice(checked_items(task), limit) if isinstance(task, Folder) else ()
+        faults = [fault for item in items if item.sample.marks and (fault := _mark_fault(item.sample))]
+        if faults:
+            yield f"{counted(len(faults), 'sample')} would fail for a mark outside its image; the first: {faults[0]}"
+
+
+def _mark_fault(sample: Sample) -> str:
+    try:
+        check_marks(sample)
+    except PictureError:  # told where images are opened
+        return ""
+    except ValueError as exc:
+        return str(exc)
+    return ""
+
+
 def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
     """Name images that cannot be opened, wrong keys, and ids that come twice. Raises TaskError with their number."""
     opened, faults = 0, 0
@@ -243,7 +264,8 @@ def _look_at_samples(plan: Plan, limit: int | None) -> Iterator[str]:
 def _open(item: Item) -> tuple[int, list[str]]:
     """How many images a sample has, those of its choices included, why some cannot be decoded, and a wrong key."""
     images = [each for each in (*item.sample.images, *item.sample.choices) if isinstance(each, Picture)]
-    faults = [wrong] if (wrong := say_key_fault(item.answer, len(item.sample.choices))) else []
+    wrong = say_key_fault(item.answer, len(item.sample.choices)), _mark_fault(item.sample)
+    faults = list(filter(None, wrong))
     for image in images:
         try:
             image.pixels  # noqa: B018  decodes it

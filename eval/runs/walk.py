@@ -18,9 +18,8 @@ from looktwice.pipelines.config.spec import asks_model, identity
 from looktwice.pipelines.model import Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.endpoint import EndpointError, FailureRow
-from looktwice.pipelines.picture import PictureError
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
-from looktwice.pipelines.sample import Sample, say_key_fault
+from looktwice.pipelines.sample import Sample, check_marks, say_key_fault
 from looktwice.pipelines.state import Stage, State
 
 
@@ -127,8 +126,9 @@ class Walk:
         if wrong := say_key_fault(self.row.answer, len(self.sample.choices)):
             error = f"{wrong}, so nothing was asked; mend the task"
         try:
+            check_marks(self.sample)
             state = state if error else State.start(self.sample, seed, self.draw)
-        except PictureError as exc:  # an image that cannot be read fails this sample alone
+        except ValueError as exc:  # an image that cannot be read, or a mark outside, fails this sample in every arm
             error = describe_failure(exc)
         if not error:
             self._run_children(roots, state)

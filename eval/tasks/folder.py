@@ -19,8 +19,8 @@ from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots,
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.marks import Box, Mark, Point, mark_from_dict
-from looktwice.pipelines.picture import Picture, PictureError
+from looktwice.pipelines.marks import Mark, mark_from_dict
+from looktwice.pipelines.picture import Picture
 from looktwice.pipelines.sample import Item, Sample
 
 KEYS = ("id", "question", "image", "images", "choices", "answer", "marks", "meta")
@@ -170,9 +170,6 @@ def _marks(row: dict[str, Any], images: int) -> tuple[Mark, ...]:
     return marks
 
 
-SLACK = 1.0  # pixels that a box may stick out of its image: detectors and rounding do that
-
-
 @dataclass(frozen=True)
 class Folder:
     """Questions from `file` in the folder `path`, one JSON object a line, with images in the same folder.
@@ -183,7 +180,7 @@ class Folder:
     pixels of the first image, or of number `image`, from 0) and `meta` (an object of your own fields, by which scores
     can be sliced). `split`, `label_version` and `note` are what tables say of the set; an empty `label_version` becomes
     the sha256 of the file. `scorer` says what counts where that is not plain accuracy. Raises TaskError that lists
-    every faulty line; an image that cannot be read fails only its own sample.
+    every faulty line; an image that cannot be read, and a mark outside its image, fails only its own sample.
     """
 
     path: Path
@@ -245,39 +242,8 @@ class Folder:
 
     @cached_property
     def _checked(self) -> list[FolderRow]:
-        """The chosen rows, now that their images were looked at, which takes a while."""
+        """The chosen rows, now that some image is known to be there."""
         files = [file for row in self._chosen for file in row.images]
         if files and not any(file.exists() for file in files):
             raise TaskError(f"{self.path}: not one of the {len(files)} images exists; the first is {files[0]}")
-        faults = RowErrors(Path(self.path) / self.file, "lines")
-        for row in self._chosen:
-            for problem in _marks_outside(row):
-                faults.add(row.line, problem)
-        faults.raise_any()
         return self._chosen
-
-
-def _marks_outside(row: FolderRow) -> Iterator[str]:
-    for number, file in enumerate(row.images):
-        marks = [mark for mark in row.marks if mark.image == number]
-        try:
-            width, height = Picture.open(file).size if marks else (0, 0)
-        except PictureError:  # fails its own sample when it is looked at
-            continue
-        for mark in marks:
-            if not _fits(mark, width, height):
-                yield f"mark {mark.label!r} is outside its image {file.name}, {width}x{height}: {_where(mark)}"
-
-
-def _fits(mark: Mark, width: int, height: int) -> bool:
-    if isinstance(mark, Point):
-        return -0.5 <= mark.x <= width - 0.5 and -0.5 <= mark.y <= height - 0.5
-    if isinstance(mark, Box):
-        return min(mark.x0, mark.y0) >= -SLACK and mark.x1 <= width + SLACK and mark.y1 <= height + SLACK
-    return mark.pixels.shape == (height, width)
-
-
-def _where(mark: Mark) -> str:
-    if isinstance(mark, Point | Box):
-        return str(mark.center if isinstance(mark, Point) else mark.xyxy)
-    return f"a mask of {mark.pixels.shape[1]}x{mark.pixels.shape[0]}"

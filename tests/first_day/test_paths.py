@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from looktwice.eval.cli import app
 from looktwice.eval.cli_options import input_errors
+from looktwice.eval.records import RunFolder
 
 STUDY = """
 task: {use: eval.tasks.Folder, path: PATH}
@@ -260,3 +261,22 @@ def test_an_error_elsewhere_is_not_blamed_on_the_place_of_runs(lab: Path, capsys
         with pytest.raises(Exit), input_errors(out=Path("runs")):
             raise error
         assert capsys.readouterr().err == f"{error}\n"
+
+
+def test_a_mark_outside_its_image_fails_its_own_sample_in_every_arm(lab: Path) -> None:
+    """One wrong mark refused the whole set, and only where it was the first did `check` of another task say so."""
+    folder = lab / "study" / "set"
+    folder.mkdir()
+    Image.new("RGB", (60, 50)).save(folder / "a.png")
+    row = {"question": "Which?", "image": "a.png", "choices": ["a", "b"], "answer": "A"}
+    rows = [{**row, "id": f"q{n}", "marks": [{"label": "P", "x": 70 if n in (2, 4) else 5, "y": 5}]} for n in range(6)]
+    (folder / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    arms = "contestants: {plain: {}, drawn: {stages: {mark: {use: prompting.markers.Circles, before: ask}}}}"
+    study = STUDY.replace("PATH", "set").replace("Scripted", 'Scripted, answer: "(A)"') + arms
+    told = " ".join(looktwice("check", study).output.split())
+    assert "2 samples would fail for a mark outside its image; the first: sample q2: point 'P' at (70, 5)" in told
+    assert "2 faults in the samples" in " ".join(looktwice("check", study, "--all").output.split())
+    assert looktwice("run", study).exit_code == 1
+    records = RunFolder(Path("runs/study")).records()
+    failed = {key[1] for key, record in records.items() if record.error}
+    assert failed == {"q2", "q4"} and sum(1 for record in records.values() if record.error) == 4
