@@ -112,7 +112,7 @@ def _check(image: Image.Image, data: bytes, name: str) -> None:
 
 _readable_tables: set[bytes] = set()
 _readable: set[str] = set()
-"""The sha256 of what was looked at: a picture has many questions, arms and draws, and is checked for the first alone."""
+"""The sha256 of what was checked: a picture of many questions, arms and draws is checked once."""
 
 
 def _unpack_rows(data: bytes) -> None:
