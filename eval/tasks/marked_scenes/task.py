@@ -153,6 +153,5 @@ class SceneScorer(Scorer):
     def guesser(self, samples: Mapping[str, SampleRow]) -> float | None:
         """One over the number of answers that fit what is drawn; None for scenes before version 3, which told more."""
         possible = [row.truth.get("possible") for row in samples.values()]
-        if not all(isinstance(number, int) and number > 0 for number in possible):
-            return None
-        return fmean(1 / number for number in possible)
+        counts = [number for number in possible if isinstance(number, int) and number > 0]
+        return fmean(1 / number for number in counts) if len(counts) == len(possible) else None

@@ -150,6 +150,9 @@ def guess_name(sign: int) -> Guesser:
     return guess
 
 
+TAKES: dict[str, Callable[[Collection[int]], int]] = {"most": max, "least": min, "distinct": len}
+
+
 def guess_number(of: Callable[[Thing], str], take: Callable[[Collection[int]], int]) -> Guesser:
     """A number of things that have a word in common: of the most frequent word, of the rarest, or of how many words."""
     return lambda scene, levels: str(take(Counter(map(of, scene.things)).values()))
@@ -165,16 +168,22 @@ GUESSERS: dict[str, dict[str, Guesser]] = {
     "count": {
         f"{name} {word}": guess_number(of, take)
         for word, of in {"color": WORDS["color"], "shape": WORDS["shape"], "name": lambda t: t.name}.items()
-        for name, take in {"most": max, "least": min, "distinct": len}.items()
+        for name, take in TAKES.items()
     },
 }  # fmt: skip
-LEVELS = {"size": [10, 16, 56], "things": [2, 3, 6, 10], "drop": [4, 20, 120], "ratio": [1.05, 1.5, 2.0]}
+LEVELS: dict[str, list[float]] = {
+    "size": [10, 16, 56],
+    "things": [2, 3, 6, 10],
+    "drop": [4, 20, 120],
+    "ratio": [1.05, 1.5, 2.0],
+}
 
 
 def scenes(kind: str, n: int) -> Iterator[tuple[AskedScene, Mapping[str, Any]]]:
     """Scenes of each combination of levels that is tried here, not drawn."""
     names = [control.name for control in KINDS[kind].controls if control.name in LEVELS]
-    for values in product(*(LEVELS[name] for name in names)):
+    choices: list[tuple[float, ...]] = list(product(*[LEVELS[name] for name in names]))
+    for values in choices:
         levels = {"overlap": 0.0, **dict(zip(names, values, strict=True))}
         for number in range(n):
             words = (kind, *map(str, values))
