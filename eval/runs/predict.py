@@ -253,11 +253,12 @@ class Run:
         self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],
         unchanged: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
-        with ThreadPoolExecutor(self.options.workers, thread_name_prefix="looktwice") as pool:
+        with ThreadPoolExecutor(2 * self.options.workers, thread_name_prefix="looktwice") as pool:  # some only wait
             context = RunContext(
                 self.models,
                 writer,
                 pool,
+                threading.Semaphore(self.options.workers),
                 self._raise_if_stopped,
                 self.note,
                 self.drain,

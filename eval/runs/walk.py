@@ -18,6 +18,7 @@ from looktwice.pipelines.config.spec import asks_model, identity
 from looktwice.pipelines.model import Stopped, canonical
 from looktwice.pipelines.models.cache import CacheError
 from looktwice.pipelines.models.endpoint import EndpointError, FailureRow
+from looktwice.pipelines.models.limits import TURN
 from looktwice.pipelines.pipeline import NoModel, RecordingModel, StageFailed, cause_of, step
 from looktwice.pipelines.sample import Sample, check_marks, say_key_fault
 from looktwice.pipelines.state import Stage, State
@@ -67,13 +68,15 @@ NO_MODEL_ALLOWED = NoModel("this stage declares `asks = False` but called the mo
 class RunContext:
     """Shared by all walks of a run: wrapped models by id of the original, the writer, the pool, and the callbacks.
 
-    Setting `drain` lets only those samples go on that have called a model already. `hold` keeps a failure back until it
-    is known whether its endpoint can be blamed, `on_error` is told of what must end the run.
+    A task takes one of the `turns`, which it gives back while it waits to ask again. Setting `drain` lets only those
+    samples go on that have called a model already. `hold` keeps a failure back until it is known whether its endpoint
+    can be blamed, `on_error` is told of what must end the run.
     """
 
     models: Mapping[int, Any]
     writer: RunWriter
     pool: ThreadPoolExecutor
+    turns: threading.Semaphore
     raise_if_stopped: Callable[[], None]
     on_record: Callable[[Arm, SampleRow, Record], None]
     drain: threading.Event
@@ -109,7 +112,9 @@ class Walk:
 
     def _run_task(self, task: Callable[[], None]) -> None:
         try:
-            task()
+            with self.context.turns:
+                TURN.set(self.context.turns)
+                task()
         except BaseException as exc:
             self.context.on_error(exc)
         finally:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
@@ -18,6 +19,22 @@ from looktwice.pipelines.models.endpoint import SERVERS
 from looktwice.pipelines.models.http_client import STOPPING
 
 POLL_SECONDS = 0.2
+
+TURN: ContextVar[threading.Semaphore | None] = ContextVar("TURN", default=None)
+"""What this thread holds while it works, of as many as may work at a time."""
+
+
+@contextmanager
+def others_work() -> Iterator[None]:
+    """Inside, another thread may work in place of this one, which sleeps."""
+    turn = TURN.get()
+    if turn is not None:
+        turn.release()
+    try:
+        yield
+    finally:
+        if turn is not None:
+            turn.acquire()
 
 
 class LimitKey(NamedTuple):

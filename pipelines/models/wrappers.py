@@ -12,7 +12,7 @@ from looktwice.pipelines.clock import spend
 from looktwice.pipelines.model import CallOptions, Messages, Model, ModelError, Reply, Stopped
 from looktwice.pipelines.models.cache import Around, Cached, Store
 from looktwice.pipelines.models.endpoint import EndpointWatch, Watched
-from looktwice.pipelines.models.limits import Limited, Ration, stop_if
+from looktwice.pipelines.models.limits import Limited, Ration, others_work, stop_if
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Retried(Around):
                 delay = self._delay(exc, tried)
                 if tried >= self.attempts:
                     raise self._given_up(exc, tried) from exc.__cause__
-            with spend("wait to ask again"):
+            with spend("wait to ask again"), others_work():
                 stopped = self.stop.wait(delay)
             if stopped:
                 raise Stopped("stopped while waiting to ask again")
