@@ -66,31 +66,27 @@ def _find(
     specialist: Callable[..., Result], inputs: tuple[Any, ...], store: ResultStore | None, key: str
 ) -> tuple[Result, int | None]:
     """What is stored or found, with its bytes; None for those where others might change it."""
-    result: Any = None if store is None else store.get(key, *KINDS)
-    if result is not None:
-        result = result.values if isinstance(result, Plain) else result
-        return result, _count_bytes(result)
-    start = time.perf_counter()
-    with collect_remarks() as remarks:
-        result = specialist(*inputs)
-    seconds = time.perf_counter() - start
-    for sentence in remarks:
-        remark(sentence)
-    if isinstance(result, np.ndarray):
-        result.flags.writeable = False
-    size = _count_bytes(result)
-    dear = size is not None and seconds > DEAR + size * WRITING
-    if store is not None and dear and not remarks:
-        store.put(key, result if isinstance(result, KINDS) else Plain(result))
-    return result, size
+    whole: Any = None if store is None else store.get(key, *KINDS)
+    if whole is None:
+        start = time.perf_counter()
+        with collect_remarks() as remarks:
+            result: Any = specialist(*inputs)
+        seconds = time.perf_counter() - start
+        for sentence in remarks:
+            remark(sentence)
+        whole = Plain(result) if isinstance(result, np.ndarray | float | int) else result
+        if not isinstance(whole, KINDS):
+            return result, None
+        if store is not None and not remarks and seconds > DEAR + _count_bytes(whole) * WRITING:
+            store.put(key, whole)
+    shared = whole.values if isinstance(whole, Plain) else whole
+    if isinstance(shared, np.ndarray):
+        shared.flags.writeable = False
+    return shared, _count_bytes(whole)
 
 
-def _count_bytes(result: Any) -> int | None:
-    if isinstance(result, np.ndarray | float | int):
-        return int(np.asarray(result).nbytes)
-    if isinstance(result, KINDS):
-        return sum(int(np.asarray(getattr(result, f.name)).nbytes) for f in dataclasses.fields(result))
-    return None
+def _count_bytes(whole: Any) -> int:
+    return sum(int(np.asarray(value).nbytes) for value in vars(whole).values())
 
 
 def _stored_name(specialist: Any) -> str:
@@ -103,7 +99,8 @@ def _stored_name(specialist: Any) -> str:
     files = [Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "") for part in parts]
     if not all(file.is_file() for file in files):  # a class of a notebook
         return ""
-    files += specialist.files() if hasattr(specialist, "files") else _paths(parts)
+    values = (getattr(part, f.name) for part in parts for f in dataclasses.fields(part))
+    files += specialist.files() if hasattr(specialist, "files") else filter(_is_path, values)
     return canonical([settings(specialist), [weights_hash(file) for file in files], _installed()])
 
 
@@ -121,10 +118,8 @@ def _parts(thing: Any) -> Iterator[Any]:
         yield from _parts(setting)
 
 
-def _paths(parts: list[Any]) -> Iterator[Path]:
-    for part in parts:
-        values = (getattr(part, f.name) for f in dataclasses.fields(part))
-        yield from (value for value in values if isinstance(value, Path) and value.exists())
+def _is_path(value: Any) -> bool:
+    return isinstance(value, Path) and value.exists()
 
 
 @cache
