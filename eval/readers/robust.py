@@ -99,10 +99,10 @@ _FIRST_TAG = re.compile(rf"^\W*?{TAG}")
 _SERIES = re.compile(rf"(?:\s*,\s*{TAG})*\s*,?\s*(?:and|or|&)\s*(?:the )?{TAG}", re.I)  # "A, B and C are ..."
 _OWN_LINE = re.compile(rf"[\W\d]*{TAG}(?: \d+)?[^\w:]*")
 _CONTRAST = re.compile(
-    rf"\bthan {NEAR}{{0,40}}?{TAG}|"
     rf"(?:(?:,|;|\(|^)\s*(?:and |but )?not|\brather than|\binstead of) (?:an? |the |in )*{TAG}\s*[,;]?",
     re.I,
 )
+_COMPARED = re.compile(rf"\bthan {NEAR}{{0,40}}?{TAG}", re.I)
 _CUT_OFF = re.compile(r"\n\s*[A-Z]\Z")
 _DENIED = re.compile(
     r"\b(?:is|are|was|were)(?: not|n't)\b"
@@ -212,7 +212,7 @@ def _claim_of_only_mention(tagged: str, letters: str) -> Iterator[Claim]:
         tagged = _CONTRAST.sub("", tagged)
     naming = [sentence for sentence in split_sentences(tagged) if set(tagged_letters(sentence)) & set(letters)]
     mentioned = {letter for sentence in naming for letter in tagged_letters(sentence)} & set(letters)
-    if len(mentioned) == 1 and not any(doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION)):
+    if len(mentioned) == 1 and not any(doubt.search(naming[-1]) for doubt in (NEGATED, NOT_YET, ILLUSION, _COMPARED)):
         yield Claim(Weight.NAMED, mentioned.pop())
 
 
