@@ -121,7 +121,7 @@ class Crowd:
 
 
 class Checked(NamedTuple):
-    """Whether both intervals held the threshold, their widths on the logarithm, and whether the function was refused."""
+    """Whether both intervals held the threshold, their widths on the logarithm, whether the function was refused."""
 
     plain: bool
     rising: bool
@@ -155,7 +155,7 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
 
 
 def unlike(times: int) -> Iterator[str]:
-    """A line for each kind of crowd: how often both intervals hold the threshold, and how often the function is refused."""
+    """A line for each kind of crowd: how often both intervals hold the threshold, how often the function is refused."""
     yield "| questions | asked | n | holds % | by rising alone % | width, by rising alone | function refused % |"
     yield "|---|---|---:|---:|---:|---:|---:|"
     cases = [(f"easy and hard, a factor of {np.exp(gap):.0f}", gap, 0.0, 1) for gap in (1.5, 3.0, 4.5)]

@@ -115,8 +115,8 @@ The tastes are told from the wrong choices of its other questions: a model that 
 it there too. How often a choice is given in the draws of one question is beta-binomial, with a mean for each word,
 letter, or kind of question, whichever grouping makes the wrong choices the most likely, and with a firmness that
 differs from question to question, since a model may keep to a guess. Mean and firmness are weighed over a grid, not
-plugged in, so few answers make a high bar. Open questions offer the keys of the others. Where a model keeps to its wrong
-choices, no number of draws tells a guess from knowledge; the audit then says so, and lists nothing.
+plugged in, so few answers make a high bar. Open questions offer the keys of the others. Where a model keeps to its
+wrong choices, no number of draws tells a guess from knowledge; the audit then says so, and lists nothing.
 
 `python -m bench.bench_audit` simulates models with Dirichlet tastes that never look (the smaller the number, the firmer
 the taste). How many runs without leaks list anything, which share of the listed items is false where a tenth of the
@@ -145,9 +145,9 @@ questions leak (right in 9 of 10 draws), and which share of the leaks is found, 
 | letters 0.3 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 70.7 | 0.0, 0.0, 96.9 |
 | letters 0.3 | 200 | 4 | 0.0, 0.0, 10.5 | 0.0, 0.6, 82.5 | 0.0, 0.0, 98.3 |
 
-So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model has
-strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, is no
-Dirichlet taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices.
+So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
+has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
+taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices.
 
 Of 120 questions, {planted} give their answer away in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.

@@ -23,6 +23,7 @@ RANGE = 0.5  # how far beyond the levels a threshold may lie, in shares of their
 COARSE = 2  # every second step, slope and lapse rate are enough to choose the next question
 PER_BIN = 10  # answers that a level needs to be looked at alone
 SIMULATED = 400  # data sets, to tell how large a deviance is
+HOPELESS = 15.0  # a likelihood ratio beyond what such data sets reach in one of twenty, whatever the levels
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Psychometric:
         return weights / total, top + float(np.log(total))
 
     def summarize(self, asked: Floats, right: Floats, dispersion: float = 1.0) -> Threshold:
-        """The threshold with its interval, after these answers, which tell `dispersion` times less than their number."""
+        """The threshold with its interval, after these answers; they tell `dispersion` times less than their number."""
         weights, _ = self.weigh(asked / dispersion, right / dispersion)
         low, middle, high = self._limits(weights, float(asked.sum()) / dispersion)
         outside: Literal["", "below", "above"] = ""
@@ -241,20 +242,21 @@ def check_fit(fitted: Threshold, guess: float = 0.0, target: float = 0.75, log: 
 def _monotone_cuts(
     asked: Floats, right: Floats, target: float, dispersion: float, random: np.random.Generator
 ) -> NDArray[np.int64]:
-    """The places where rising accuracy may pass the target: place k is between levels k - 1 and k, of the levels in order.
+    """The places where rising accuracy may pass the target: place k is between level k - 1 and level k, from 0.
 
     Of each place, twice the log-likelihood ratio of any rising accuracy to the best one that lies at or below the
     target before the place and at or above it after is held against that of SIMULATED data sets of the latter; places
     with a p above 5 % are left. The place where the ratio is least always is.
     """
-    sizes, ratios, ps = np.round(asked).astype(int), [], []
-    for place in range(len(asked) + 1):
-        fit = _rising_fit(asked, right[None], target, place)
-        drawn = random.binomial(sizes, np.clip(fit[0], 0, 1), (SIMULATED, len(asked))).astype(float)
-        ratio = _ratio(asked, right[None], target, place)[0] / dispersion
-        ratios.append(ratio)
-        ps.append((1 + np.sum(_ratio(asked, drawn, target, place) >= ratio - 1e-9)) / (1 + SIMULATED))
-    return np.flatnonzero((np.array(ps) > 0.05) | (np.array(ratios) == min(ratios)))
+    sizes, places = np.round(asked).astype(int), range(len(asked) + 1)
+    ratios = np.array([_ratio(asked, right[None], target, place)[0] for place in places]) / dispersion
+    kept = ratios == ratios.min()
+    for place in np.flatnonzero(~kept & (ratios < HOPELESS)):
+        fit = _rising_fit(asked, right[None], target, int(place))[0]
+        drawn = random.binomial(sizes, np.clip(fit, 0, 1), (SIMULATED, len(asked))).astype(float)
+        reached = _ratio(asked, drawn, target, int(place)) >= ratios[place] - 1e-9
+        kept[place] = (1 + reached.sum()) / (1 + SIMULATED) > 0.05
+    return np.flatnonzero(kept)
 
 
 def _ratio(asked: Floats, right: Floats, target: float, place: int) -> Floats:
@@ -299,8 +301,8 @@ def _merge(scale: Floats, asked: Floats, right: Floats) -> tuple[Floats, Floats,
         full = before[place] - start >= least and asked[place:].sum() >= least
         groups[place] = groups[place - 1] + full
         start = before[place] if full else start
-    sums = [np.bincount(groups, part) for part in (scale * asked, asked, right)]
-    return sums[0] / sums[1], sums[1], sums[2]
+    levels, answers, hits = (np.bincount(groups, part).astype(float) for part in (scale * asked, asked, right))
+    return levels / answers, answers, hits
 
 
 def fit_threshold(
@@ -340,4 +342,4 @@ def _dispersion(
         (steep / (curve * (1 - curve)))[number] * (values - curve[number]), cluster_codes(clusters, len(values))
     )
     count = len(sums)
-    return max(1.0, float((sums**2).sum() / max(info, 1e-12) * count / (count - 1)))
+    return max(1.0, float((sums**2).sum() / max(float(info), 1e-12) * count / (count - 1)))

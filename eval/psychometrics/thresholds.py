@@ -21,8 +21,9 @@ NOTE = (
     "the 95 % interval by their integrated likelihood. The function is a logistic between guessing and 1 minus a lapse "
     "rate; slope and lapse rate are summed out. Where most of these thresholds lie outside the levels that were asked, "
     "it says on which side. `fit p` is how often answers of the function itself would lie as far from it (deviance); "
-    "a small one says that it is another curve, such as that of easy and hard questions at the same levels. The interval "
-    "by rising alone holds then too: it takes for granted only that accuracy rises, or falls, along the levels."
+    "a small one says that it is another curve, such as that of easy and hard questions at the same levels. The "
+    "interval by rising alone holds then too: all that it takes for granted is that accuracy rises, or falls, along "
+    "the levels."
 )
 DEALT = 999  # times that draws are dealt anew
 MISFIT = 0.05  # a p below this is remarked on
@@ -105,12 +106,12 @@ def _remark(arm: ArmThreshold, fit: float | None) -> str:
     """What speaks against one function for all questions; empty where nothing does."""
     reasons = []
     if fit is not None and fit < MISFIT:
-        reasons.append("the function does not fit")
+        reasons.append("the function does not fit: take the interval by rising alone")
     if arm.alike is not None and arm.alike < MISFIT:
         reasons.append(f"questions of a level are not alike over the draws, p {format_p(arm.alike)}")
     if arm.found is not None and arm.found.dispersion > 1.2:
         reasons.append(f"answers on shared pictures or groups count as 1 in {arm.found.dispersion:.1f}")
-    return "; ".join(reasons) + (": take the interval by rising alone" if len(reasons) and reasons[0][0] != "a" else "")
+    return "; ".join(reasons)
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:

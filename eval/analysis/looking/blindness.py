@@ -262,8 +262,8 @@ def say_power(audit: Audit) -> str:
 def taste_table(found: Sequence[Audit]) -> TextTable:
     """A line for each audit: what its model reaches by its tastes, and which share of leaks its draws would show."""
     header = (
-        "contestant", "task", "tastes are told by", "questions", "draws", "right\nby taste %", "keeps to a\nwrong one %",
-        "power\n%", "what could be listed",
+        "contestant", "task", "tastes are told by", "questions", "draws", "right\nby taste %",
+        "keeps to a\nwrong one %", "power\n%", "what could be listed",
     )  # fmt: skip
     rows = []
     for audit in found:

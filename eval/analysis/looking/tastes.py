@@ -60,7 +60,7 @@ class Offer(NamedTuple):
     question: int
     word: str
     letter: str
-    count: int
+    given: int
 
 
 class Grouping(NamedTuple):
@@ -97,8 +97,8 @@ class Tastes:
 
     How often a choice is given in the draws of one question is beta-binomial: its mean is that of the choice's group,
     its firmness differs from question to question. Neither is estimated as a number: how likely each mean and firmness
-    of a grid is comes from all groups (empirical Bayes by expectation-maximization), what a group's mean is from its own
-    answers. So a word that was hardly ever offered may have any taste that words have.
+    of a grid is comes from all groups (empirical Bayes by expectation-maximization), what a group's mean is from its
+    own answers. So a word that was hardly ever offered may have any taste that words have.
     """
 
     questions: Sequence[BlindQuestion]
@@ -117,10 +117,11 @@ class Tastes:
         means, firmness = (np.full(len(grid), 1 / len(grid)) for grid in (MEANS, FIRMNESS))
         if not self.wrong:
             return Learnt(means, firmness, np.zeros((0, len(MEANS))), 0.0)
-        counts = [(offer.count, self.questions[offer.question].draws) for offer in self.wrong]
+        counts = [(offer.given, self.questions[offer.question].draws) for offer in self.wrong]
         kinds, kind = np.unique(np.array(counts, np.int64), axis=0, return_inverse=True)
         table = np.zeros((len(self.groups), len(kinds)), np.int64)
-        np.add.at(table, ([self.groups[self._group(offer)] for offer in self.wrong], kind.reshape(-1)), 1)
+        group = np.array([self.groups[self._group(offer)] for offer in self.wrong], np.int64)
+        np.add.at(table, (group, np.asarray(kind.reshape(-1), np.int64)), 1)
         patterns, pattern, times = np.unique(table, axis=0, return_inverse=True, return_counts=True)
         chance = _beta_binomial(kinds[:, 0], kinds[:, 1])
         for _ in range(ROUNDS):
@@ -160,8 +161,8 @@ class Tastes:
 
     @cached_property
     def firm(self) -> float:
-        """The share of the questions that are not surely right of which a wrong choice was given in SURE of the draws."""
-        firm = {o.question for o in self.wrong if o.count >= SURE * self.questions[o.question].draws}
+        """Of the questions that are not right in SURE of the draws, the share with a wrong choice given that often."""
+        firm = {o.question for o in self.wrong if o.given >= SURE * self.questions[o.question].draws}
         return len(firm) / max(1, len({offer.question for offer in self.wrong}))
 
     def power(self, draws: int) -> float:

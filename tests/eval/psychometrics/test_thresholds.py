@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import f
 
+from bench.bench_thresholds import Crowd, check
 from looktwice.eval.display.table import score_table
-from looktwice.eval.psychometrics.functions import Psychometric, fit_threshold
+from looktwice.eval.psychometrics.functions import Psychometric, _rising_fit, check_fit, fit_threshold
 from looktwice.eval.psychometrics.thresholds import Along, find_thresholds, threshold_table
 from looktwice.eval.scoring.score import score_run
 from tests.made_run import MadeRun
@@ -110,3 +111,59 @@ def test_a_run_tells_the_thresholds_of_its_arms(tmp_path: Path) -> None:
     assert high.found is None and high.why.startswith("none: the target is an accuracy above")
     assert not find_thresholds(score_run(folder), Along("name"))
     assert not find_thresholds(score_run(folder))
+
+
+def test_rising_fits_by_hand() -> None:
+    """Of 1, 0 and 2 of 2 the first two are one level; to pass 0.9 before them they must lie at 0.9 or above."""
+    asked, right = np.full(3, 2.0), np.array([[1.0, 0.0, 2.0], [0.0, 2.0, 1.0]])
+    assert _rising_fit(asked, right, 0.9, None) == pytest.approx(np.array([[0.25, 0.25, 1], [0, 0.75, 0.75]]))
+    assert _rising_fit(asked, right, 0.9, 0)[0] == pytest.approx([0.9, 0.9, 1])
+    assert _rising_fit(asked, right, 0.5, 2)[1] == pytest.approx([0, 0.5, 0.5])
+
+
+def test_another_curve_is_told_and_held_by_the_interval_that_needs_none() -> None:
+    """Half of the questions are easy: the logistic's intervals hold the threshold in about half of such runs."""
+    crowds = [Crowd(guess, 8.0, easy, 3.5) for guess in (0.0, 0.25) for easy in (0.3, 0.5) for _ in range(3)]
+    rng = np.random.default_rng(2)
+    plain, rising, *_, misfit = np.array([check(crowd, 40, rng) for crowd in crowds], float).mean(axis=0)
+    assert plain < 0.75 and rising > 0.85 and misfit > 0.7
+    alike = np.array([check(Crowd(0.25, 8.0, 0.5, 0.0), 20, rng) for _ in range(12)], float).mean(axis=0)
+    assert alike[1] > 0.85 and alike[4] < 0.3
+
+
+def test_a_falling_curve_is_checked_as_its_mirror_image() -> None:
+    levels, rng = [level for level in LEVELS for _ in range(30)], np.random.default_rng(4)
+    values = [float(rng.random() < logistic(level, 20, 0.5, 0.25)) for level in levels]
+    rising = check_fit(fit_threshold(levels, values, 0.25), 0.25)
+    falling = check_fit(fit_threshold([42 - level for level in levels], values, 0.25), 0.25)
+    assert (falling.high, falling.low) == pytest.approx((42 - rising.low, 42 - rising.high))
+    assert rising.p is not None and rising.low < 20 < rising.high
+
+
+def test_answers_that_come_twice_count_once() -> None:
+    rng = np.random.default_rng(5)
+    levels = [level for level in LEVELS for _ in range(25)]
+    values = [float(rng.random() < logistic(level, 18, 0.4, 0.25)) for level in levels]
+    once = fit_threshold(levels, values, 0.25)
+    doubled = fit_threshold(levels * 2, values * 2, 0.25, clusters=[*range(len(levels))] * 2)
+    assert doubled.dispersion == pytest.approx(2, abs=0.5) and once.dispersion == 1
+    naive = fit_threshold(levels * 2, values * 2, 0.25)
+    width = doubled.high - doubled.low
+    assert width == pytest.approx(once.high - once.low, rel=0.2) and width > 1.2 * (naive.high - naive.low)
+    alone = fit_threshold(levels, values, 0.25, clusters=[*range(len(levels))])
+    assert (alone.low, alone.high) == (once.low, once.high)
+
+
+def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
+    """Four draws: of one arm all the same, of the other a coin's."""
+    made, rng = MadeRun(tmp_path / "run"), np.random.default_rng(0)
+    made.task("t", ["A"] * 40, choices=2, meta=[{"size": 1 + number % 4} for number in range(40)])
+    stubborn, coin = (made.point(name, "t", draws=4) for name in ("stubborn", "coin"))
+    for draw in range(4):
+        made.answers(stubborn, ["AB"[number % 3 % 2] for number in range(40)], draw=draw)
+        made.answers(coin, ["AB"[number] for number in rng.integers(0, 2, 40)], draw=draw)
+    run = score_run(made.write())
+    firm, free = find_thresholds(run, Along("size"))
+    assert firm.alike is not None and firm.alike < 0.01 and free.alike is not None and free.alike > 0.05
+    first, second = threshold_table([run], Along("size")).rows
+    assert "questions of a level are not alike over the draws, p" in first[-1] and "not alike" not in second[-1]
