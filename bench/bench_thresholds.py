@@ -149,9 +149,14 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
             stairs.add(level, float(rng.random() < chance))
         fitted = stairs.threshold()
     fit = check_fit(fitted, crowd.guess, TARGET, True)
-    held = [low <= np.exp(truth) <= high for low, high in ((fitted.low, fitted.high), (fit.low, fit.high))]
-    widths = [float(np.log(high / low)) for low, high in ((fitted.low, fitted.high), (fit.low, fit.high))]
-    return Checked(*held, *widths, fit.p is not None and fit.p < 0.05)
+    level = float(np.exp(truth))
+    return Checked(
+        fitted.low <= level <= fitted.high,
+        fit.low <= level <= fit.high,
+        float(np.log(fitted.high / fitted.low)),
+        float(np.log(fit.high / fit.low)),
+        fit.p is not None and fit.p < 0.05,
+    )
 
 
 def unlike(times: int) -> Iterator[str]:

@@ -136,7 +136,8 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     keyed = {name: row for name, row in scores.samples.items() if row.answer is not None}
     guess = chance_levels(keyed, scores.scorer).get("accuracy", 0.0)
     arm = ArmThreshold(scores.contestant, scores.task, guess, along.target, along.log)
-    values, clusters = ([source[name] for name in levels] for source in (scores.comparable, scores.clusters))
+    values = [scores.comparable[name] for name in levels]
+    clusters = [scores.clusters[name] for name in levels]
     try:
         found = fit_threshold([*levels.values()], values, guess, along.target, along.log, along.direction, clusters)
     except ValueError as exc:
