@@ -107,7 +107,10 @@ def fill(row: Row, metric: Metric) -> Row:
     row = replace(row, value=metric.value, low=None, high=None, p=metric.p, clusters=None, units=None)
     if not n:
         return row
-    clusters = [metric.clusters.get(unit) or f"{row.task_name}: {unit}" for unit in metric.units]
+    clusters = [*map(metric.clusters.get, metric.units)]
+    if None in clusters:
+        named = zip(metric.units, clusters, strict=True)
+        clusters = [cluster or f"{row.task_name}: {unit}" for unit, cluster in named]
     units = Stratum(np.fromiter(metric.units.values(), float, n), clusters)
     if metric.value is not None:
         return replace(row, units=units)

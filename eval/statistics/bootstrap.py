@@ -42,8 +42,8 @@ def cluster_codes(clusters: Clusters | None, n: int) -> NDArray[np.int64]:
         return np.arange(n)
     if isinstance(clusters, np.ndarray):
         return clusters
-    known: dict[Hashable, int] = {}
-    return np.array([known.setdefault(name, len(known)) for name in clusters])
+    places = {name: place for place, name in enumerate(dict.fromkeys(clusters))}
+    return np.arange(n) if len(places) == n else np.fromiter(map(places.__getitem__, clusters), np.int64, n)
 
 
 def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floats]:
@@ -51,10 +51,9 @@ def cluster_sums(values: Floats, codes: NDArray[np.int64]) -> tuple[Floats, Floa
 
     Sums are rounded to 12 digits: in what order values were added must not make two kinds of clusters of one.
     """
-    count = int(codes.max()) + 1
-    sums = np.zeros((count, *values.shape[1:]))
-    np.add.at(sums, codes, values)
-    return sums.round(12), np.bincount(codes, minlength=count).astype(float)
+    columns = values.astype(float).reshape(len(values), -1).T
+    sums: Floats = np.column_stack([np.bincount(codes, column) for column in columns])
+    return sums.reshape(-1, *values.shape[1:]).round(12), np.bincount(codes).astype(float)
 
 
 def resampled_means(
