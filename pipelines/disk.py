@@ -1,11 +1,17 @@
-"""Files as they are read and written: what never ends is refused, and a file appears whole or not at all."""
+"""Files as they are read and written: what never ends is refused, and a file appears whole or not at all.
+
+And what can be told of the bytes of a JPEG or PNG without decoding them.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
+import struct
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase, RawIOBase
@@ -14,6 +20,9 @@ from typing import Any, BinaryIO
 
 MOST_BYTES = 1 << 30  # of a file that is read whole; a hole in a file takes no room on the disk and fills any memory
 MOST_LINE = 1 << 28  # bytes; a longer line is damage, and is not read into memory
+DQT, DHT, DRI, SOF0, SOS, EOI = 0xDB, 0xC4, 0xDD, 0xC0, 0xDA, b"\xff\xd9"
+MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # within a scan: neither a byte of it nor a restart
+PNG_CHANNELS = {0: 1, 2: 3}  # of grey and RGB; the others are decoded to be sent
 __all__: list[str] = []
 
 
@@ -103,3 +112,40 @@ def append_file(path: Path, data: bytes) -> None:
             written = file.tell() - end
             file.truncate(end + data.rfind(b"\n", 0, written) + 1)
             raise OSError(exc.errno, exc.strerror, str(path)) from exc
+
+
+def unpack_rows(data: bytes) -> None:
+    """Raises ValueError or zlib.error unless a PNG surely decodes: checksums are also right around rubbish.
+
+    That is where its data hold all rows, each by a known filter, in one pass, and the end follows.
+    """
+    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", data[16:29])
+    row = 1 + (width * depth * PNG_CHANNELS[colour] + 7) // 8
+    packed, at = list[memoryview](), 8
+    while at < len(data) and ((kind := data[at + 4 : at + 8]) == b"IDAT" or not packed):
+        end = at + 8 + int.from_bytes(data[at : at + 4], "big")
+        packed += [memoryview(data)[at + 8 : end]] if kind == b"IDAT" else []
+        at = end + 4
+    rows = zlib.decompressobj().decompress(b"".join(packed), height * row)
+    if interlaced or data[at + 4 : at + 8] != b"IEND" or len(rows) != height * row or max(rows[::row]) > 4:
+        raise ValueError("to be decoded, to be sure")
+
+
+def jpeg_tables(data: bytes) -> bytes:
+    """All by which a JPEG of one whole baseline scan is read, but its size; nothing for one that is built otherwise.
+
+    libjpeg reads on over wrong bits within a scan and raises only for what stands before it, or for its missing end.
+    """
+    at, found = 2, b""
+    while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
+        kind, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+        part = data[at + 1 : end]
+        if kind in (DQT, DHT, DRI, SOF0, SOS):
+            found += part[:4] + part[8:] if kind == SOF0 else part
+        elif not (0xE0 <= kind <= 0xEF or kind == 0xFE):  # what programs and people noted
+            return b""
+        if kind == SOS:
+            last = MARKER.search(data, end)
+            return found if last and last.start() == len(data) - 2 and last[0] == EOI else b""
+        at = end
+    return b""

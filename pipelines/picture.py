@@ -7,7 +7,6 @@ import hashlib
 import io
 import os
 import re
-import struct
 import threading
 import zlib
 from collections.abc import Callable
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageCms, ImageOps, UnidentifiedImageError
 
 from looktwice.pipelines.clock import spend
-from looktwice.pipelines.disk import read_file
+from looktwice.pipelines.disk import jpeg_tables, read_file, unpack_rows
 
 __all__ = ["Header", "Payload", "Picture", "PictureError", "Pixels", "decode", "inspect"]
 
@@ -34,9 +33,6 @@ FORMATS = ("JPEG", "PNG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM", "JPEG2000
 """What is read, whatever a file is called: Pillow would start another program for an EPS named photo.png."""
 
 MAX_PIXELS, MOST_HEADER = 89_478_485, 1 << 16  # Pillow's own number, from which on it speaks of a decompression bomb
-DQT, DHT, DRI, SOF0, SOS, EOI = 0xDB, 0xC4, 0xDD, 0xC0, 0xDA, b"\xff\xd9"
-MARKER = re.compile(rb"\xff[^\x00\xd0-\xd7]")  # within a scan: neither a byte of it nor a restart
-PNG_CHANNELS = {0: 1, 2: 3}  # of grey and RGB; the others are decoded to be sent
 MOST_READABLE = 100_000
 NETPBM = re.compile(rb"P[0-6Ffy]")
 NETPBM_HEADER = re.compile(rb"P\w+(?:(?:\s|#[^\r\n]*[\r\n])+[\w.+-]+){2,3}\s")
@@ -94,13 +90,13 @@ def _check(image: Image.Image, data: bytes, name: str) -> None:
     A PNG is whole where the checksums of its parts are right and its rows can be unpacked, a JPEG where it can be read
     at an eighth of its size, or is one whole scan by tables by which another was read.
     """
-    tables = _jpeg_tables(data) if image.format == "JPEG" else b""
+    tables = jpeg_tables(data) if image.format == "JPEG" else b""
     if tables and tables in _readable_tables:
         return
     try:
         if image.format == "PNG":
             image.verify()
-            _unpack_rows(data)
+            unpack_rows(data)
         else:
             image.draft("L", (1, 1))
             image.load()
@@ -113,43 +109,6 @@ def _check(image: Image.Image, data: bytes, name: str) -> None:
 _readable_tables: set[bytes] = set()
 _readable: set[str] = set()
 """The sha256 of what was checked: a picture of many questions, arms and draws is checked once."""
-
-
-def _unpack_rows(data: bytes) -> None:
-    """Raises ValueError or zlib.error unless a PNG surely decodes: checksums are also right around rubbish.
-
-    That is where its data hold all rows, each by a known filter, in one pass, and the end follows.
-    """
-    width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", data[16:29])
-    row = 1 + (width * depth * PNG_CHANNELS[colour] + 7) // 8
-    packed, at = list[memoryview](), 8
-    while at < len(data) and ((kind := data[at + 4 : at + 8]) == b"IDAT" or not packed):
-        end = at + 8 + int.from_bytes(data[at : at + 4], "big")
-        packed += [memoryview(data)[at + 8 : end]] if kind == b"IDAT" else []
-        at = end + 4
-    rows = zlib.decompressobj().decompress(b"".join(packed), height * row)
-    if interlaced or data[at + 4 : at + 8] != b"IEND" or len(rows) != height * row or max(rows[::row]) > 4:
-        raise ValueError("to be decoded, to be sure")
-
-
-def _jpeg_tables(data: bytes) -> bytes:
-    """All by which a JPEG of one whole baseline scan is read, but its size; nothing for one that is built otherwise.
-
-    libjpeg reads on over wrong bits within a scan and raises only for what stands before it, or for its missing end.
-    """
-    at, found = 2, b""
-    while data[at : at + 1] == b"\xff" and at + 4 <= len(data):
-        kind, end = data[at + 1], at + 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-        part = data[at + 1 : end]
-        if kind in (DQT, DHT, DRI, SOF0, SOS):
-            found += part[:4] + part[8:] if kind == SOF0 else part
-        elif not (0xE0 <= kind <= 0xEF or kind == 0xFE):  # what programs and people noted
-            return b""
-        if kind == SOS:
-            last = MARKER.search(data, end)
-            return found if last and last.start() == len(data) - 2 and last[0] == EOI else b""
-        at = end
-    return b""
 
 
 def _open(data: bytes, name: str) -> Image.Image:

@@ -64,6 +64,11 @@ class DataDigest:
         return {part: digest.hexdigest() for part, digest in self._parts.items()}
 
 
+def shard_of(identifier: str, shards: int) -> int:
+    """The number of a sample's shard, from 0."""
+    return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards
+
+
 @cache
 def installed_versions() -> Mapping[str, str]:
     """Of Python, looktwice and the libraries that decide what is computed."""

@@ -22,9 +22,9 @@ from typing import Any
 
 from looktwice.eval.records.records import Key, Record, RunError, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.made_with import describe_plugin
+from looktwice.eval.runs.made_with import describe_plugin, shard_of
 from looktwice.eval.runs.models import RunModels
-from looktwice.eval.runs.predict import Run, RunOptions, shard_of
+from looktwice.eval.runs.predict import Run, RunOptions
 from looktwice.pipelines.cluster.desk import Ask, Desk, obey
 from looktwice.pipelines.cluster.hosts import CALLS, Hosts, NetworkHost
 from looktwice.pipelines.config.build import load_plugin

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import os
 import threading
 from collections import defaultdict
@@ -22,7 +21,7 @@ from looktwice.eval.records.from_state import make_point_rows
 from looktwice.eval.records.lost_blobs import LostBlobs
 from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
-from looktwice.eval.runs.made_with import DataDigest, describe_plugin, hash_files, installed_versions
+from looktwice.eval.runs.made_with import DataDigest, describe_plugin, hash_files, installed_versions, shard_of
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
 from looktwice.eval.tasks.base import MadeTask, TaskError, checked_items, count_items
 from looktwice.pipelines.clock import spend
@@ -205,10 +204,8 @@ class Run:
         """Task id -> its samples within the limit and the shard; which of them fall into a shard, their ids tell."""
         tasks, limit = {arm.task_id: arm.task for arm in self.plan.points}, self.options.limit
         if self.options.shard[1] > 1:
-            return {
-                name: sum(map(self._in_shard, self.data[name].through(self._all_items(task))))
-                for name, task in tasks.items()
-            }
+            looked_at = {name: self.data[name].through(self._all_items(task)) for name, task in tasks.items()}
+            return {name: sum(map(self._in_shard, items)) for name, items in looked_at.items()}
         counts = {name: count_items(task) for name, task in tasks.items()}
         return {name: count if limit is None else min(limit, count) for name, count in counts.items()}
 
@@ -402,8 +399,3 @@ def _timed(items: Iterator[Item]) -> Iterator[Item]:
 def _acquire_slot(slots: threading.Semaphore) -> None:
     while not slots.acquire(timeout=0.2):  # a wait without a timeout does not notice Ctrl-C on every platform
         pass
-
-
-def shard_of(identifier: str, shards: int) -> int:
-    """The number of a sample's shard, from 0."""
-    return int.from_bytes(hashlib.sha256(identifier.encode()).digest()[:8], "big") % shards

@@ -137,7 +137,7 @@ def test_more_draws_leave_an_effect_and_make_none(draws: int) -> None:
     assert differing.above.low > 0.1
     single = measure_fragility(draw_study(np.random.default_rng(5), 0.2, 1))
     assert single.ratio and single.ratio.value == pytest.approx(differing.ratio.value, abs=0.3)
-    assert single.floor is single.above is None
+    assert single.floor is None and single.above is None
 
 
 def test_draws_count_as_single_ones_written_out() -> None:
