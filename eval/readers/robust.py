@@ -3,12 +3,13 @@
 How a reply to a question with choices is read, and where a rule of each step goes:
 
 1. `clean`: thoughts, markup and echoes of the question are taken out (a new tag, token or markup goes there);
-2. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in `vocabulary`);
-3. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in `phrases` ("I would
+2. `glosses`: the telling words of a reply in another language become English (a new language is a table there);
+3. `mentions`: each place that names a choice becomes a tag, ⟦B⟧ (a new way to name one; words in `vocabulary`);
+4. `claims`: each sentence is searched for claims about tagged choices, by the turns of phrase in `phrases` ("I would
    go with ⟦B⟧") and by what makes a choice the answer of a subtask in `subtask_words` ("⟦B⟧ is closer");
-4. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims decides.
+5. here: rules over the whole reply (lists, ticks, lines of their own), and which of the claims decides.
 
-Open questions are read in `open_answers`. Every rule has a line in the tables of `tests/eval/readers/test_robust.py`.
+Open questions are read in `open_answers`. Every rule has a line in the tables of `tests/eval/readers`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class Robust(Reader):
 
     Questions with choices are read with their texts and the words of their subtask (`meta["subtask"]`), in this order:
     a reply that is a choice and nothing more; "MY_ANSWER: X"; what is declared last ("the answer is X", "I choose X", a
-    line of its own); the choice that the reply opens with; what the subtask's words make the answer ("X is closer"); a
-    conclusion that names one choice; weaker descriptions; the only choice that is named; the only one that is not ruled
+    line of its own); the choice that the reply opens with; what plain sentences say of it in the subtask's words ("X is
+    closer"), where they agree; what such words say of it in reasons ("the head beside X looks closer"); a conclusion
+    that names one choice; weaker descriptions; the only choice that is named; the only one that is not ruled
     out. Several at once, none of them, letters beyond the choices, questions, conditions and refusals are no answer,
     with the reason. To yes and no, a statement may answer as well.
 

@@ -57,7 +57,7 @@ def test_plain_answers_are_read_right_and_never_inverted(table: str) -> None:
     asked, right, inverted = Counter[str](), Counter[str](), []
     for language, question, answer, reply in (line.split("\t") for line in lines):
         message = Message("assistant", (reply.replace("\\n", "\n"),))
-        read = Robust()(State(sample_of(question), messages=(message,)), NoModel()).answer or "-"  # type: ignore[arg-type]
+        read = Robust()(State(sample_of(question), messages=(message,)), NoModel()).answer or "-"
         asked[language] += 1
         right[language] += read == answer
         if read not in (answer, "-"):
