@@ -167,3 +167,11 @@ def test_draws_tell_whether_questions_are_alike(tmp_path: Path) -> None:
     assert firm.alike is not None and firm.alike < 0.01 and free.alike is not None and free.alike > 0.05
     first, second = threshold_table([run], Along("size")).rows
     assert "questions of a level are not alike over the draws, p" in first[-1] and "not alike" not in second[-1]
+
+
+def test_the_interval_by_rising_alone_leaves_every_place_that_the_answers_allow() -> None:
+    """Of 12 answers 8 and 10 are right at two levels: the target of 0.75 may be passed before or after each."""
+    levels = [level for level in (10.0, 20.0, 30.0, 40.0) for _ in range(12)]
+    values = [float(n < right) for right in (0, 8, 10, 12) for n in range(12)]
+    fit = check_fit(fit_threshold(levels, values))
+    assert (fit.low, fit.high) == (10, 40)
