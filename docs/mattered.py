@@ -156,6 +156,16 @@ questions leak (right in 9 of 10 draws), and which share of the leaks is found, 
 | each question 0.3 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
 | each question 2 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 5.0 |
 | each question 2 | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
+| each question 2 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
+| each question 8, no word twice | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 21.7 | 0.0, 0.0, 80.0 |
+| each question 8, no word twice | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.0, 39.2 | 0.0, 0.0, 97.4 |
+| each question 8, no word twice | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
+| firm at 1 of 50 | 60 | 4 | 0.0, 0.0, 0.0 | 0.0, 5.7, 36.0 | 20.0, 0.0, 30.0 |
+| firm at 1 of 50 | 200 | 4 | 0.0, 0.0, 0.0 | 0.0, 0.5, 7.5 | 10.0, 0.0, 0.0 |
+| firm at 1 of 50 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
+| firm at 1 of 10, words 0.5 | 60 | 4 | 0.0, 0.0, 2.5 | 0.0, 0.0, 9.6 | 0.0, 0.0, 7.5 |
+| firm at 1 of 10, words 0.5 | 200 | 4 | 0.0, 0.0, 1.2 | 0.0, 0.0, 4.1 | 0.0, 0.0, 0.0 |
+| firm at 1 of 10, words 0.5 | 200 | 2 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 | 0.0, 0.0, 0.0 |
 
 So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
 has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
