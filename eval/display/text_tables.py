@@ -333,7 +333,7 @@ def _overview_cell(row: Row | None, answered: str = "") -> str:
 
 
 def say_no_value(row: Row) -> str:
-    """Why a row has no value: every answer failed, and below the commonest reason, or keys are hidden, or no judge read."""
+    """Why a row has no value: every answer failed (below it the commonest reason), keys are hidden, no judge read."""
     if row.failure or (row.failed and not (row.point or row.hidden)):
         return f"failed\n{row.failure}".strip()
     return "key hidden" if row.hidden else "not judged" if row.unreadable else ""
