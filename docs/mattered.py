@@ -169,8 +169,8 @@ questions leak (right in 9 of 10 draws), and which share of the leaks is found, 
 
 So ten draws are enough for 200 questions of four choices, 16 for 60, and 20 for 200 of two choices, unless the model
 has strong tastes. A model that keeps firm to one question in fifty, and guesses anew at all others, has no Dirichlet
-taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices, so one find
-in twenty may be false, and one or two runs of ten without leaks listed something.
+taste, and the promise is not kept for it: its few firm guesses are hardly ever seen among the wrong choices, so one
+find in twenty may be false, and one or two runs of ten without leaks listed something.
 
 Of 120 questions, {planted} give their answer away in their words. The audit lists {listed}: precision
 {precision:.2f}, recall {recall:.2f}.
