@@ -18,7 +18,6 @@ from looktwice.eval.records.records import RunError
 from looktwice.eval.runs.steering import Pool, Round, Steering
 from looktwice.eval.scoring.chance import chance_levels
 from looktwice.eval.scoring.labels import label_with_changes
-from looktwice.eval.scoring.verdict import cluster_of
 from looktwice.pipelines.config.arm import Arm
 
 
@@ -127,9 +126,7 @@ class Races(Steering):
         by_name = {label_with_changes(arm.contestant, arm.changes): arm for arm in arms}
         if len(by_name) < 2:
             raise RunError(f"{arms[0].task_name}: a race needs two arms or more, found {', '.join(by_name)}")
-        clusters = {
-            name: cluster_of(arms[0].task_name, row) for name, row in pool.rows.items() if row.answer is not None
-        }
+        clusters = {name: row.shared or name for name, row in pool.rows.items() if row.answer is not None}
         names = sorted(clusters, key=lambda name: (rank(clusters[name], self.seed), rank(name, self.seed)))
         units = [list(unit) for _, unit in groupby(names, key=clusters.__getitem__)]
         ends, most = [*accumulate(map(len, units))], len(names) - round(self.held_out * len(names))
