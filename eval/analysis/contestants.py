@@ -10,7 +10,7 @@ from statistics import fmean
 
 from looktwice.eval.display.text_tables import TextTable, contestant_of, format_p, percent, with_interval
 from looktwice.eval.scoring.row import Row
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
 from looktwice.eval.statistics.bootstrap import bootstrap_mean, cluster_codes
 from looktwice.eval.statistics.draws import majority_value
@@ -97,12 +97,12 @@ def _contestant(name: str, arms: Sequence[PointScores]) -> Contestant:
 
 
 def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
-    """Whether the first draw of each sample with a key is right; without samples that FAILED or are missing."""
+    """Whether the first draw of each sample with a key is right; without what FAILED or no judge has scored."""
     firsts = {name: scores.first(name) for name, row in scores.samples.items() if row.answer is not None}
     return {
         name: first.verdict is Verdict.RIGHT
         for name, first in firsts.items()
-        if first is not None and first.verdict is not Verdict.FAILED
+        if first is not None and first.verdict is not Verdict.FAILED and first.reason != UNJUDGED
     }
 
 

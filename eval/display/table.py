@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     import pandas
     from rich.table import Table as RichTable
 
-MOST_REASON = 160  # characters of a reason in a cell
+MOST_REASON = 160  # characters of a reason
+SHOWN = 3  # arms that a line names
 
 
 @dataclass(frozen=True)
@@ -192,9 +193,12 @@ def console_table(shown: Table) -> RichTable:
         f"split: {split} | labels: {labels}, as recorded | reader: {readers}\n"
         f"{_named(own)}accuracy: mean score in percent with its 95 % interval; {counts}: {words}"
         + ("; answered: accuracy of what did not fail and was readable" if some_failed else "")
-        + ("\nclusters: samples that share a picture or a group are one; intervals are over clusters" * clustered)
+        + (
+            "\nn (in so many clusters): those that share a picture or a group are one; intervals are over clusters"
+            * clustered
+        )
         + ("\nmacro and micro of a contestant with one task are not shown: they are its accuracy" if single else "")
-        + "".join(f"\n{line}" for line in (*shown.notes, *_cost_lines(shown)))
+        + "".join(f"\n{line}" for line in (*shown.notes, *_failed_lines(rows), *_cost_lines(shown)))
         + "".join(f"\n{line}" for run in shown.scores for line in _judge_lines(run))
     )
     below = cell(caption)
@@ -208,8 +212,7 @@ def console_table(shown: Table) -> RichTable:
     )
     out.add_column("task and contestant", overflow="fold")
     people = (LESS_PEOPLE,) if any(map(to_people, rows)) else ()
-    clusters = ("clusters",) if clustered else ()
-    for name in ("accuracy", *(["answered"] * some_failed), "n", *clusters, counts, "delta", "p", *people):
+    for name in ("accuracy", *(["answered"] * some_failed), "n", counts, "delta", "p", *people):
         out.add_column(name, justify="right", no_wrap=True)
     places = list(dict.fromkeys((row.task, row.slice) for row in rows))
     order = {place: number for number, place in enumerate(places, 1)}  # a total has none, and is the first
@@ -219,7 +222,7 @@ def console_table(shown: Table) -> RichTable:
     for title, block in blocks.items():
         out.add_row(cell(title, "bold"))
         for row in block:
-            name, value, *cells = _console_cells(row, missing, clustered)
+            name, value, *cells = _console_cells(row, missing)
             beside = [answered.get(place_of(row), "") if row.failed and row.metric == "accuracy" else ""]
             more = [to_people(row)] if people else []
             out.add_row(*map(cell, (name, value, *(beside * some_failed), *cells, *more)))
@@ -263,14 +266,25 @@ def _judge_lines(run: RunScores) -> Iterator[str]:
         )
 
 
-def _console_cells(row: Row, missing: bool, clustered: bool) -> list[str]:
+def _failed_lines(rows: Sequence[Row]) -> Iterator[str]:
+    """Why those failed of whom every answer did, a line for each reason."""
+    names: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row.failure:
+            names[row.failure[:MOST_REASON]].append(f"{contestant_of(row)} on {row.task}")
+    for reason, failed in names.items():
+        more = f" and {len(failed) - SHOWN} more" if len(failed) > SHOWN else ""
+        yield f"all failed: {', '.join(failed[:SHOWN])}{more}: {reason}"
+
+
+def _console_cells(row: Row, missing: bool) -> list[str]:
     counts = (row.right, row.wrong, row.unreadable, row.failed, *((row.missing,) if missing else ()))
     value = percent(row.value) or say_no_value(row).partition("\n")[0] or "-"
     shown = f"{value} [{interval(row)}]" if row.low is not None else value
-    why = f"\n    all failed: {row.failure[:MOST_REASON]}" if row.failure else ""
-    cells = [f"  {contestant_of(row)}{why}", shown, str(row.n), *([clusters_of(row)] if clustered else ())]
-    cells.append("" if row.right is None else "/".join(map(str, counts)))
-    return [*cells, percent(row.delta, sign=True), format_p(row.p)]
+    clusters = f" ({clusters_of(row)})" if clusters_of(row) else ""
+    verdicts = "" if row.right is None else "/".join(map(str, counts))
+    difference = percent(row.delta, sign=True), format_p(row.p)
+    return [f"  {contestant_of(row)}", shown, f"{row.n}{clusters}", verdicts, *difference]
 
 
 def _facts(rows: Sequence[Row], name: str) -> str:

@@ -76,7 +76,7 @@ def _parse(place: Path, written: int) -> Allowance:
 
 
 def _place(path: Path) -> Path:
-    return _folder() / f"{hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]}.json"
+    return _folder() / f"{hashlib.sha256(os.fsencode(path.resolve())).hexdigest()[:32]}.json"
 
 
 def _folder() -> Path:

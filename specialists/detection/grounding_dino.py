@@ -113,12 +113,13 @@ def _likeliest(logits: Any, ids: Any, words: Sequence[str], threshold: float, pr
     """
     tokenizer = processor.tokenizer
     stop = tokenizer.convert_tokens_to_ids(".")
+    around = (tokenizer.cls_token_id, tokenizer.sep_token_id, tokenizer.pad_token_id)
     owners = [word for word in words for _ in range(1 + word.count("."))]  # "st. bernard" has two parts
     owner, columns, spoken = 0, list[int](), list[str]()
     for column, token in enumerate(ids.tolist()):
         if token == stop:
             owner += 1
-        elif token not in tokenizer.all_special_ids:
+        elif token not in around:  # an unknown token is a word as well
             columns.append(column)
             spoken.append(owners[owner])
     kept = logits[logits.sigmoid().amax(-1) > threshold]

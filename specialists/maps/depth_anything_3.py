@@ -63,14 +63,15 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
         try:
             network = api.DepthAnything3(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-            missing, _ = load_model(network, folder / "model.safetensors", strict=False)
+            missing, surplus = load_model(network, folder / "model.safetensors", strict=False)
         except (OSError, ValueError, KeyError, RuntimeError) as exc:
             said = " ".join(str(exc).split())[:200]
             raise WeightsError(
                 f"{self.model} is no network of the package depth_anything_3 ({said}); give an id of its releases or "
                 f"a folder with their {' and '.join(FILES)}"
             ) from exc
-        return check_tensors(self.model, network, {"missing_keys": missing}).to(place.device).eval()
+        loading = {"missing_keys": missing, "unexpected_keys": surplus}
+        return check_tensors(self.model, network, loading).to(place.device).eval()
 
     def forward(self, network: Any, place: Place, items: Sequence[tuple[Pixels]]) -> list[DepthMap]:
         """One map for each image."""

@@ -72,7 +72,7 @@ def test_an_arm_of_failures_has_no_accuracy_and_no_difference(made: MadeRun) -> 
     assert (row.value, row.low, row.delta, row.p, row.failed, row.n) == (None, None, None, None, 4, 0)
     assert row.failure == "ModelError: HTTP 401"
     said = " ".join(repr(table).split())
-    assert "broken failed 0 0/0/0/4 all failed: ModelError: HTTP 401" in said
+    assert "broken failed 0 0/0/0/4" in said and "all failed: broken on t: ModelError: HTTP 401" in said
     assert "failed: 4 answers, most often with ModelError: HTTP 401" in said
     write_report(table, made.path)
     page = (made.path / "report.md").read_text()

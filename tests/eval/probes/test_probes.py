@@ -259,7 +259,7 @@ def test_a_label_planted_in_a_network_is_found_from_its_layer_on(tmp_path: Path)
 @pytest.mark.usefixtures("states_once")
 def test_the_command_writes_a_page(run: Path, tmp_path: Path) -> None:
     done = run_probe(run)
-    assert done.exit_code == 0 and "of 43 held-out questions" in done.output, done.output
+    assert done.exit_code == 0 and "of 59 held-out questions" in done.output, done.output
     page = (run / "probes.md").read_text(encoding="utf-8")
     assert page.count("| tower ") == 6 and page.count("last token |") == 5
     assert run_probe(run, "--out", run / "records.jsonl").exit_code == 2

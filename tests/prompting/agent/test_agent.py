@@ -488,7 +488,6 @@ REFUSED: dict[str, tuple[tuple[str, str], str]] = {
     "large": (("zoom", '{"box": [0, 0, 1e308, 9]}'), "lies outside image 1"),
     "long": (("zoom", '{"box": [0, 0, ' + "9" * 400 + ", 9]}"), "box"),
     "longest": (("zoom", '{"box": [0, 0, ' + "9" * 9999 + ", 9]}"), "the arguments are no JSON"),
-    "half a pair": (("mark", '{"box": [0, 0, 9, 9], "label": "\\ud800"}'), "the arguments are no JSON"),
     "outside": (("zoom", '{"box": [100, 100, 140, 160]}'), "lies outside image 1, which is 80 x 60 pixels"),
     "swapped": (("zoom", '{"box": [40, 30, 10, 5]}'), "has no area; give left, top, right, bottom"),
     "no area": (("zoom", '{"box": [10, 10, 10, 20]}'), "has no area"),
