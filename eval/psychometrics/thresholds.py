@@ -20,10 +20,11 @@ NOTE = (
     "The level at which accuracy passes the target: the median of the thresholds that the answers leave possible, and "
     "the 95 % interval by their integrated likelihood. The function is a logistic between guessing and 1 minus a lapse "
     "rate; slope and lapse rate are summed out. Where most of these thresholds lie outside the levels that were asked, "
-    "it says on which side. `fit p` is how often answers of the function itself would lie as far from it (deviance); "
-    "a small one says that it is another curve, such as that of easy and hard questions at the same levels. The "
-    "interval by rising alone holds then too: all that it takes for granted is that accuracy rises, or falls, along "
-    "the levels."
+    "it says on which side. `rising alone` is an interval that takes for granted only that accuracy rises, or falls, "
+    "along the levels. `fit p` is how often answers of the function itself would lie as far from it (deviance). "
+    "Remarks: `misfit`, it is below 0.05, as where easy and hard questions share a level: take the interval by rising "
+    "alone. `unlike`: the draws say that questions of a level are not alike (p below 0.05 of draws dealt anew): take "
+    "that interval, too. `2.0 as 1`: so many answers on shared pictures or groups tell as much as one."
 )
 DEALT = 999  # times that draws are dealt anew
 MISFIT = 0.05  # a p below this is remarked on
@@ -85,33 +86,31 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
         for arm in find_thresholds(run, along):
             found = arm.found
             if found is None:
-                lines.append((arm.contestant, arm.task, arm.why, *[""] * 9))
+                lines.append((arm.contestant, arm.task, arm.why, *[""] * 8))
                 continue
             fit = check_fit(found, arm.guess, arm.target, arm.log)
-            checked = f"{fit.low:.4g} to {fit.high:.4g}", "" if fit.p is None else format_p(fit.p)
             said = f"{found.outside} all levels" if found.outside else f"{found.value:.4g}"
-            numbers = (f"{found.low:.4g} to {found.high:.4g}", f"{found.slope:.3g}", f"{100 * found.lapse:.1f}")
-            counts = (f"{100 * arm.guess:.0f}", str(sum(found.asked)), str(len(found.levels)))
-            lines.append((
-                arm.contestant, arm.task, said, numbers[0], *checked, *numbers[1:], *counts, _remark(arm, fit.p)
-            ))  # fmt: skip
+            ends = (f"{found.low:.3g}–{found.high:.3g}", f"{fit.low:.3g}–{fit.high:.3g}")
+            shape = ("" if fit.p is None else format_p(fit.p), f"{found.slope:.3g}", f"{100 * found.lapse:.1f}")
+            counts = (f"{100 * arm.guess:.0f}", f"{sum(found.asked)}/{len(found.levels)}", _remark(arm, fit.p))
+            lines.append((arm.contestant, arm.task, said, *ends, *shape, *counts))
     header = (
-        "contestant", "task", "threshold", "95 % interval", "by rising alone", "fit p", "slope", "lapse %",
-        "guessing %", "n", "levels", "remark",
-    )  # fmt: skip
+        *("contestant", "task", "threshold", "95 % interval", "rising\nalone", "fit p", "slope", "lapse\n%"),
+        *("guess\n%", "n/\nlevels", "remark"),
+    )
     return TextTable(header, tuple(lines), text_columns=2).without_empty()
 
 
 def _remark(arm: ArmThreshold, fit: float | None) -> str:
-    """What speaks against one function for all questions; empty where nothing does."""
-    reasons = []
+    """What speaks against one function for all questions, in the words that `NOTE` explains."""
+    remarks = []
     if fit is not None and fit < MISFIT:
-        reasons.append("the function does not fit: take the interval by rising alone")
+        remarks.append("misfit")
     if arm.alike is not None and arm.alike < MISFIT:
-        reasons.append(f"questions of a level are not alike over the draws, p {format_p(arm.alike)}")
+        remarks.append("unlike")
     if arm.found is not None and arm.found.dispersion > 1.2:
-        reasons.append(f"answers on shared pictures or groups count as 1 in {arm.found.dispersion:.1f}")
-    return "; ".join(reasons)
+        remarks.append(f"{arm.found.dispersion:.1f} as 1")
+    return ", ".join(remarks)
 
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
