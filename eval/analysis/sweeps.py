@@ -6,7 +6,7 @@ import csv
 import io
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations, product
 from statistics import fmean
 from typing import Any
@@ -16,7 +16,7 @@ from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, format_p, with_interval
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.factorial import contrast
-from looktwice.eval.statistics.significance import MeanDifference, benjamini_hochberg, holm, mean_difference
+from looktwice.eval.statistics.significance import MeanDifference, correct, mean_difference
 from looktwice.pipelines.config.expand import flat_changes
 
 ALL_TASKS = "all tasks"
@@ -56,7 +56,6 @@ class LevelEffect:
     level: str
     against: str
     effect: MeanDifference
-    clusters: int = 0
     p_holm: float | None = None
     p_bh: float | None = None
 
@@ -87,17 +86,8 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
         known.clusters |= scores.clusters
         if all(changes != scores.point.changes for changes, _ in known):
             known.append((scores.point.changes, scores.comparable))
-    return _correct([line for who, tasks in arms.items() for line in _effects(who, tasks, factors)])
-
-
-def _correct(lines: Sequence[LevelEffect]) -> list[LevelEffect]:
-    corrected = list(lines)
-    for pooled in (False, True):
-        family = [i for i, line in enumerate(lines) if (line.task == ALL_TASKS) is pooled]
-        ps = [lines[i].effect.p for i in family]
-        for i, strict, q in zip(family, holm(ps), benjamini_hochberg(ps), strict=True):
-            corrected[i] = replace(lines[i], p_holm=strict, p_bh=q)
-    return corrected
+    lines = [line for who, tasks in arms.items() for line in _effects(who, tasks, factors)]
+    return correct(lines, lambda line: line.effect.p, lambda line: line.task == ALL_TASKS)
 
 
 def sweep_table(table: Table, whole: bool = True) -> TextTable:
@@ -140,9 +130,10 @@ def effects_csv(table: Table) -> str:
     for run in table.scores:
         for line in sweep_effects(run):
             names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
-            *known, n = line.effect
-            numbers = ["" if number is None else f"{number:.6g}" for number in (*known, line.p_holm, line.p_bh)]
-            writer.writerow((*map(csv_cell, names), *numbers[:-2], n, *numbers[-2:], line.clusters))
+            effect = line.effect
+            numbers = [f"{number:.6g}" for number in (effect.value, effect.low, effect.high, effect.p)]
+            corrected = ["" if p is None else f"{p:.6g}" for p in (line.p_holm, line.p_bh)]
+            writer.writerow((*map(csv_cell, names), *numbers, effect.n, *corrected, effect.clusters))
     return out.getvalue()
 
 
@@ -212,11 +203,11 @@ def _effects(
                     pooled[levels] += gaps.values()
                     names[levels] += mine
                     effect = mean_difference([*gaps.values()], mine)
-                    yield LevelEffect(contestant, task, factor, *levels, effect, len({*mine}))
+                    yield LevelEffect(contestant, task, factor, *levels, effect)
         for levels, values in pooled.items():
             if held[levels] > 1:
                 effect = mean_difference(values, names[levels])
-                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect, len({*names[levels]}))
+                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect)
 
 
 def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.logs.match import Matching, match
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.significance import correct
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
 
@@ -31,8 +31,8 @@ class Contrast:
     """A contestant against another on the samples of a task that both have, or on those of ALL.
 
     `value` and `other` are the means over the shared samples, `fell_out` counts the matched ones that failed on either
-    side or have no value; `p_holm` is corrected over the contrasts of single tasks, or over those of ALL. `people` is
-    what people reach on these tasks, weighted by their samples, where it is published of each.
+    side or have no value; `p_holm` and `p_bh` are corrected over the contrasts of single tasks, or over those of ALL.
+    `people` is what people reach on these tasks, weighted by their samples, where it is published of each.
     """
 
     task: str
@@ -43,6 +43,7 @@ class Contrast:
     paired: PairedComparison
     fell_out: int
     p_holm: float = 1.0
+    p_bh: float = 1.0
     people: float | None = None
 
 
@@ -67,12 +68,7 @@ class LogComparison:
         found = [contrast for number in range(1, len(self.logs)) for contrast in self._against(number, 0)]
         for one, other in combinations(range(1, len(self.logs)), 2):
             found += list(self._against(other, one))[:1]
-        for pooled in (True, False):
-            family = [place for place, contrast in enumerate(found) if (contrast.task == ALL) is pooled]
-            corrected = holm([found[place].paired.p for place in family])
-            for place, p in zip(family, corrected, strict=True):
-                found[place] = replace(found[place], p_holm=p)
-        return tuple(found)
+        return tuple(correct(found, lambda contrast: contrast.paired.p, lambda contrast: contrast.task == ALL))
 
     @cached_property
     def items(self) -> pandas.DataFrame:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 from math import fsum
@@ -14,9 +14,9 @@ import numpy as np
 
 from looktwice.eval.page.data import PageAnswer, PageData
 from looktwice.eval.statistics.bootstrap import cluster_codes
-from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 from looktwice.eval.statistics.shares import Stratum, mean_of_shares, share_interval
-from looktwice.eval.statistics.significance import holm
+from looktwice.eval.statistics.significance import correct
 from looktwice.pipelines.counted import counted
 
 MOST_COMPARED, MOST_INTERVALS = 400_000, 400
@@ -50,24 +50,17 @@ class ContestantScore:
 class ContestantPair:
     """Two contestants on the samples of a task (ALL: of every task) that both were asked and neither failed.
 
-    `low` and `high` are the 95 % interval of the difference `delta` of their means, p is that of the `test`; of n
-    samples `better` are gained and `worse` lost, `out` are in one of the two alone. `p_holm` is corrected over the
-    pairs of the baseline on single tasks, or over those on ALL; else None.
+    `out` samples are in one of the two alone. `p_holm` and `p_bh` are corrected over the pairs of the baseline on
+    single tasks, or over those on ALL; else None.
     """
 
     contestant: int
     rival: int
     task: int
-    delta: float
-    low: float
-    high: float
-    p: float
-    n: int
-    better: int
-    worse: int
+    paired: PairedComparison
     out: int
-    test: str
     p_holm: float | None = None
+    p_bh: float | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +128,10 @@ class PageNumbers:
             len(every) * len(self.data.samples) <= MOST_COMPARED and len(every) * len(self.data.tasks) <= MOST_INTERVALS
         )
         chosen = some + (every if few else [])
-        return _corrected([pair for mine, other in chosen for pair in self._compare(mine, other)], self.baseline)
+        pairs = [pair for mine, other in chosen for pair in self._compare(mine, other)]
+        return correct(
+            pairs, lambda pair: pair.paired.p if pair.rival == self.baseline else None, lambda pair: pair.task == ALL
+        )
 
     @cached_property
     def summary(self) -> list[str]:
@@ -155,10 +151,10 @@ class PageNumbers:
             said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {_percent(best.accuracy)} %{where}."
         pairs = [pair for pair in self.pairs if pair.rival == self.baseline and pair.task == ALL]
         if pairs:
-            first = max(pairs, key=lambda pair: pair.delta)
+            first = max(pairs, key=lambda pair: pair.paired.value)
             said.append(_sentence(first, names))
             sure = [pair for pair in pairs if (pair.p_holm or 0.0) < 0.05]
-            better, rivals = sum(pair.delta > 0 for pair in sure), counted(len(pairs), "contestant")
+            better, rivals = sum(pair.paired.value > 0 for pair in sure), counted(len(pairs), "contestant")
             said.append(
                 f"Against {names[self.baseline]}, on all tasks together, {better} of {rivals} "
                 f"surely {'does' if better == 1 else 'do'} better and {len(sure) - better} worse (5 %, after Holm)."
@@ -215,10 +211,8 @@ class PageNumbers:
     ) -> ContestantPair:
         """The comparison that the tables make, too: its interval is a bootstrap over groups."""
         groups = [self._groups[s] for s in shared]
-        found = compare_paired([left[s] for s in shared], [right[s] for s in shared], groups)
-        return ContestantPair(
-            *names, found.value, found.low, found.high, found.p, found.n, found.better, found.worse, out, found.test
-        )
+        paired = compare_paired([left[s] for s in shared], [right[s] for s in shared], groups)
+        return ContestantPair(*names, paired, out)
 
 
 _Values = Mapping[int, float]
@@ -229,23 +223,14 @@ def _comparable(answers: Mapping[int, Sequence[PageAnswer]]) -> dict[int, float]
     return {name: fmean(values) for name, values in kept.items() if values}
 
 
-def _corrected(pairs: Sequence[ContestantPair], baseline: int) -> list[ContestantPair]:
-    """The pairs with Holm's correction of those against the baseline: over single tasks, and over ALL."""
-    out = list(pairs)
-    for whole in (False, True):
-        family = [i for i, pair in enumerate(out) if pair.rival == baseline and (pair.task == ALL) is whole]
-        for i, p in zip(family, holm([out[i].p for i in family]), strict=True):
-            out[i] = replace(out[i], p_holm=p)
-    return out
-
-
 def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
     """One paired difference in words: "a against b: +3.1 points [1.0, 5.2] on 200 samples, exact p = 0.01"."""
-    p = "< 0.0001" if pair.p < 0.0001 else f"= {pair.p:.4f}"
+    paired = pair.paired
+    p = "< 0.0001" if paired.p < 0.0001 else f"= {paired.p:.4f}"
     return (
-        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * pair.delta:+.1f} points "
-        f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}] on {counted(pair.n, 'sample')} that both answered; it wins "
-        f"{pair.better} and loses {pair.worse} ({pair.test}, p {p})."
+        f"{names[pair.contestant]} against {names[pair.rival]}: {100 * paired.value:+.1f} points "
+        f"[{100 * paired.low:+.1f}, {100 * paired.high:+.1f}] on {counted(paired.n, 'sample')} that both answered; it "
+        f"wins {paired.better} and loses {paired.worse} ({paired.test}, p {p})."
     )
 
 

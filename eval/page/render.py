@@ -83,12 +83,12 @@ def encode(data: PageData, numbers: PageNumbers, served: bool = False) -> dict[s
         "pairs": [
             [
                 *(pair.contestant, pair.rival, pair.task),
-                *map(_short, (pair.delta, pair.low, pair.high, pair.p, pair.p_holm)),
-                *(pair.n, pair.better, pair.worse, pair.out),
+                *map(_short, (pair.paired.value, pair.paired.low, pair.paired.high, pair.paired.p, pair.p_holm)),
+                *(pair.paired.n, pair.paired.better, pair.paired.worse, pair.out),
             ]
             for pair in numbers.pairs
         ],
-        "test": numbers.pairs[0].test if numbers.pairs else "",
+        "test": numbers.pairs[0].paired.test if numbers.pairs else "",
         "lines": [[x.factor, x.task, x.chance, list(x.lines.items())] for x in data.lines],
         "grids": [[x.x, x.y, x.task, x.contestant, x.cells] for x in data.grids],
         "thumbnails": data.thumbnails,

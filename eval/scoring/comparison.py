@@ -9,7 +9,7 @@ from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.statistics.paired import compare_paired
-from looktwice.eval.statistics.significance import benjamini_hochberg, holm
+from looktwice.eval.statistics.significance import correct
 
 COMPARED = (
     "baseline", "excluded", "delta", "delta_low", "delta_high", "p", "test", "discordant", "better", "compared",
@@ -59,11 +59,4 @@ def compare(row: Row, baseline: str, pairs: Sequence[tuple[Metric, Metric]]) -> 
 
 def correct_p_values(rows: Sequence[Row]) -> list[Row]:
     """The rows with the corrections of accuracy: over all comparisons on single tasks, and over those of micro."""
-    corrected = list(rows)
-    tested = [i for i, row in enumerate(rows) if row.metric == "accuracy" and row.p is not None]
-    for pooled in (False, True):
-        family = [i for i in tested if (rows[i].task == "micro") is pooled]
-        ps = [rows[i].p or 0.0 for i in family]
-        for i, strict, q in zip(family, holm(ps), benjamini_hochberg(ps), strict=True):
-            corrected[i] = replace(rows[i], p_holm=strict, p_bh=q)
-    return corrected
+    return correct(rows, lambda row: row.p if row.metric == "accuracy" else None, lambda row: row.task == "micro")

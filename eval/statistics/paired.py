@@ -11,26 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from looktwice.eval.statistics.bootstrap import Clusters, bootstrap_mean, cluster_codes, cluster_sums
-from looktwice.eval.statistics.significance import paired_test, sign_flip_p
+from looktwice.eval.statistics.significance import MeanDifference, mcnemar_p, sign_flip_p
 
 MCNEMAR, FLIP = "exact McNemar", "sign flips of clusters"
 NORMAL = 1000  # of more differences the exact test is as good as the normal one
 
 
 @dataclass(frozen=True)
-class PairedComparison:
+class PairedComparison(MeanDifference):
     """The mean of `values - others`, each in 0..1, over n units in `clusters` clusters.
 
     `low` and `high` are the cluster bootstrap interval, `p` is two-sided and `test` says by which test; `better` and
     `worse` count units. `detectable` is the smallest difference that the test shows with 80 % power.
     """
 
-    value: float
-    low: float
-    high: float
-    p: float
-    n: int
-    clusters: int
     better: int
     worse: int
     detectable: float
@@ -47,16 +41,16 @@ def compare_paired(
     which flips the signs of whole clusters. Raises ValueError for no units and unequal lengths.
     """
     mine, theirs = np.asarray(values, float), np.asarray(others, float)
-    test = paired_test(mine, theirs)
+    if not len(mine) or len(mine) != len(theirs):
+        raise ValueError(f"a paired test needs the same samples on both sides, found {len(mine)} and {len(theirs)}")
     gaps, codes = mine - theirs, cluster_codes(clusters, len(mine))
+    better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
     found = bootstrap_mean(gaps, codes, level=level, floor=-1.0)
     sums, _ = cluster_sums(gaps, codes)
     exact = found.clusters == found.n and set(np.unique([mine, theirs])) <= {0.0, 1.0}
-    p, name = (test.p, MCNEMAR) if exact else (sign_flip_p(sums.tolist()), FLIP)
+    p, test = (mcnemar_p(better, worse), MCNEMAR) if exact else (sign_flip_p(sums.tolist()), FLIP)
     detectable = minimum_detectable(sums * found.clusters / found.n, 1 - level)
-    return PairedComparison(
-        found.value, found.low, found.high, p, found.n, found.clusters, test.better, test.worse, detectable, name
-    )
+    return PairedComparison(**vars(found), p=p, better=better, worse=worse, detectable=detectable, test=test)
 
 
 def minimum_detectable(gaps: ArrayLike, alpha: float = 0.05, power: float = 0.8) -> float:

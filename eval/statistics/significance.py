@@ -3,52 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from looktwice.eval.statistics.bootstrap import Clusters, bootstrap_mean, cluster_codes, cluster_sums
+from looktwice.eval.statistics.bootstrap import Clusters, Estimate, bootstrap_mean, cluster_codes, cluster_sums
 
-
-@dataclass(frozen=True)
-class PairedTest:
-    """Two contestants on the same n samples: the mean difference, on how many they differ, and the exact p."""
-
-    delta: float
-    p: float
-    n: int
-    better: int
-    worse: int
-
-    @property
-    def discordant(self) -> int:
-        """The samples on which they differ; the test looks at these alone."""
-        return self.better + self.worse
-
-
-def paired_test(values: ArrayLike, others: ArrayLike) -> PairedTest:
-    """The exact two-sided McNemar test: of the samples that differ, is the share that is better one half?
-
-    It is a test of the mean difference only where each sample is right or wrong: `compare_paired` flips signs for
-    graded values. Raises ValueError for nothing to compare or for unequal lengths.
-    """
-    mine, theirs = np.asarray(values, float), np.asarray(others, float)
-    if not len(mine) or len(mine) != len(theirs):
-        raise ValueError(f"a paired test needs the same samples on both sides, found {len(mine)} and {len(theirs)}")
-    gaps = mine - theirs
-    better, worse = (int(np.count_nonzero(sign * gaps > 1e-9)) for sign in (1, -1))
-    return PairedTest(math.fsum(gaps.tolist()) / len(gaps), _coin_p(better, worse), len(gaps), better, worse)
+Line = TypeVar("Line")
 
 
 @lru_cache(maxsize=1024)
-def _coin_p(better: int, worse: int) -> float:
-    """How often a coin falls at least as unevenly, to either side.
+def mcnemar_p(better: int, worse: int) -> float:
+    """The exact two-sided McNemar test: how often a coin falls at least as unevenly, to either side.
 
-    In whole numbers: to import scipy.stats takes a second.
+    It is a test of the mean difference only where each sample is right or wrong: `compare_paired` flips signs for
+    graded values. In whole numbers: to import scipy.stats takes a second.
     """
     n, tail, ways = better + worse, 0, 1
     if n > 10_000:
@@ -61,14 +33,11 @@ def _coin_p(better: int, worse: int) -> float:
     return min(1.0, float(2 * tail / 2**n))
 
 
-class MeanDifference(NamedTuple):
-    """The mean of n paired differences with its 95 % interval and p."""
+@dataclass(frozen=True)
+class MeanDifference(Estimate):
+    """The mean of n paired differences with its 95 % interval and the two-sided p."""
 
-    value: float
-    low: float
-    high: float
     p: float
-    n: int
 
 
 def mean_difference(gaps: Sequence[float], clusters: Clusters | None = None) -> MeanDifference:
@@ -82,7 +51,7 @@ def mean_difference(gaps: Sequence[float], clusters: Clusters | None = None) -> 
     data = np.asarray(gaps, float)
     found = bootstrap_mean(data, clusters, floor=-1.0)
     sums, _ = cluster_sums(data, cluster_codes(clusters, len(gaps)))
-    return MeanDifference(found.value, found.low, found.high, sign_flip_p(sums.tolist()), found.n)
+    return MeanDifference(**vars(found), p=sign_flip_p(sums.tolist()))
 
 
 def sign_flip_p(gaps: Sequence[float]) -> float:
@@ -123,3 +92,18 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     corrected = np.empty(len(ps))
     corrected[order] = np.minimum(np.minimum.accumulate(stepped), 1.0)
     return [float(p) for p in corrected]
+
+
+def correct(lines: Sequence[Line], p: Callable[[Line], float | None], family: Callable[[Line], Hashable]) -> list[Line]:
+    """The lines, dataclasses with `p_holm` and `p_bh`, with both corrections of their p over those of their family.
+
+    A line whose p is None stays as it is.
+    """
+    ps = {place: value for place, line in enumerate(lines) if (value := p(line)) is not None}
+    corrected: list[Any] = list(lines)
+    for name in {family(lines[place]) for place in ps}:
+        places = [place for place in ps if family(lines[place]) == name]
+        tested = [ps[place] for place in places]
+        for place, p_holm, p_bh in zip(places, holm(tested), benjamini_hochberg(tested), strict=True):
+            corrected[place] = replace(corrected[place], p_holm=p_holm, p_bh=p_bh)
+    return corrected

@@ -28,7 +28,7 @@ from looktwice.eval.records import RunFolder
 from looktwice.eval.runs import Study
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.statistics.ranks import reordering
-from looktwice.eval.statistics.significance import holm, paired_test
+from looktwice.eval.statistics.significance import holm, mcnemar_p
 from looktwice.pipelines.config import ConfigError, load_plan
 from looktwice.pipelines.config.fragility import STYLES, expand_fragility
 from looktwice.prompting.markers.vpbench import DRAWINGS, NoMarkerName, VPBenchName
@@ -154,7 +154,8 @@ def test_sixteen_identical_styles_do_not_differ() -> None:
     plain, wrong, reached = 0, 0, []
     for seed in range(200):
         found = draw_study(np.random.default_rng(seed), 0.0, 1, styles=17, n=150)
-        ps = [paired_test(row, found.values[0]).p for row in found.values[1:]]
+        base, *styles = found.values
+        ps = [mcnemar_p(int((row > base).sum()), int((row < base).sum())) for row in styles]
         plain, wrong = plain + (min(ps) < 0.05), wrong + (min(holm(ps)) < 0.05)
         if seed < 60:
             reached.append(spread_by_chance(found.values).p < 0.05)

@@ -83,7 +83,7 @@ def test_samples_of_one_group_are_one_unit(made: MadeRun) -> None:
     made.task("t", ["A"] * 4, meta=[{"group": "g"}, {"group": "g"}, {"group": "h"}, {"group": "h"}])
     ask(made, m10_think="BBAA", m10_bare="BBAA")
     line = effects(made, "t")["mark", "radius=10"]
-    assert (line.effect.value, line.effect.n, line.clusters, line.effect.p) == (-0.5, 4, 2, 1.0)
+    assert (line.effect.value, line.effect.n, line.effect.clusters, line.effect.p) == (-0.5, 4, 2, 1.0)
 
 
 def test_tasks_are_pooled_and_their_sum_is_all_that_the_terminal_shows(made: MadeRun) -> None:

@@ -58,7 +58,8 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
     for (who, what), pair in compared.items():
         name = numbers.data.contestants[who].label
         (row,) = table.where(contestant=name, metric="accuracy", task=["a", "b", "micro"][what])
-        assert (pair.delta, pair.p, pair.better + pair.worse) == (
+        paired = pair.paired
+        assert (paired.value, paired.p, paired.better + paired.worse) == (
             *map(pytest.approx, (row.delta, row.p)),
             row.discordant,
         )
@@ -68,7 +69,7 @@ def test_the_numbers_of_a_page_are_those_of_the_tables(tmp_path: Path) -> None:
 
 def test_pairs_leave_out_what_failed_or_was_asked_of_one_alone() -> None:
     numbers = PageNumbers(logs({"base": "1100f1", "other": "0111f "}, tasks=2))
-    pairs = {pair.task: (pair.n, pair.better, pair.worse, pair.out) for pair in numbers.pairs}
+    pairs = {pair.task: (pair.paired.n, pair.paired.better, pair.paired.worse, pair.out) for pair in numbers.pairs}
     assert pairs == {0: (2, 1, 1, 0), 1: (2, 1, 0, 1), ALL: (4, 2, 1, 1)}
     assert [arm.n for arm in numbers.arms if arm.contestant == 1] == [3, 2, 5]
 
@@ -77,8 +78,8 @@ def test_samples_of_one_group_are_compared_as_clusters() -> None:
     data = logs({"base": "110011001100", "other": "111100111111"}, groups=4)
     (pair, _) = PageNumbers(data).pairs
     values = [[data.answers[who, i][0].value for i in range(12)] for who in (1, 0)]
-    expected = compare_paired(values[0], values[1], [str(i % 4) for i in range(12)])
-    assert (pair.low, pair.high, pair.p, pair.test) == (expected.low, expected.high, expected.p, FLIP)
+    assert pair.paired == compare_paired(values[0], values[1], [str(i % 4) for i in range(12)])
+    assert pair.paired.test == FLIP
 
 
 @pytest.mark.parametrize(
@@ -202,4 +203,4 @@ def test_runs_beside_one_another_share_their_samples(tmp_path: Path) -> None:
     assert [who.label for who in data.contestants] == ["plain (first)", "plain (second)"]
     assert len(data.samples) == 2 and len(data.answers) == 4
     (pair, _) = PageNumbers(data).pairs
-    assert (pair.n, pair.better, pair.worse) == (2, 1, 0)
+    assert (pair.paired.n, pair.paired.better, pair.paired.worse) == (2, 1, 0)

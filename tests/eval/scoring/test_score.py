@@ -21,8 +21,9 @@ from looktwice.eval.scoring import Score, Verdict
 from looktwice.eval.scoring.cost import price_of
 from looktwice.eval.scoring.score import score_run
 from looktwice.eval.scoring.verdict import ScoredRecord
+from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.shares import Stratum, mean_of_shares, wilson
-from looktwice.eval.statistics.significance import holm, paired_test
+from looktwice.eval.statistics.significance import holm
 from looktwice.pipelines.config import load_plan
 from looktwice.pipelines.model import Model, Usage
 from looktwice.pipelines.models import ChatAPI
@@ -213,7 +214,7 @@ def test_wilson_is_that_of_scipy(total: int, n: int) -> None:
 def test_the_paired_test_is_the_binomial_one_of_scipy(better: int, worse: int) -> None:
     values, others = [1.0] * better + [0.0] * (worse + 3), [0.0] * better + [1.0] * worse + [0.0] * 3
     theirs = binomtest(better, better + worse, 0.5).pvalue if better + worse else 1.0
-    assert paired_test(values, others).p == pytest.approx(theirs, rel=1e-9)
+    assert compare_paired(values, others).p == pytest.approx(theirs, rel=1e-9)
 
 
 @pytest.mark.parametrize("ps", [[0.3], [0.01, 0.04, 0.03], [0.5, 0.5, 0.001, 0.9], [1.0, 0.0, 0.02, 0.02, 0.019]])
@@ -226,17 +227,17 @@ def test_the_statistics() -> None:
     assert [found.low, found.high] == pytest.approx(list(wilson(37, 60)))
     found = mean_of_shares([Stratum(np.ones(60), None, 0.5), Stratum(np.zeros(60), None, 0.5)])
     assert 0.4 < found.low < 0.5 < found.high < 0.6
-    test = paired_test([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
-    assert (test.better, test.worse, test.discordant, test.n) == (3, 1, 4, 6)
-    assert [test.delta, test.p] == pytest.approx([2 / 6, 0.625])
-    assert paired_test([1, 0], [1, 0]).p == 1.0
+    test = compare_paired([1, 1, 1, 0, 1, 1], [0, 0, 0, 1, 1, 1])
+    assert (test.better, test.worse, test.n) == (3, 1, 6)
+    assert [test.value, test.p] == pytest.approx([2 / 6, 0.625])
+    assert compare_paired([1, 0], [1, 0]).p == 1.0
     assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
     assert holm([]) == []
     for call in (
         lambda: wilson(0, 0),
         lambda: wilson(3, 2),
-        lambda: paired_test([], []),
-        lambda: paired_test([1], [1, 0]),
+        lambda: compare_paired([], []),
+        lambda: compare_paired([1], [1, 0]),
     ):
         with pytest.raises(ValueError, match="found"):
             call()

@@ -15,7 +15,7 @@ from looktwice.eval.statistics import benjamini_hochberg, bootstrap_mean, compar
 from looktwice.eval.statistics.bootstrap import cluster_codes
 from looktwice.eval.statistics.paired import FLIP, MCNEMAR
 from looktwice.eval.statistics.shares import wilson
-from looktwice.eval.statistics.significance import paired_test, sign_flip_p
+from looktwice.eval.statistics.significance import mcnemar_p, sign_flip_p
 
 RANDOM = np.random.default_rng(7)
 
@@ -125,7 +125,7 @@ def test_the_exact_test_shows_the_detectable_difference_in_80_percent(differing:
     for count in random.binomial(n, share, 2000):
         gained = np.arange(n) < random.binomial(count, (1 + found / share) / 2)
         lost = ~gained & (np.arange(n) < count)
-        hits += paired_test(gained, lost).p < 0.05
+        hits += mcnemar_p(int(gained.sum()), int(lost.sum())) < 0.05
     assert hits / 2000 == pytest.approx(0.8, abs=0.03)
 
 
@@ -165,8 +165,8 @@ def test_values_of_numpy_are_tested_as_numbers_are() -> None:
     """A hundred of them that differ have more ways to fall than a machine's integer holds."""
     mine = [1.0] * 70 + [0.0] * 30
     theirs = [1.0 - value for value in mine]
-    wanted = paired_test(mine, theirs)
-    assert paired_test(list(np.array(mine)), list(np.array(theirs))) == wanted
+    wanted = compare_paired(mine, theirs)
+    assert compare_paired(list(np.array(mine)), list(np.array(theirs))) == wanted
     assert wanted.p == pytest.approx(binomtest(30, 100, 0.5).pvalue)
 
 
