@@ -125,7 +125,7 @@ def look_table(summaries: Sequence[LookSummary]) -> TextTable:
         )  # fmt: skip
         rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
     table = TextTable(header, tuple(rows), text_columns=4).without_empty()
-    return table if len({one.task for one in summaries}) > 1 else table.without(1)
+    return table.without_same(1)
 
 
 def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
@@ -137,7 +137,7 @@ def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
         for each in summary.by_turns
     ]
     table = TextTable(header, tuple(rows), text_columns=2)
-    return table if len({summary.task for summary in summaries}) > 1 else table.without(1)
+    return table.without_same(1)
 
 
 def _agent_record(

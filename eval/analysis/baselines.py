@@ -48,8 +48,7 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
     """
     published: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in runs:
-        config = run.folder.facts.get("config") or {}
-        for name, row in (config.get("published") or {}).items():
+        for name, row in (run.config.get("published") or {}).items():
             accuracies = row.get("accuracy") or {}
             if any(of_another_split(run, row, str(task)) for task in accuracies):
                 suffix = f" on {row['split']}"

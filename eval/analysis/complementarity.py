@@ -50,7 +50,7 @@ class SpecialistPair:
     @property
     def excluded(self) -> int:
         """Samples with a key that failed or are missing for one of them."""
-        return sum(row.answer is not None for row in self.specialist.samples.values()) - self.n
+        return len(self.specialist.keyed) - self.n
 
 
 def specialist_pairs(run: RunScores) -> Iterator[SpecialistPair]:

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable, contestant_of, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, contestant_of, delta_cell, estimate_cell, format_p, percent
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
@@ -98,7 +98,7 @@ def _contestant(name: str, arms: Sequence[PointScores]) -> Contestant:
 
 def right_on_first_draw(scores: PointScores) -> Mapping[str, bool]:
     """Whether the first draw of each sample with a key is right; without what FAILED or no judge has scored."""
-    firsts = {name: scores.first(name) for name, row in scores.samples.items() if row.answer is not None}
+    firsts = {name: scores.first(name) for name in scores.keyed}
     return {
         name: first.verdict is Verdict.RIGHT
         for name, first in firsts.items()
@@ -117,7 +117,7 @@ def comparison_table(rows: Sequence[Row]) -> TextTable:
         worse = None if row.better is None or row.discordant is None else row.discordant - row.better
         lines.append((
             contestant_of(row), row.task, row.metric, row.baseline, row.unit, row.test,
-            with_interval(row.delta or 0.0, row.delta_low, row.delta_high, sign=True), format_p(row.p),
+            delta_cell(row), format_p(row.p),
             format_p(row.p_holm), format_p(row.p_bh), percent(row.detectable), _count(row.compared),
             _count(row.n_clusters), _count(row.better), _count(worse), _count(row.excluded or None),
         ))  # fmt: skip
@@ -157,10 +157,10 @@ def _pair_line(first: Contestant, other: Contestant, both: Sequence[Question]) -
     halves = swap_over_halves([a - b for a, b in zip(values, others, strict=True)], clusters)
     out = len(first.hits.keys() | other.hits.keys()) - len(both)
     return compared.p, (
-        first.name, other.name, with_interval(compared.value, compared.low, compared.high, sign=True), str(len(both)),
+        first.name, other.name, estimate_cell(compared, sign=True), str(len(both)),
         str(out or ""), *(str(hits.count(sides)) for sides in ((True, True), (True, False), (False, True))),
         f"{shared}\nof {mine} and {theirs}", f"{kappa.value:.2f}\n{kappa.low:.2f} to {kappa.high:.2f}",
-        with_interval(oracle.value, oracle.low, oracle.high), with_interval(halves.value, halves.low, halves.high),
+        estimate_cell(oracle), estimate_cell(halves),
     )  # fmt: skip
 
 
@@ -196,7 +196,7 @@ def _oracle_cells(found: Sequence[Contestant], questions: Sequence[Question]) ->
     best = max(fmean(one.hits[question] for question in questions) for one in found)
     return (
         str(len(found)), str(len(questions)), str(out or ""), str(sum(map(all, hits))),
-        str(sum(not any(hit) for hit in hits)), percent(best), with_interval(vote.value, vote.low, vote.high),
-        with_interval(any_right.value, any_right.low, any_right.high),
+        str(sum(not any(hit) for hit in hits)), percent(best), estimate_cell(vote),
+        estimate_cell(any_right),
         "" if kappa is None else f"{kappa.value:.2f}\n{kappa.low:.2f} to {kappa.high:.2f}",
     )  # fmt: skip

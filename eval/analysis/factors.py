@@ -48,8 +48,7 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     For every task and each of its metrics that is a mean over units, then over all tasks: `macro` is the mean of the
     tasks' effects, `micro` is of all their units as one set.
     """
-    config = run.folder.facts.get("config")
-    gap = config.get("gap") if isinstance(config, dict) else None
+    gap = run.config.get("gap")
     if not isinstance(gap, dict):
         return []
     found: list[FactorEffect] = []

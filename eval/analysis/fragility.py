@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.bootstrap import cluster_codes, cluster_sums, percentile_interval, resampled_means
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 from looktwice.eval.statistics.significance import holm
@@ -235,8 +235,7 @@ def rank_flips(found: Sequence[Variants], resamples: int = RESAMPLES) -> Iterato
 
 def find_variants(run: RunScores) -> list[Variants]:
     """The contestants of a run with `fragility:` that have its marker, on every task, styles and codecs in order."""
-    config = run.folder.facts.get("config") or {}
-    wanted = config.get("fragility")
+    wanted = run.config.get("fragility")
     if not isinstance(wanted, Mapping):
         return []
     arms: dict[tuple[str, str], dict[str, PointScores]] = defaultdict(dict)
@@ -260,13 +259,11 @@ def _collect(who: str, task: str, arms: Mapping[str, PointScores]) -> Variants |
     samples = tuple(name for name in default.comparable if all(name in arm.comparable for arm in arms.values()))
     if len(arms) < 2 or not samples:
         return None
-    draws = {name: [_drawn(arm, sample) for sample in samples] for name, arm in arms.items()}
+    draws = {
+        name: [[draw.score.value for draw in arm.not_failed(sample)] for sample in samples]
+        for name, arm in arms.items()
+    }
     return Variants.of_draws(who, task, draws, {sample: default.clusters[sample] for sample in samples})
-
-
-def _drawn(scores: PointScores, sample: str) -> list[float]:
-    """The values of a sample's draws that did not fail."""
-    return [draw.score.value for draw in scores.asked(sample) if draw.verdict is not Verdict.FAILED]
 
 
 def _pick(found: Variants, names: Sequence[str], samples: Sequence[str]) -> Floats:

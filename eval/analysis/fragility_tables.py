@@ -15,7 +15,7 @@ from looktwice.eval.analysis.fragility import (
     measure_fragility,
     rank_flips,
 )
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.ranks import reordering
 
@@ -70,7 +70,7 @@ def style_table(runs: Sequence[RunScores]) -> TextTable:
     lines = [
         (
             one.contestant, one.task, shift.name, percent(shift.accuracy),
-            with_interval(shift.delta.value, shift.delta.low, shift.delta.high), str(shift.delta.better),
+            estimate_cell(shift.delta), str(shift.delta.better),
             str(shift.delta.worse), format_p(shift.delta.p), format_p(shift.p_holm),
             "yes" if shift.significant else "",
         )
@@ -136,9 +136,8 @@ def rank_table(runs: Sequence[RunScores]) -> TextTable:
 
 def read_published(run: RunScores) -> Published:
     """The rows of `published:` that are named like variants, "MODEL [STYLE]", by task, style and model."""
-    config = run.folder.facts.get("config") or {}
     found: Published = defaultdict(lambda: defaultdict(dict))
-    for name, row in (config.get("published") or {}).items():
+    for name, row in (run.config.get("published") or {}).items():
         model, bracket, style = str(name).partition(" [")
         for task, value in (row.get("accuracy") or {}).items() if bracket else ():
             found[task][style.removesuffix("]")][model] = float(value)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from looktwice.eval.analysis.contestants import MAX_CONTESTANTS
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
 from looktwice.eval.statistics.bootstrap import Estimate, bootstrap_mean
 from looktwice.eval.statistics.choices import position_bias
@@ -51,7 +51,7 @@ def draw_table(runs: Sequence[RunScores]) -> TextTable:
 
 def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
     """The samples with a key of which every draw was asked and none failed, with as many draws as all of them have."""
-    found = {name: scores.draws(name) for name, row in scores.samples.items() if row.answer is not None}
+    found = {name: scores.draws(name) for name in scores.keyed}
     whole = {
         name: [draw for draw in draws if draw is not None]
         for name, draws in found.items()
@@ -74,7 +74,7 @@ def _draw_line(scores: PointScores) -> Iterator[tuple[str, ...]]:
         majority_value([draw.answer for draw in draws], worth)
         for draws, worth in zip(whole.values(), values, strict=True)
     ]
-    out = sum(row.answer is not None for row in scores.samples.values()) - len(whole)
+    out = len(scores.keyed) - len(whole)
     yield (
         scores.contestant, scores.task, str(len(whole)), str(out or ""), str(k), percent(split.mean),
         percent(split.samples_error), percent(split.draws_error), percent(split.draw_share),
@@ -128,8 +128,7 @@ def order_table(runs: Sequence[RunScores]) -> TextTable:
     )  # fmt: skip
     lines = []
     for run in runs:
-        config = run.folder.facts.get("config")
-        arms = {} if isinstance(config, Mapping) and config.get("fragility") else _arms(run)
+        arms = {} if run.config.get("fragility") else _arms(run)
         for one, other in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
             line = _order_line(arms[one], arms[other])
             lines += [(one, other, *line)] if line else []
@@ -199,4 +198,4 @@ def _clusters(arm: PointScores) -> Iterator[tuple[tuple[str, str], str]]:
 
 
 def _shown(found: Estimate | None) -> str:
-    return "" if found is None else with_interval(found.value, found.low, found.high)
+    return "" if found is None else estimate_cell(found)

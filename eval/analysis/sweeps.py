@@ -13,7 +13,7 @@ from typing import Any
 
 from looktwice.eval.display.printable import csv_cell
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, format_p, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p
 from looktwice.eval.scoring.verdict import RunScores
 from looktwice.eval.statistics.factorial import contrast
 from looktwice.eval.statistics.significance import MeanDifference, correct, mean_difference
@@ -71,8 +71,7 @@ def sweep_effects(run: RunScores) -> list[LevelEffect]:
     A sample's difference is its mean over the combinations of the other factors that were asked with both levels; a
     sample counts if none of these failed or is missing.
     """
-    config = run.folder.facts.get("config")
-    sweep, each = (config.get(name) for name in ("sweep", "each")) if isinstance(config, Mapping) else (None, None)
+    sweep, each = run.config.get("sweep"), run.config.get("each")
     grid = _Grid(sweep or {})
     names = list(grid.sweep) if len(grid.sweep) > 1 or each else []
     factors = [(_short(name), _level_gaps(grid, (number,))) for number, name in enumerate(names)]
@@ -105,7 +104,7 @@ def sweep_table(table: Table, whole: bool = True) -> TextTable:
             over_all = line.task == ALL_TASKS or (line.contestant, line.factor, line.level) not in several
             if whole or (over_all and not line.is_interaction):
                 found = line.effect
-                shown = with_interval(found.value, found.low, found.high, sign=True)
+                shown = estimate_cell(found, sign=True)
                 names = (line.contestant, line.task, line.factor, line.level, line.against)
                 ps = map(format_p, (found.p, line.p_holm, line.p_bh) if whole else (found.p,))
                 lines.append((*names, shown, *ps, str(found.n)))

@@ -15,6 +15,7 @@ from looktwice.eval.scoring.benchmark_rows import is_benchmark_metric
 from looktwice.eval.scoring.metrics import METRICS
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import REASONS, RunScores, Verdict
+from looktwice.eval.statistics.bootstrap import Estimate
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
@@ -90,6 +91,10 @@ class TextTable:
             for before, row in zip(above, self.rows, strict=False)
         )
         return TextTable(self.header, rows, self.text_columns)
+
+    def without_same(self, column: int) -> TextTable:
+        """The table without a text column that says the same in every row."""
+        return self if len({row[column] for row in self.rows}) > 1 else self.without(column)
 
     def without(self, column: int) -> TextTable:
         """The table without one of its text columns."""
@@ -191,8 +196,7 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
         name = f"{row.contestant} ({row.run})" if many else row.contestant
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
         levels = _count(row.n_groups) if row.unit == "sample" else ""
-        delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
-        counts = (str(row.n), row.unit, clusters_of(row), levels, delta, format_p(row.p), to_people(row, 2))
+        counts = (str(row.n), row.unit, clusters_of(row), levels, delta_cell(row), format_p(row.p), to_people(row, 2))
         lines.append((row.task, row.metric, row.slice, name, value, *counts))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
@@ -270,6 +274,21 @@ def with_interval(value: float, low: float | None, high: float | None, sign: boo
     return percent(value, sign=sign) + wide
 
 
+def estimate_cell(estimate: Estimate, sign: bool = False) -> str:
+    """An estimate in percent with its interval below it."""
+    return with_interval(estimate.value, estimate.low, estimate.high, sign)
+
+
+def share_cell(share: Estimate) -> str:
+    """A share in percent with its limits below it, as those of accuracies are written."""
+    return f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
+
+
+def delta_cell(row: Row) -> str:
+    """The difference of a row to its baseline with its interval, where it has one."""
+    return "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
+
+
 def format_cost(cost: float | None) -> str:
     """Money in the currency of the configured prices, small sums to three digits."""
     return "" if cost is None else f"{cost:,.2f}" if cost >= 1 else f"{cost:.3g}"
@@ -315,10 +334,10 @@ def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
     counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
     rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
-    delta = "" if row.delta is None else with_interval(row.delta, row.delta_low, row.delta_high, sign=True)
     value = percent(row.value, 2) or say_no_value(row)
     value += f"\n{interval(row)}" if row.low is not None else ""
-    return value, str(row.n), clusters_of(row), *counts, *rest, *values, delta, format_p(row.p), to_people(row)
+    tested = delta_cell(row), format_p(row.p), to_people(row)
+    return value, str(row.n), clusters_of(row), *counts, *rest, *values, *tested
 
 
 def _overview_cell(row: Row | None, answered: str = "") -> str:

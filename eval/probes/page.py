@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent
 from looktwice.eval.probes.arms import LEVEL, ArmProbe, ProbedRun
 from looktwice.eval.probes.linear import SHUFFLES, Floats
 from looktwice.eval.scoring.verdict import RunScores
@@ -31,7 +31,7 @@ def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
     corrected = dict(zip(arm.layers, holm([test.p for test in tests]), strict=True))
     gaps = dict(zip(arm.layers, tests, strict=True))
     for probe in arm.layers if whole else arm.best.values():
-        gap = with_interval(gaps[probe].value, gaps[probe].low, gaps[probe].high, sign=True)
+        gap = estimate_cell(gaps[probe], sign=True)
         shuffled, p = percent(probe.shuffled), format_p(corrected[probe])
         yield arm.contestant, arm.task, str(probe.layer), _right(arm, probe.right), shuffled, gap, p
     for name, right in (("the model", arm.answered), ("commonest", arm.commonest)):
@@ -40,7 +40,7 @@ def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:
 
 def _right(arm: ArmProbe, right: Floats) -> str:
     found = bootstrap_mean(right, arm.clusters)
-    return with_interval(found.value, found.low, found.high)
+    return estimate_cell(found)
 
 
 def probe_sentences(arm: ArmProbe) -> list[str]:

@@ -13,7 +13,7 @@ from looktwice.eval.display.text_tables import TextTable, format_p
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.psychometrics.functions import Direction, Threshold, check_fit, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
-from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import share_interval
 
 NOTE = (
@@ -67,8 +67,7 @@ class ArmThreshold:
 
 def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThreshold]:
     """Of every arm whose samples have the field; `along` is that of the run's configuration if not given."""
-    config = run.folder.facts.get("config") or {}
-    wanted = along or Along.of(config.get("thresholds") or {})
+    wanted = along or Along.of(run.config.get("thresholds") or {})
     fitted = (_fit(scores, wanted) for scores in run.points) if wanted else ()
     return [found for found in fitted if found is not None]
 
@@ -115,7 +114,7 @@ def _remark(arm: ArmThreshold, fit: float | None) -> str:
 
 def threshold_lines(run: RunScores, task: str) -> list[PageLines]:
     """A chart of a task: of each contestant the answers with their intervals, and the function that was fitted."""
-    wanted = Along.of((run.folder.facts.get("config") or {}).get("thresholds") or {})
+    wanted = Along.of(run.config.get("thresholds") or {})
     lines: dict[str, list[tuple[float, float, float, float]]] = {}
     for arm in find_thresholds(run, wanted)[:4]:
         if wanted and arm.task == task and (found := arm.found) is not None:
@@ -132,8 +131,7 @@ def _fit(scores: PointScores, along: Along) -> ArmThreshold | None:
     levels = {name: level for name, level in metas.items() if level is not None}
     if not levels:
         return None
-    keyed = {name: row for name, row in scores.samples.items() if row.answer is not None}
-    guess = chance_levels(keyed, scores.scorer).get("accuracy", 0.0)
+    guess = chance_levels(scores.keyed, scores.scorer).get("accuracy", 0.0)
     arm = ArmThreshold(scores.contestant, scores.task, guess, along.target, along.log)
     values = [scores.comparable[name] for name in levels]
     clusters = [scores.clusters[name] for name in levels]
@@ -148,8 +146,7 @@ def _alike(scores: PointScores, levels: Mapping[str, float]) -> float:
     """How often draws that are dealt anew to the questions of their level make the questions differ as much or more."""
     by_level = defaultdict[float, list[list[float]]](list)
     for name, level in levels.items():
-        draws = [entry.score.value for entry in scores.asked(name) if entry.verdict is not Verdict.FAILED]
-        by_level[level].append(draws)
+        by_level[level].append([draw.score.value for draw in scores.not_failed(name)])
     random, spread = np.random.default_rng(0), np.zeros(1 + DEALT)
     for questions in by_level.values():
         values, sizes = np.concatenate(questions), np.array([len(draws) for draws in questions])

@@ -24,7 +24,7 @@ def majority_and_chance(scores: PointScores, plain: Row) -> list[Row]:
 
     There is no majority row if the key is not an answer but, for example, the number of points a judge can give.
     """
-    samples = {name: row for name, row in scores.samples.items() if row.answer is not None}
+    samples = scores.keyed
     if not samples:
         return []
     scorer: Scorer | None = scores.scorer
@@ -55,9 +55,8 @@ def published_people(run: RunScores) -> Mapping[str, float]:
     Rows of another split than that of the task, for a total of any task, are left out. Where several rows name the
     same, the first counts.
     """
-    config = run.folder.facts.get("config") or {}
     levels: dict[str, float] = {}
-    for row in (config.get("published") or {}).values():
+    for row in (run.config.get("published") or {}).values():
         for name, value in (row.get("accuracy") or {}).items() if row.get("people") else ():
             if not of_another_split(run, row, str(name)):
                 levels.setdefault(str(name), float(value))

@@ -21,7 +21,7 @@ COMPARED = (
 def accuracy_to_compare(scores: PointScores) -> Metric:
     """Accuracy for a paired test: failed or missing samples are excluded and not counted as wrong."""
     values = scores.comparable
-    units = {name: values.get(name, 0.0) for name, row in scores.samples.items() if row.answer is not None}
+    units = {name: values.get(name, 0.0) for name in scores.keyed}
     return Metric("accuracy", units, failed=frozenset(units.keys() - values.keys()), clusters=scores.clusters)
 
 

@@ -19,11 +19,6 @@ from looktwice.prompting.controls import PermuteChoices, PermuteLabels
 Groups = Mapping[str, Sequence[str]]
 
 
-def samples_with_key(scores: PointScores) -> dict[str, SampleRow]:
-    """The samples that have a key; metrics are computed over these."""
-    return {name: row for name, row in scores.samples.items() if row.answer is not None}
-
-
 def group_by(samples: Mapping[str, SampleRow], *fields: str) -> dict[str, list[str]]:
     """The samples by the values of these meta fields; a sample that lacks one of them is in no group."""
     groups: dict[str, list[str]] = defaultdict(list)
@@ -85,7 +80,7 @@ class AllRight(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The share of groups that are right as a whole."""
-        groups = group_by(samples_with_key(scores), self.by)
+        groups = group_by(scores.keyed, self.by)
         return [group_metric(self.metric, self.by, scores, groups)] if groups else []
 
     def chance(self, samples: Mapping[str, SampleRow]) -> Mapping[str, float]:
@@ -117,7 +112,7 @@ def circular_rows(run: RunScores) -> list[Row]:
 def _row(run: RunScores, by_rotation: Mapping[int, PointScores]) -> Row | None:
     first = by_rotation[min(by_rotation)]
     units: dict[str, float] = {}
-    for name, sample in samples_with_key(first).items():
+    for name, sample in first.keyed.items():
         count = sample.n_choices
         if count and {by % count for by in by_rotation} == set(range(count)):
             draws = right_by_draw(scores.draws(name) for scores in by_rotation.values())

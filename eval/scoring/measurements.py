@@ -81,8 +81,9 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
 
 def rightness(scores: PointScores) -> dict[str, float]:
     """The share of draws that are right, of every sample with a key whose draws did not all fail."""
-    kept = {name: [e for e in scores.asked(name) if e.verdict is not Verdict.FAILED] for name in scores.comparable}
-    return {name: fmean(e.verdict is Verdict.RIGHT for e in draws) for name, draws in kept.items()}
+    return {
+        name: fmean(draw.verdict is Verdict.RIGHT for draw in scores.not_failed(name)) for name in scores.comparable
+    }
 
 
 def mean_interval(

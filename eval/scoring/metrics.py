@@ -30,11 +30,10 @@ def accuracy(scores: PointScores) -> dict[str, float]:
     """
     if scores.failure:
         return {}
-    keyed = {name for name, row in scores.samples.items() if row.answer is not None}
     values = {
         name: [s.score.value for s in asked if s.reason != UNJUDGED]
         for name, asked in scores.draws_asked.items()
-        if name in keyed
+        if name in scores.keyed
     }
     return {name: mean(draws) for name, draws in values.items() if draws}
 

@@ -126,6 +126,11 @@ class PointScores:
         by_draw = self.scored.get(sample, {})
         return [by_draw.get(draw) for draw in range(max(self.point.draws, 1, *(d + 1 for d in by_draw)))]
 
+    @cached_property
+    def keyed(self) -> Mapping[str, SampleRow]:
+        """The samples that have a key; metrics are computed over these."""
+        return {name: row for name, row in self.samples.items() if row.answer is not None}
+
     def first(self, sample: str) -> ScoredRecord | None:
         """The first draw of a sample; None where it has no record."""
         return self.scored.get(sample, {}).get(0)
@@ -133,6 +138,10 @@ class PointScores:
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
         return self.draws_asked.get(sample, ())
+
+    def not_failed(self, sample: str) -> list[ScoredRecord]:
+        """The draws of a sample that have a record and did not fail."""
+        return [scored for scored in self.asked(sample) if scored.verdict is not Verdict.FAILED]
 
     @cached_property
     def draws_asked(self) -> Mapping[str, Sequence[ScoredRecord]]:
@@ -149,7 +158,7 @@ class PointScores:
         values: dict[str, float] = {}
         for name, asked in self.draws_asked.items():
             draws = [s.score.value for s in asked if s.score.verdict is not Verdict.FAILED and s.reason != UNJUDGED]
-            if draws and self.samples[name].answer is not None:
+            if draws and name in self.keyed:
                 values[name] = mean(draws)
         return values
 
@@ -205,6 +214,12 @@ class RunScores:
     def name(self) -> str:
         """The run's name, which is its folder's."""
         return self.folder.path.resolve().name
+
+    @property
+    def config(self) -> Mapping[str, Any]:
+        """The configuration of the run; empty where its folder holds none."""
+        config = self.folder.facts.get("config")
+        return config if isinstance(config, Mapping) else {}
 
     def records(self, holding: str = "") -> Iterator[tuple[PointScores, Record]]:
         """Each record whose line is `holding` this, with every arm that reads it: one, or more with other readers."""

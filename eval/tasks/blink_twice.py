@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer
-from looktwice.eval.scoring.groups import group_by, group_metric, samples_with_key
+from looktwice.eval.scoring.groups import group_by, group_metric
 from looktwice.eval.scoring.verdict import PointScores
 from looktwice.eval.tasks.base import Subset, TaskError
 from looktwice.eval.tasks.cells import HIDDEN, as_list, as_text, image_cells, is_path, picture_from_cell
@@ -67,7 +67,7 @@ class TwiceScorer(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Every accuracy that the files' fields allow."""
-        samples = samples_with_key(scores)
+        samples = scores.keyed
         failed = frozenset(name for name in samples if name not in scores.comparable)
         each = {name: [name] for name in samples}
         plain = group_metric("q_acc", "question", scores, each).units

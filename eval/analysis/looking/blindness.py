@@ -27,7 +27,7 @@ from looktwice.eval.analysis.looking.tastes import (
     Tastes,
     find_tastes,
 )
-from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent, share_cell
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.score import compare_with_key
@@ -83,7 +83,7 @@ class Audit:
     @cached_property
     def chance(self) -> Mapping[str, float]:
         """The chance of each sample with a key: one over its choices, of open ones the share of the commonest key."""
-        keyed = {name: row for name, row in self.seen.samples.items() if row.answer is not None}
+        keyed = self.seen.keyed
         keys = Counter(row.answer for row in keyed.values() if not row.sample["choices"])
         common = max(keys.values(), default=0) / max(1, sum(keys.values()))
         return {
@@ -135,14 +135,14 @@ class Audit:
             clusters = [self.seen.clusters[name] for name in names]
             share, found = share_interval(mine, clusters), compare_paired(mine, seen, clusters)
             clean = [value for name, value in scores.comparable.items() if name in kept]
-            gap = with_interval(found.value, found.low, found.high, sign=True)
+            gap = estimate_cell(found, sign=True)
             scored = (
                 f"{x:.2f}" if arm != "seen" and x is not None else ""
                 for x in (self.mirage(arm), self.beyond_chance(arm))
             )
             yield (
                 scores.contestant, scores.task, ARMS[arm], str(len(mine)),
-                f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}", "" if arm == "seen" else gap,
+                share_cell(share), "" if arm == "seen" else gap,
                 "" if arm == "seen" else format_p(found.p), *scored,
                 f"{percent(fmean(clean))}\nn = {len(clean)}" if clean else "",
             )  # fmt: skip
@@ -197,7 +197,7 @@ def expected_by_luck(found: Sequence[Audit], rule: Rule) -> float:
 def clean_subset(run: RunScores, found: Sequence[Audit], blind: Sequence[BlindItem]) -> str:
     """The samples that are left, as a piece of a configuration that goes over the study's."""
     left_out = {(item.task, item.sample) for item in blind}
-    short = "task" in (run.folder.facts.get("config") or {})
+    short = "task" in run.config
     nodes = {}
     for audit in found:
         task = audit.seen.point.task
@@ -338,7 +338,7 @@ def audit_page(run: RunScores, found: Sequence[Audit], rule: Rule = "chance") ->
 
 def _blind_question(arm: PointScores, name: str, row: SampleRow) -> BlindQuestion:
     """What an arm says to a sample with a key in the draws that did not fail, choices as their texts."""
-    asked = [entry for entry in arm.asked(name) if entry.verdict is not Verdict.FAILED]
+    asked = arm.not_failed(name)
     choices = dict(zip(ascii_uppercase, map(_text_of, row.sample["choices"]), strict=False))
     answers = Counter(choices.get(entry.answer.strip(), entry.answer) for entry in asked if entry.answer is not None)
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from looktwice.eval.analysis.agent_looks import summarize_looks
-from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, share_cell
 from looktwice.eval.scoring.labels import contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import PairedComparison, compare_paired
@@ -57,8 +57,7 @@ class Certificate:
     @property
     def excluded(self) -> int:
         """Samples with a key that failed or are missing in one of the arms."""
-        rows = self.arms["full"].samples.values()
-        return sum(row.answer is not None for row in rows) - len(self.samples)
+        return len(self.arms["full"].keyed) - len(self.samples)
 
     def values(self, role: str) -> list[float]:
         """The values of an arm on the shared samples."""
@@ -174,7 +173,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
         look = looks.get((scores.contestant, scores.task))
         entries = [entry for name in certificate.samples for entry in scores.asked(name)]
         rows.append((
-            role, ARMS[role], str(len(values)), f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}",
+            role, ARMS[role], str(len(values)), share_cell(share),
             "" if role == "without" else _points(over), "" if role == "full" else _points(more),
             "" if role == "full" else format_p(more.p), percent(solved.get(role)),
             "" if look is None or look.iou is None else f"{look.iou:.2f}",

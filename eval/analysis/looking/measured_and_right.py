@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p, share_cell
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
 from looktwice.eval.scoring.verdict import PointScores, RunScores
@@ -78,7 +78,7 @@ def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
             members = [sample for sample, value in values.items() if value == category and sample in right]
             if members:
                 share = _share(scores, members, right)
-                shown = f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
+                shown = share_cell(share)
                 yield scores.contestant, scores.task, f"{name}: {category}", str(len(members)), *[""] * 5, shown
 
 

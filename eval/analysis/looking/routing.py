@@ -8,7 +8,7 @@ from itertools import groupby
 from statistics import fmean
 
 from looktwice.eval.analysis.complementarity import is_specialist
-from looktwice.eval.display.text_tables import TextTable, format_p as shown_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent, share_cell
 from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.bootstrap import Estimate
@@ -83,9 +83,7 @@ def risk_table(runs: Sequence[RunScores]) -> TextTable:
     rows = []
     for scores in (scores for run in runs for scores in run.points):
         if found := measure_risk(scores):
-            shown = (
-                f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}" for share in found.accuracies
-            )
+            shown = (share_cell(share) for share in found.accuracies)
             areas = (f"{area:.3f}" for area in (found.area, found.best, found.random))
             rows.append((scores.contestant, scores.task, str(found.n), *shown, *areas))
     return TextTable(header, tuple(rows), text_columns=2)
@@ -116,7 +114,7 @@ def route_table(runs: Sequence[RunScores]) -> TextTable:
         rows.append((
             one.start, one.onward, f"{one.share:.0%}", str(one.n), f"{one.tokens:,.0f}", percent(one.router),
             percent(one.random), percent(one.oracle),
-            with_interval(one.gain.value, one.gain.low, one.gain.high, sign=True), shown_p(one.gain.p),
+            estimate_cell(one.gain, sign=True), format_p(one.gain.p),
         ))  # fmt: skip
     return TextTable(header, tuple(rows), text_columns=3)
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable, format_cost, format_p, percent, with_interval
+from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_cost, format_p, percent, share_cell
 from looktwice.eval.scoring.turns import Turns, TurnsOfArm
 from looktwice.eval.scoring.verdict import Verdict
-from looktwice.eval.statistics.paired import compare_paired
+from looktwice.eval.statistics.paired import PairedComparison, compare_paired
 from looktwice.eval.statistics.shares import share_interval
 from looktwice.eval.statistics.significance import MeanDifference, mean_difference
 
@@ -18,40 +18,33 @@ from looktwice.eval.statistics.significance import MeanDifference, mean_differen
 class TurnChange:
     """From one turn to a later one (counted from 0): records gained and lost, and the paired change of accuracy.
 
-    `delta`, `low` and `high` are in -1..1 over the `n` samples, with `p` as in every paired comparison. `tokens` and
-    `cost` are what the turns between add to a sample.
+    `tokens` and `cost` are what the turns between add to a sample.
     """
 
     before: int
     after: int
-    n: int
     gained: int
     lost: int
-    delta: float
-    low: float
-    high: float
-    p: float
+    paired: PairedComparison
     tokens: float
     cost: float | None
 
     @property
     def tokens_per_point(self) -> float | None:
         """Tokens that a sample needs more for each percentage point gained; None where nothing is gained."""
-        return self.tokens / (100 * self.delta) if self.delta > 0 else None
+        return self.tokens / (100 * self.paired.value) if self.paired.value > 0 else None
 
 
 def compare_turns(arm: TurnsOfArm, before: int, after: int) -> TurnChange:
     """What the turns between two changed."""
     old, new = arm.values(before), arm.values(after)
     clusters = [arm.scores.clusters[name] for name in old]
-    found = compare_paired([new[name] for name in old], [*old.values()], clusters)
+    paired = compare_paired([new[name] for name in old], [*old.values()], clusters)
     gained, lost = map(sum, arm.changed(before, after))
     costs = arm.cost(before), arm.cost(after)
     cost = None if None in costs else (costs[1] or 0.0) - (costs[0] or 0.0)
     tokens = arm.tokens(after) - arm.tokens(before)
-    return TurnChange(
-        before, after, found.n, gained, lost, found.value, found.low, found.high, found.p, tokens, cost
-    )  # fmt: skip
+    return TurnChange(before, after, gained, lost, paired, tokens, cost)
 
 
 def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
@@ -60,8 +53,8 @@ def turn_table(arms: Sequence[TurnsOfArm]) -> TextTable:
         "contestant", "task", "turn", "n", "accuracy\n%", "wrong\nto right", "right\nto wrong", "change", "p",
         "tokens\nper sample", "cost\nper sample", "tokens per\ngained one", "cost per\ngained one",
     )  # fmt: skip
-    table = TextTable(header, tuple(line for arm in arms for line in _lines(arm)), text_columns=3).without_empty()
-    return table if len({arm.scores.task for arm in arms}) > 1 else table.without(1)
+    rows = tuple(line for arm in arms for line in _lines(arm))
+    return TextTable(header, rows, text_columns=3).without_empty().without_same(1)
 
 
 @dataclass(frozen=True)
@@ -105,14 +98,13 @@ def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
         (
             arm.scores.contestant, arm.scores.task, rule.name, f"{rule.turns:.2f}", f"{rule.spent:,.1f} {rule.unit}",
             percent(rule.accuracy), percent(rule.fixed),
-            with_interval(rule.gain.value, rule.gain.low, rule.gain.high, sign=True),
+            estimate_cell(rule.gain, sign=True),
             format_p(rule.gain.p),
         )
         for arm in arms
         for rule in stopping_rules(arm)
     ]  # fmt: skip
-    table = TextTable(header, tuple(rows), text_columns=3)
-    return table if len({arm.scores.task for arm in arms}) > 1 else table.without(1)
+    return TextTable(header, tuple(rows), text_columns=3).without_same(1)
 
 
 def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:
@@ -130,16 +122,17 @@ def _line(
 ) -> tuple[str, ...]:
     values, cost = arm.values(turn), arm.cost(turn)
     share = share_interval([*values.values()], [arm.scores.clusters[name] for name in values])
-    accuracy = f"{percent(share.value)}\n{percent(share.low)}–{percent(share.high)}"
+    accuracy = share_cell(share)
     head = (arm.scores.contestant, arm.scores.task, name, str(len(values)), accuracy)
     spent = (f"{arm.tokens(turn):,.0f}", "" if cost is None else format_cost(cost))
     if change is None or since_first is None:
         return (*head, "", "", "", "", *spent, "", "")
     counts = (_count(arm, hits) for hits in arm.changed(change.before, change.after))
     price = since_first.tokens_per_point
-    money = "" if since_first.cost is None or price is None else format_cost(since_first.cost / 100 / since_first.delta)
+    gain, added_cost = since_first.paired.value, since_first.cost
+    money = "" if added_cost is None or price is None else format_cost(added_cost / 100 / gain)
     return (
-        *head, *counts, with_interval(change.delta, change.low, change.high, sign=True), format_p(change.p), *spent,
+        *head, *counts, estimate_cell(change.paired, sign=True), format_p(change.paired.p), *spent,
         "no gain" if price is None else f"{price:,.1f}", money,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.groups import group_by, group_metric, right_by_draw
 from looktwice.eval.scoring.metrics import accuracy
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
@@ -113,7 +113,7 @@ def accuracy_along(controls: Sequence[str], scores: PointScores) -> list[Metric]
     values, found = accuracy(scores), list[Metric]()
     for control in controls:
         levels: dict[Any, dict[str, float]] = defaultdict(dict)
-        for name, row in samples_with_key(scores).items():
+        for name, row in scores.keyed.items():
             if control in row.meta and name in values:
                 levels[row.meta[control]][name] = values[name]
         if len(levels) > 1:
@@ -140,7 +140,7 @@ class JointScorer(Scorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """Both accuracies, both together, and how often the right conclusion was drawn from a wrong perception."""
-        samples = samples_with_key(scores)
+        samples = scores.keyed
         images = group_by(samples, "image")
         sides = {
             role: {image: [n for n in held if samples[n].meta.get("role") == role] for image, held in images.items()}

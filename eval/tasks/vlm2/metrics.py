@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.benchmark import Metric, Scorer, Total
-from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.groups import clusters_of, group_by, group_metric, right_by_draw
 from looktwice.eval.scoring.verdict import PointScores, Score, Verdict
 
 HEADLINE = {
@@ -50,7 +50,7 @@ class PairScorer(SubtaskScorer):
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """The four metrics, each over pairs."""
-        samples = samples_with_key(scores)
+        samples = scores.keyed
         pairs = group_by(samples, "pair")
         sides = {key: {n: [s for s in held if samples[s].answer == key] for n, held in pairs.items()} for key in "TF"}
         whole = {name for name in pairs if sides["T"][name] and sides["F"][name]}
@@ -94,7 +94,7 @@ class CountScorer(SubtaskScorer):
         """The two means; of several draws the mean over those that count."""
         official: dict[str, float] = {}
         toolkit: dict[str, float] = {}
-        samples, usable = samples_with_key(scores), scores.comparable
+        samples, usable = scores.keyed, scores.comparable
         for name, row in samples.items():
             truth, images = int(row.answer or 0), int(row.meta["image_len"])
             draws = [_number(found.answer) for found in scores.asked(name)]
@@ -151,7 +151,7 @@ class VideoScorer(SubtaskScorer):
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
         """AB, ABA and their mean."""
         kinds: dict[str, dict[str, float]] = defaultdict(dict)
-        for name, row in samples_with_key(scores).items():
+        for name, row in scores.keyed.items():
             judged = [s.score.value for s in scores.asked(name) if s.verdict in (Verdict.RIGHT, Verdict.WRONG)]
             if judged:
                 kinds[str(row.meta.get("type"))][name] = fmean(judged)

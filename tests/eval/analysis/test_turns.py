@@ -52,10 +52,10 @@ def only_arm(table: Table) -> TurnsOfArm:
 def test_the_flip_model_gains_six_and_loses_six(tmp_path: Path) -> None:
     table = ask_twice(tmp_path)
     change = compare_turns(only_arm(table), 0, 1)
-    assert (change.gained, change.lost, change.n, change.delta, change.p) == (6, 6, 12, 0.0, 1.0)
+    assert (change.gained, change.lost, change.paired.n, change.paired.value, change.paired.p) == (6, 6, 12, 0.0, 1.0)
     values, others = [0.0, 1.0] * 6, [1.0, 0.0] * 6
     wanted = compare_paired(values, others)
-    assert (change.low, change.high) == (wanted.low, wanted.high) and wanted.low < -0.4
+    assert (change.paired.low, change.paired.high) == (wanted.low, wanted.high) and wanted.low < -0.4
     assert (change.tokens, change.tokens_per_point, change.cost) == (10.0, None, None)
     paid = tuple(
         replace(
@@ -91,8 +91,8 @@ def test_samples_of_one_group_are_one_cluster_of_turns_and_rules(tmp_path: Path)
         stages: dict[str, Stage] = {"choose": MultipleChoice(), "again": Reperceive(turns=2)}
         table = evaluate(Questions(keys, meta=known), {"again": Pipeline(stages)}, Scripted(flip), out=tmp_path / name)
         change, gain = compare_turns(only_arm(table), 0, 1), stopping_rules(only_arm(table))[2].gain
-        widths.append((change.high - change.low, gain.high - gain.low))
-    assert change.delta == pytest.approx(-1 / 3) and gain.p == 0.25  # of three groups, two of the eight signs
+        widths.append((change.paired.high - change.paired.low, gain.high - gain.low))
+    assert change.paired.value == pytest.approx(-1 / 3) and gain.p == 0.25  # of three groups, two of the eight signs
     assert all(shared > 1.3 * own for own, shared in zip(*widths, strict=True))
 
 

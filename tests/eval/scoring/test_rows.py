@@ -15,7 +15,7 @@ from looktwice.eval.records.judgements import append, words_of
 from looktwice.eval.scoring import AllRight, Metric, Row, Scorer, Verdict
 from looktwice.eval.scoring.benchmark_rows import benchmark_rows
 from looktwice.eval.scoring.chance import majority_and_chance
-from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_draw, samples_with_key
+from looktwice.eval.scoring.groups import circular_rows, group_metric, right_by_draw
 from looktwice.eval.scoring.metrics import macro_row, micro_row
 from looktwice.eval.scoring.row import empty_row
 from looktwice.eval.scoring.score import score_run
@@ -80,7 +80,7 @@ class Own(Scorer):
     """The share of right samples, the same of the slice size=1, and a trend with a test of its own."""
 
     def metrics(self, scores: PointScores) -> Sequence[Metric]:
-        draws = {name: right_by_draw([scores.draws(name)]) for name in samples_with_key(scores)}
+        draws = {name: right_by_draw([scores.draws(name)]) for name in scores.keyed}
         units = {name: float(all(right for (right,) in each)) for name, each in draws.items()}
         first = {"s0": units["s0"]} if "s0" in units else {}
         return [
