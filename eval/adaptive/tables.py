@@ -35,7 +35,7 @@ SAVED = list_of(fields({"task": text, "said": text, "arms": list_of(mapping_of(t
 def race_table(results: Sequence[RaceResult]) -> TextTable:
     """A line per task and arm: what it was asked, how far from the leader, when it fell out; then the confirmation."""
     lines = [line for result in results for line in _lines(result)]
-    return TextTable(HEADER, tuple(lines), text_columns=2)
+    return TextTable(HEADER, lines, text_columns=2)
 
 
 def say_race(result: RaceResult, level: float) -> str:
@@ -69,7 +69,7 @@ def saved_races(runs: Sequence[RunScores]) -> tuple[TextTable, str]:
             for race in _read(path):
                 lines += [(race["task"], *(arm.get(name, "") for name in HEADER[1:])) for arm in race["arms"]]
                 said.append(race["said"])
-    return TextTable(HEADER, tuple(lines), text_columns=2), "\n".join([*said, NOTE])
+    return TextTable(HEADER, lines, text_columns=2), "\n".join([*said, NOTE])
 
 
 def _read(path: Path) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import baselines
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord, Verdict
+from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict
 from looktwice.pipelines.geometry import Rect, iou, overlap
 from looktwice.pipelines.marks import Box, Mark, Mask, bounding_box, mark_from_dict
 from looktwice.pipelines.model import Reply
@@ -89,7 +89,7 @@ class LookSummary:
 
 def summarize_looks(run: RunScores) -> list[LookSummary]:
     """The looks of every arm of a run that has an agent."""
-    points = {scores.point.id: scores for scores in run.points}
+    points = run.by_id
     found = defaultdict[str, list[AgentRecord]](list)
     for scores, record in run.records(holding='"ended {'):  # as an agent's last note begins
         if (one := agent_record(scores, record)) is not None:
@@ -100,11 +100,20 @@ def summarize_looks(run: RunScores) -> list[LookSummary]:
 
 def agent_record(scores: PointScores, record: Record) -> AgentRecord | None:
     """A record of an arm in which an agent finished its episode; None for another one."""
-    end = read_end(record.notes)
-    final = scores.scored.get(record.sample, {}).get(record.draw)
-    if end is None or final is None or record.sample not in scores.samples:
+    end, row = read_end(record.notes), scores.samples.get(record.sample)
+    final = scores.result_of(record)
+    if end is None or final is None or row is None:
         return None
-    return _agent_record(scores, record, scores.samples[record.sample], end, final)
+    looks = tuple(read_looks(record.notes))
+    asked: dict[int, int] = {}
+    for look in looks:
+        asked.setdefault(look.call, look.call if look.probe is None else look.probe)
+    before = [_verdict_at(scores, record, row, place) for place in asked.values()]
+    tokens = [_tokens(call) for call in record.calls]
+    first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
+    verdicts = (*before, _right_or_wrong(final.verdict))
+    overlaps = tuple(_overlaps(looks, _targets(record, row)))
+    return AgentRecord(looks, end, verdicts, final.score.value, sum(tokens), first_tokens, overlaps)
 
 
 def look_table(summaries: Sequence[LookSummary]) -> TextTable:
@@ -124,8 +133,7 @@ def look_table(summaries: Sequence[LookSummary]) -> TextTable:
             f"{one.tokens:,.0f}", "no gain" if one.tokens_per_gain is None else f"{one.tokens_per_gain:,.1f}",
         )  # fmt: skip
         rows.append((one.contestant, one.task, _counts(one.tools), _counts(one.ended_by), *numbers))
-    table = TextTable(header, tuple(rows), text_columns=4).without_empty()
-    return table.without_same(1)
+    return TextTable(header, rows, text_columns=4).without_empty().without_same(1)
 
 
 def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
@@ -136,23 +144,7 @@ def turn_count_table(summaries: Sequence[LookSummary]) -> TextTable:
         for summary in summaries
         for each in summary.by_turns
     ]
-    table = TextTable(header, tuple(rows), text_columns=2)
-    return table.without_same(1)
-
-
-def _agent_record(
-    scores: PointScores, record: Record, row: SampleRow, end: EpisodeEnd, final: ScoredRecord
-) -> AgentRecord:
-    looks = tuple(read_looks(record.notes))
-    asked: dict[int, int] = {}
-    for look in looks:
-        asked.setdefault(look.call, look.call if look.probe is None else look.probe)
-    before = [_verdict_at(scores, record, row, place) for place in asked.values()]
-    tokens = [_tokens(call) for call in record.calls]
-    first_tokens = sum(tokens[: 1 + next(iter(asked.values()), len(tokens))])
-    verdicts = (*before, _right_or_wrong(final.verdict))
-    overlaps = tuple(_overlaps(looks, _targets(record, row)))
-    return AgentRecord(looks, end, verdicts, final.score.value, sum(tokens), first_tokens, overlaps)
+    return TextTable(header, rows, text_columns=2).without_same(1)
 
 
 def _verdict_at(scores: PointScores, record: Record, row: SampleRow, place: int) -> Verdict | None:

@@ -23,7 +23,7 @@ def guess_table(runs: Sequence[RunScores]) -> TextTable:
             if any(note.startswith(Guess.NOTE) for note in r.notes)
         }
         lines += [line for scores in run.points if (line := _guess_cells(scores, guessed))]
-    return TextTable(header, tuple(lines), text_columns=2)
+    return TextTable(header, lines, text_columns=2)
 
 
 def _guess_cells(scores: PointScores, guessed: set[tuple[str, str, int]]) -> tuple[str, ...]:
@@ -67,7 +67,7 @@ def published_table(runs: Sequence[RunScores], rows: Sequence[Row] = ()) -> Text
         lines.append((name, "this run", *("" if row is None else percent(row.value, 2) for row in here)))
         if any(gaps := ["" if row is None else to_people(row, 2) for row in here]):
             lines.append((f"{name}, less people", "points", *gaps))
-    return TextTable(("who", "source", *titles), tuple(lines), text_columns=2)
+    return TextTable(("who", "source", *titles), lines, text_columns=2)
 
 
 def _values_here(runs: Sequence[RunScores], rows: Sequence[Row], given: Set[str]) -> Mapping[str, dict[str, Row]]:

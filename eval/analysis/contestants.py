@@ -8,7 +8,15 @@ from functools import cached_property
 from itertools import combinations
 from statistics import fmean
 
-from looktwice.eval.display.text_tables import TextTable, contestant_of, delta_cell, estimate_cell, format_p, percent
+from looktwice.eval.display.text_tables import (
+    TextTable,
+    contestant_of,
+    count_cell,
+    delta_cell,
+    estimate_cell,
+    format_p,
+    percent,
+)
 from looktwice.eval.scoring.row import Row
 from looktwice.eval.scoring.verdict import UNJUDGED, PointScores, RunScores, Verdict
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
@@ -118,14 +126,10 @@ def comparison_table(rows: Sequence[Row]) -> TextTable:
         lines.append((
             contestant_of(row), row.task, row.metric, row.baseline, row.unit, row.test,
             delta_cell(row), format_p(row.p),
-            format_p(row.p_holm), format_p(row.p_bh), percent(row.detectable), _count(row.compared),
-            _count(row.n_clusters), _count(row.better), _count(worse), _count(row.excluded or None),
+            format_p(row.p_holm), format_p(row.p_bh), percent(row.detectable), count_cell(row.compared),
+            count_cell(row.n_clusters), count_cell(row.better), count_cell(worse), count_cell(row.excluded or None),
         ))  # fmt: skip
-    return TextTable(header, tuple(lines), text_columns=6).without_empty()
-
-
-def _count(number: int | None) -> str:
-    return "" if number is None else str(number)
+    return TextTable(header, lines, text_columns=6).without_empty()
 
 
 def pair_table(runs: Sequence[RunScores]) -> TextTable:
@@ -142,8 +146,8 @@ def pair_table(runs: Sequence[RunScores]) -> TextTable:
             lines.append(line)
             ps.append(p)
     corrected = zip(lines, ps, holm(ps), benjamini_hochberg(ps), strict=True)
-    rows = ((*line[:3], *map(format_p, (p, strict, q)), *line[3:]) for line, p, strict, q in corrected)
-    return TextTable(header, tuple(rows), text_columns=2).without_empty()
+    rows = [(*line[:3], *map(format_p, (p, strict, q)), *line[3:]) for line, p, strict, q in corrected]
+    return TextTable(header, rows, text_columns=2).without_empty()
 
 
 def _pair_line(first: Contestant, other: Contestant, both: Sequence[Question]) -> tuple[float, tuple[str, ...]]:
@@ -180,7 +184,7 @@ def oracle_table(runs: Sequence[RunScores]) -> TextTable:
         questions = [name for name in found[0].hits if all(name in one.hits for one in found)] if found else []
         if len(found) > 2 and questions:
             lines.append((task or "all tasks", *_oracle_cells(found, questions)))
-    return TextTable(header, tuple(lines)).without_empty()
+    return TextTable(header, lines).without_empty()
 
 
 def _oracle_cells(found: Sequence[Contestant], questions: Sequence[Question]) -> tuple[str, ...]:

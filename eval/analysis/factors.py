@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from statistics import fmean
 
 from looktwice.eval.display.table import Table
-from looktwice.eval.display.text_tables import TextTable, format_p, percent
+from looktwice.eval.display.text_tables import TextTable, format_p, percent, with_interval
 from looktwice.eval.scoring.benchmark import Metric
 from looktwice.eval.scoring.benchmark_rows import own_metrics
 from looktwice.eval.scoring.comparison import accuracy_to_compare
-from looktwice.eval.scoring.labels import contestant_changes
+from looktwice.eval.scoring.labels import contestant_changes, setting_at
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.paired import compare_paired
 from looktwice.eval.statistics.significance import mean_difference
@@ -33,12 +34,12 @@ class FactorEffect:
     metric: str
     factor: str
     value: float
+    low: float
+    high: float
+    n: int
+    p: float | None = None
     before: float | None = None
     after: float | None = None
-    low: float | None = None
-    high: float | None = None
-    p: float | None = None
-    n: int = 0
     of_gap: float | None = None
 
 
@@ -51,156 +52,126 @@ def factor_effects(run: RunScores) -> list[FactorEffect]:
     gap = run.config.get("gap")
     if not isinstance(gap, dict):
         return []
-    found: list[FactorEffect] = []
-    arms = [_Arms.of(held, gap) for held in _by_task(run.points)]
-    tables = [(one.task, _values_by_metric(one)) for one in arms if one is not None]
-    for task, metrics in tables:
-        for metric, table in metrics.items():
-            found += _effects(task, metric, table)
-    return found + (_over_tasks([metrics["accuracy"] for _, metrics in tables]) if len(tables) > 1 else [])
+    by_task = defaultdict[str, list[PointScores]](list)
+    for scores in run.points:
+        by_task[scores.point.task_id].append(scores)
+    lines, accuracies = list[FactorEffect](), list[Mapping[str, Metric]]()
+    for points in by_task.values():
+        if arms := _arms(points, gap):
+            metrics = _values_by_metric(arms)
+            accuracies.append(metrics["accuracy"])
+            for metric, table in metrics.items():
+                lines += _effects(arms["from"].task, metric, table)
+    return lines + (_over_tasks(accuracies) if len(accuracies) > 1 else [])
 
 
 def factor_table(table: Table) -> TextTable:
     """What each factor changes in percentage points, with its paired interval and test, where a run asks."""
     header = ("task", "metric", "factor", "from", "with", "effect", "p", "of gap", "n")
-    lines = []
-    for run in table.scores:
-        for line in factor_effects(run):
-            wide = "" if line.low is None or line.high is None else f"\n{_signed(line.low)} to {_signed(line.high)}"
-            part = "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %"
-            levels = percent(line.before), percent(line.after)
-            test = f"{_signed(line.value)}{wide}", format_p(line.p), part
-            lines.append((line.task, line.metric, line.factor, *levels, *test, str(line.n or "")))
-    return TextTable(header, tuple(lines), text_columns=3)
+    lines = [
+        (
+            line.task, line.metric, line.factor, percent(line.before), percent(line.after),
+            with_interval(line.value, line.low, line.high, sign=True), format_p(line.p),
+            "" if line.of_gap is None else f"{100 * line.of_gap:.0f} %", str(line.n),
+        )
+        for run in table.scores
+        for line in factor_effects(run)
+    ]  # fmt: skip
+    return TextTable(header, lines, text_columns=3)
 
 
-@dataclass(frozen=True)
-class _Arms:
-    """The points of one task: both ends, and those with one factor of the second by the factor's name."""
+def _arms(points: Sequence[PointScores], gap: Mapping[str, str]) -> dict[str, PointScores]:
+    """The arms of one task, "from" and "to" first, then those with one factor of the second by the factor's name.
 
-    task: str
-    start: PointScores
-    end: PointScores
-    between: Mapping[str, PointScores]
-
-    @classmethod
-    def of(cls, held: Sequence[PointScores], gap: Mapping[str, str]) -> _Arms | None:
-        plain = {s.point.contestant: s for s in held if not contestant_changes(s.point)}
-        start, end = plain.get(gap["from"]), plain.get(gap["to"])
-        if start is None or end is None:
-            return None
-        between = {}
-        for scores in held:
-            changes = contestant_changes(scores.point)
-            if scores.point.contestant == gap["from"] and len(changes) == 1:
-                (place,) = changes
-                if _setting(scores, place) == _setting(end, place) != _setting(start, place):
-                    between[
-                        f"{place.removeprefix('stages.')}: {'none' if changes[place] is None else changes[place]}"
-                    ] = scores
-        return cls(start.task, start, end, between)
-
-    @property
-    def all(self) -> dict[str, PointScores]:
-        """Every arm, the two ends first."""
-        return {"from": self.start, "to": self.end, **self.between}
-
-
-def _by_task(points: Sequence[PointScores]) -> list[list[PointScores]]:
-    tasks: dict[str, list[PointScores]] = {}
+    Empty where one of the two ends was not asked.
+    """
+    plain = {scores.point.contestant: scores for scores in points if not contestant_changes(scores.point)}
+    start, end = plain.get(gap["from"]), plain.get(gap["to"])
+    if start is None or end is None:
+        return {}
+    arms = {"from": start, "to": end}
     for scores in points:
-        tasks.setdefault(scores.point.task_id, []).append(scores)
-    return list(tasks.values())
+        changes = contestant_changes(scores.point)
+        if scores.point.contestant == gap["from"] and len(changes) == 1:
+            ((place, value),) = changes.items()
+            if _setting(scores, place) == _setting(end, place) != _setting(start, place):
+                arms[f"{place.removeprefix('stages.')}: {'none' if value is None else value}"] = scores
+    return arms
 
 
 def _setting(scores: PointScores, place: str) -> object:
     """What a point was built with at a dotted place; None where it has nothing there."""
-    if place == "read":
-        return scores.point.read
-    found: object = scores.point.spec
-    for part in place.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
+    return scores.point.read if place == "read" else setting_at(scores.point.spec, place.split("."))
 
 
-def _values_by_metric(arms: _Arms) -> dict[str, dict[str, Metric]]:
-    """For each metric that of every arm; only metrics that every arm has."""
-    tables: dict[str, dict[str, Metric]] = {}
-    for name, scores in arms.all.items():
-        for metric in _metrics(scores):
-            tables.setdefault(metric.name, {})[name] = metric
-    return {metric: table for metric, table in tables.items() if len(table) == len(arms.all)}
-
-
-def _metrics(scores: PointScores) -> list[Metric]:
-    """Accuracy by sample, and the benchmark's own metrics that are means, by what they count."""
-    own = own_metrics(scores)
-    means = (metric for metric in own if metric.value is None and metric.p is None and not metric.slice)
-    return [accuracy_to_compare(scores), *means]
+def _values_by_metric(arms: Mapping[str, PointScores]) -> dict[str, dict[str, Metric]]:
+    """Accuracy and the benchmark's own metrics that are means, of every arm; only metrics that every arm has."""
+    tables = defaultdict[str, dict[str, Metric]](dict)
+    for name, scores in arms.items():
+        for metric in (accuracy_to_compare(scores), *own_metrics(scores)):
+            if metric.value is None and metric.p is None and not metric.slice:
+                tables[metric.name][name] = metric
+    return {metric: table for metric, table in tables.items() if len(table) == len(arms)}
 
 
 def _effects(task: str, metric: str, table: Mapping[str, Metric]) -> list[FactorEffect]:
     """An effect per factor, the interaction, and the gap; none where no unit has every arm."""
-    units = sorted(set.intersection(*(one.units.keys() - one.failed for one in table.values())))
+    units = sorted(set.intersection(*(arm.units.keys() - arm.failed for arm in table.values())))
     if not units:
         return []
     clusters = [table["from"].clusters.get(unit, unit) for unit in units]
-    rows = {name: [one.units[unit] for unit in units] for name, one in table.items()}
+    rows = {name: [arm.units[unit] for unit in units] for name, arm in table.items()}
     start, end = rows.pop("from"), rows.pop("to")
 
     def effect(factor: str, values: Sequence[float]) -> FactorEffect:
-        found, ends = compare_paired(values, start, clusters), (fmean(start), fmean(values))
-        return FactorEffect(task, metric, factor, found.value, *ends, found.low, found.high, found.p, found.n)
+        paired = compare_paired(values, start, clusters)
+        return FactorEffect(
+            task, metric, factor, paired.value, paired.low, paired.high, paired.n, paired.p, fmean(start), fmean(values)
+        )
 
-    moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
-    left = mean_difference([end[i] - start[i] - moved[i] for i in range(len(units))], clusters)
-    rest = FactorEffect(task, metric, INTERACTION, left.value, low=left.low, high=left.high, n=left.n)
-    found = [effect(factor, values) for factor, values in rows.items()]
-    return _with_share_of_gap([*found, *([rest] if rows else []), effect(WHOLE, end)])
+    lines = [effect(factor, values) for factor, values in rows.items()]
+    if rows:
+        moved = [sum(values[i] - start[i] for values in rows.values()) for i in range(len(units))]
+        left = mean_difference([end[i] - start[i] - moved[i] for i in range(len(units))], clusters)
+        lines.append(FactorEffect(task, metric, INTERACTION, left.value, left.low, left.high, left.n))
+    return _with_share_of_gap([*lines, effect(WHOLE, end)])
 
 
 def _with_share_of_gap(lines: Sequence[FactorEffect]) -> list[FactorEffect]:
     """The effects with their share of the gap, the last of them, where p or, of a mean, the interval shows a gap."""
     whole = lines[-1]
-    outside = whole.low is not None and whole.high is not None and (whole.low > 0 or whole.high < 0)
-    known = outside if whole.p is None else whole.p < 0.05
-    return [replace(line, of_gap=line.value / whole.value) if known else line for line in lines]
+    is_shown = whole.p < 0.05 if whole.p is not None else whole.low > 0 or whole.high < 0
+    return [replace(line, of_gap=line.value / whole.value) if is_shown else line for line in lines]
 
 
 def _over_tasks(tables: Sequence[Mapping[str, Metric]]) -> list[FactorEffect]:
     """The mean of the tasks' effects, and the effects over all samples together; of factors that every task has."""
     names = [name for name in tables[0] if all(name in table for table in tables)]
     shared = [{name: table[name] for name in names} for table in tables]
-    single = [_effects("", "accuracy", table) for table in shared]
-    held = [lines for lines in single if lines]
-    macro = _with_share_of_gap([_mean([lines[i] for lines in held]) for i in range(len(held[0]))]) if held else []
+    by_task = [lines for table in shared if (lines := _effects("", "accuracy", table))]
+    macro = [_mean(lines) for lines in zip(*by_task, strict=True)]
     pooled = {name: _pool([table[name] for table in shared]) for name in names}
-    return macro + _effects("micro", "accuracy", pooled)
+    return (_with_share_of_gap(macro) if macro else []) + _effects("micro", "accuracy", pooled)
 
 
 def _pool(metrics: Sequence[Metric]) -> Metric:
     """Accuracy on the samples of all tasks, each with the task's number before its name."""
     units, clusters, failed = dict[str, float](), dict[str, str](), set[str]()
-    for number, one in enumerate(metrics):
-        units |= {f"{number} {unit}": value for unit, value in one.units.items()}
-        clusters |= {f"{number} {unit}": cluster for unit, cluster in one.clusters.items()}
-        failed |= {f"{number} {unit}" for unit in one.failed}
+    for number, metric in enumerate(metrics):
+        units |= {f"{number} {unit}": value for unit, value in metric.units.items()}
+        clusters |= {f"{number} {unit}": cluster for unit, cluster in metric.clusters.items()}
+        failed |= {f"{number} {unit}" for unit in metric.failed}
     return Metric("accuracy", units, failed=frozenset(failed), clusters=clusters)
 
 
 def _mean(lines: Sequence[FactorEffect]) -> FactorEffect:
     """One line over tasks; the limits of the tasks are combined (MOVER, Zou and Donner 2008)."""
     value = fmean(line.value for line in lines)
-    below = sqrt(sum((line.value - (line.low if line.low is not None else line.value)) ** 2 for line in lines))
-    above = sqrt(sum(((line.high if line.high is not None else line.value) - line.value) ** 2 for line in lines))
-    before, after = [line.before for line in lines], [line.after for line in lines]
+    below = sqrt(sum((line.value - line.low) ** 2 for line in lines)) / len(lines)
+    above = sqrt(sum((line.high - line.value) ** 2 for line in lines)) / len(lines)
+    before = [line.before for line in lines if line.before is not None]
+    after = [line.after for line in lines if line.after is not None]
     return FactorEffect(
-        "macro", lines[0].metric, lines[0].factor, value,
-        None if None in before else fmean(x for x in before if x is not None),
-        None if None in after else fmean(x for x in after if x is not None),
-        value - below / len(lines), value + above / len(lines), None, sum(line.n for line in lines),
+        "macro", lines[0].metric, lines[0].factor, value, value - below, value + above, sum(line.n for line in lines),
+        before=fmean(before) if before else None, after=fmean(after) if after else None,
     )  # fmt: skip
-
-
-def _signed(value: float) -> str:
-    return percent(value, sign=True)

@@ -80,7 +80,7 @@ class Fragility:
 class Variants:
     """The values of one contestant's samples: (variants, samples), the default's first; `names` are the variants.
 
-    `values` are means over draws and `squares` the means of the draws' squares, by default of one draw each.
+    `values` are means over draws and `squares` the means of the draws' squares.
     `repeats` is by sample the mean squared difference between two draws of the default, NaN where there is one.
     `clusters` names what each sample shares with others, its group or pictures; without it each is its own.
     """
@@ -90,8 +90,8 @@ class Variants:
     names: tuple[str, ...]
     samples: tuple[str, ...]
     values: Floats
-    squares: Floats | None = None
-    repeats: Floats | None = None
+    squares: Floats
+    repeats: Floats
     clusters: tuple[str, ...] | None = None
 
     @classmethod
@@ -125,20 +125,14 @@ class Flip:
     flipped: float
 
 
-def variance_ratio(values: Floats) -> float | None:
-    """VPBench's R of single draws: the mean over variants of Var(delta), over Var(accuracy) of the default, row 0.
-
-    With redrawn samples, N cancels: Var(delta) is that of the samples' differences, (p10 + p01 - delta^2) / N, and
-    Var(accuracy) is p (1 - p) / N. R is 0 for no change, 2 for an independent model of the same accuracy at p = 1/2, 4
-    for all answers turned round. None where the default does not vary.
-    """
-    columns = _columns(Variants("", "", (), (), values))
-    ratio = float(_ratios(columns.mean(axis=1)[None], len(values)).ratio[0])
-    return None if np.isnan(ratio) else ratio
-
-
 class _Ratios(NamedTuple):
-    """By resample: R and its floor, NaN where the default does not vary or has one draw."""
+    """By resample: VPBench's R and its floor, NaN where the default does not vary or has one draw.
+
+    R of single draws is the mean over variants of Var(delta), over Var(accuracy) of the default, row 0. With redrawn
+    samples, N cancels: Var(delta) is that of the samples' differences, (p10 + p01 - delta^2) / N, and Var(accuracy) is
+    p (1 - p) / N. R is 0 for no change, 2 for an independent model of the same accuracy at p = 1/2, 4 for all answers
+    turned round.
+    """
 
     ratio: Floats
     floor: Floats
@@ -151,11 +145,10 @@ def _columns(found: Variants) -> Floats:
     variant; and the last four of the samples with two draws of the default, 0 elsewhere: their squared difference, the
     square and the value of one, and 1.
     """
-    values, squares = found.values, found.values**2 if found.squares is None else found.squares
+    values, squares = found.values, found.squares
     gaps = squares[1:] - 2 * values[1:] * values[0] + squares[0]  # two draws of different variants are independent
-    repeats = np.full(values.shape[1], np.nan) if found.repeats is None else found.repeats
-    again = ~np.isnan(repeats)
-    drawn_twice = np.stack([np.nan_to_num(repeats), squares[0] * again, values[0] * again, again])
+    again = ~np.isnan(found.repeats)
+    drawn_twice = np.stack([np.nan_to_num(found.repeats), squares[0] * again, values[0] * again, again])
     return np.concatenate([values, squares[:1], gaps, drawn_twice])
 
 

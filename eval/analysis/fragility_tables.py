@@ -62,7 +62,7 @@ def fragility_table(runs: Sequence[RunScores], published: bool = True) -> TextTa
     )  # fmt: skip
     if measured and published:
         lines += [line for run in runs for line in _published_spreads(read_published(run))]
-    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+    return TextTable(header, lines, text_columns=2).without_empty()
 
 
 def style_table(runs: Sequence[RunScores]) -> TextTable:
@@ -90,7 +90,7 @@ def style_table(runs: Sequence[RunScores]) -> TextTable:
         "p\n(Holm)",
         "differs",
     )
-    return TextTable(header, tuple(lines), text_columns=3)
+    return TextTable(header, lines, text_columns=3)
 
 
 def flip_table(runs: Sequence[RunScores]) -> TextTable:
@@ -104,7 +104,7 @@ def flip_table(runs: Sequence[RunScores]) -> TextTable:
         for flip in _flips(run)
     ]  # fmt: skip
     header = ("task", "leads", "over", "by, points", "styles that\nflip them", "by samples\nalone %", "in all %")
-    return TextTable(header, tuple(lines), text_columns=3)
+    return TextTable(header, lines, text_columns=3)
 
 
 def rank_table(runs: Sequence[RunScores]) -> TextTable:
@@ -131,7 +131,7 @@ def rank_table(runs: Sequence[RunScores]) -> TextTable:
         "largest\nmove",
         "tau-b",
     )
-    return TextTable(header, tuple(lines), text_columns=3)
+    return TextTable(header, lines, text_columns=3)
 
 
 def read_published(run: RunScores) -> Published:

@@ -37,7 +37,7 @@ def spread_table(table: Table) -> TextTable:
         "best variant",
         "spread",
     )
-    return TextTable(header, tuple(lines), text_columns=2)
+    return TextTable(header, lines, text_columns=2)
 
 
 def _cells(rows: Sequence[Row]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ def draw_table(runs: Sequence[RunScores]) -> TextTable:
         "of variance\nin draws %", "pass@k %\n(k = draws)", "majority %",
     )  # fmt: skip
     lines = [line for run in runs for scores in run.points if scores.point.draws > 1 for line in _draw_line(scores)]
-    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+    return TextTable(header, lines, text_columns=2).without_empty()
 
 
 def _whole(scores: PointScores) -> dict[str, list[ScoredRecord]]:
@@ -89,13 +89,13 @@ def position_table(runs: Sequence[RunScores]) -> TextTable:
     header = ("contestant", "choices", *(f"{letter} %\n(key)" for letter in letters), "spread", "p", "n")
     lines = []
     for (contestant, choices), pairs in found.items():
-        bias = position_bias([answer for answer, _ in pairs], [key for _, key in pairs])
+        bias = position_bias(*zip(*pairs, strict=True))
         cells = (
             f"{percent(bias.chosen[letter])}\n({percent(bias.key[letter])})" if letter in bias.chosen else ""
             for letter in letters
         )
         lines.append((contestant, str(choices), *cells, percent(bias.spread), format_p(bias.p), str(bias.n)))
-    return TextTable(header, tuple(lines))
+    return TextTable(header, lines)
 
 
 def _chosen_letters(run: RunScores) -> dict[tuple[str, int], list[tuple[str, str]]]:
@@ -132,7 +132,7 @@ def order_table(runs: Sequence[RunScores]) -> TextTable:
         for one, other in combinations(arms, 2) if len(arms) <= MAX_CONTESTANTS else ():
             line = _order_line(arms[one], arms[other])
             lines += [(one, other, *line)] if line else []
-    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+    return TextTable(header, lines, text_columns=2).without_empty()
 
 
 Arms = dict[str, list[PointScores]]
@@ -153,7 +153,8 @@ def _order_line(mine: Arms, theirs: Arms) -> tuple[str, ...]:
     drawn = shared and all(_may_have_draws(side[shared[0]]) for side in (mine, theirs))
     if len(shared) < 2 and not drawn:
         return ()  # before anything is collected: mostly there is nothing to compare
-    clusters = {place: name for arms in mine.values() for arm in arms for place, name in _clusters(arm)}
+    arms = [arm for arms in mine.values() for arm in arms]
+    clusters = {(arm.point.task_id, name): cluster for arm in arms for name, cluster in arm.clusters.items()}
     settings = [[_values(side[setting]) for setting in shared] for side in (mine, theirs)]
     draws = [_drawn(side[shared[0]]) for side in (mine, theirs)] if shared else [[], []]
     count = min(map(len, draws))
@@ -191,10 +192,6 @@ def _drawn(arms: Sequence[PointScores]) -> list[dict[tuple[str, str], float]]:
     whole = {(arm.point.task_id, name): draws for arm in arms for name, draws in _whole(arm).items()}
     most = min(map(len, whole.values()), default=0)
     return [{place: draws[number].score.value for place, draws in whole.items()} for number in range(most)]
-
-
-def _clusters(arm: PointScores) -> Iterator[tuple[tuple[str, str], str]]:
-    yield from (((arm.point.task_id, name), cluster) for name, cluster in arm.clusters.items())
 
 
 def _shown(found: Estimate | None) -> str:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from statistics import fmean
 from typing import Any
 
-from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p
 from looktwice.eval.scoring.verdict import RunScores
@@ -108,7 +106,7 @@ def sweep_table(table: Table, whole: bool = True) -> TextTable:
                 names = (line.contestant, line.task, line.factor, line.level, line.against)
                 ps = map(format_p, (found.p, line.p_holm, line.p_bh) if whole else (found.p,))
                 lines.append((*names, shown, *ps, str(found.n)))
-    return TextTable(header, tuple(lines), text_columns=5)
+    return TextTable(header, lines, text_columns=5)
 
 
 def effect_note(table: Table) -> str:
@@ -123,17 +121,15 @@ def effect_note(table: Table) -> str:
 
 def effects_csv(table: Table) -> str:
     """The effects as shares in -1..1, a header and a line each."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(EFFECT_COLUMNS)
+    rows: list[tuple[object, ...]] = [EFFECT_COLUMNS]
     for run in table.scores:
         for line in sweep_effects(run):
             names = (run.name, line.contestant, line.task, line.factor, line.level, line.against)
             effect = line.effect
             numbers = [f"{number:.6g}" for number in (effect.value, effect.low, effect.high, effect.p)]
             corrected = ["" if p is None else f"{p:.6g}" for p in (line.p_holm, line.p_bh)]
-            writer.writerow((*map(csv_cell, names), *numbers, effect.n, *corrected, effect.clusters))
-    return out.getvalue()
+            rows.append((*names, *numbers, effect.n, *corrected, effect.clusters))
+    return csv_text(rows)
 
 
 class _Arms(list[tuple[Mapping[str, Any], Values]]):
@@ -191,22 +187,21 @@ def _effects(
 ) -> Iterator[LevelEffect]:
     """Factor by factor: the tasks that have it, then all of them as one set of samples."""
     for factor, find_gaps in factors:
-        pooled: dict[tuple[str, str], list[float]] = defaultdict(list)
-        names: dict[tuple[str, str], list[str]] = defaultdict(list)
-        held: dict[tuple[str, str], int] = Counter()
+        by_task = defaultdict[tuple[str, str], list[list[tuple[float, str]]]](list)
         for task, arms in tasks.items():
             for levels, gaps in find_gaps(arms).items():
                 if gaps:
-                    mine = [arms.clusters[name] for name in gaps]
-                    held[levels] += 1
-                    pooled[levels] += gaps.values()
-                    names[levels] += mine
-                    effect = mean_difference([*gaps.values()], mine)
-                    yield LevelEffect(contestant, task, factor, *levels, effect)
-        for levels, values in pooled.items():
-            if held[levels] > 1:
-                effect = mean_difference(values, names[levels])
-                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, effect)
+                    samples = [(gap, arms.clusters[name]) for name, gap in gaps.items()]
+                    by_task[levels].append(samples)
+                    yield LevelEffect(contestant, task, factor, *levels, _effect(samples))
+        for levels, tasks_with_both in by_task.items():
+            if len(tasks_with_both) > 1:
+                yield LevelEffect(contestant, ALL_TASKS, factor, *levels, _effect([*chain(*tasks_with_both)]))
+
+
+def _effect(samples: Sequence[tuple[float, str]]) -> MeanDifference:
+    """The mean difference of samples, of each the difference and the cluster."""
+    return mean_difference([gap for gap, _ in samples], [cluster for _, cluster in samples])
 
 
 def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps]:
@@ -217,14 +212,12 @@ def _level_gaps(grid: _Grid, numbers: tuple[int, ...]) -> Callable[[_Arms], Gaps
 
     def find(arms: _Arms) -> Gaps:
         cells = grid.cells(arms)
-        known = [list(dict.fromkeys(cell[number] for cell in cells)) or [""] for number in numbers]
+        asked = [list(dict.fromkeys(cell[number] for cell in cells)) or [""] for number in numbers]
+        against = [first for first, *_ in asked]
         found: Gaps = {}
-        for levels in product(*(others for _, *others in known)):
-            against = [first for first, *_ in known]
-            changes = {number: pair for number, *pair in zip(numbers, levels, against, strict=True)}
-            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(
-                cells, {n: (a, b) for n, (a, b) in changes.items()}
-            )
+        for levels in product(*(others for _, *others in asked)):
+            changes = zip(levels, against, strict=True)
+            found[BESIDE.join(levels), BESIDE.join(against)] = contrast(cells, dict(zip(numbers, changes, strict=True)))
         return found
 
     return find

@@ -15,7 +15,7 @@ from statistics import fmean
 import numpy as np
 
 from looktwice.eval.annotation.sheet import ANSWERS, ERRORS, KEY_FILE, SheetItem, SheetKey
-from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.logs.log import letter_or_text
 from looktwice.eval.statistics.agreement import cohens_kappa, fleiss_kappa
@@ -103,7 +103,7 @@ def share_table(ratings: Ratings) -> TextTable:
         for name in names
     ]
     lines.append(("items", *(str(len(column)) for column in held.values())))
-    return TextTable(("category", *held), tuple(lines))
+    return TextTable(("category", *held), lines)
 
 
 def _share(
@@ -143,7 +143,7 @@ def answer_table(ratings: Ratings) -> TextTable:
             marks = [float(rated[i.item]) for i in part.items if _is_number(rated.get(i.item, ""))]
             told = _percent(_share(part, column, "right".__eq__))
             lines.append((rater, task, told, str(len(column)), f"{fmean(marks):.2f}" if marks else ""))
-    return TextTable(("rater", "task", "right %", "n", "difficulty"), tuple(lines), 2)
+    return TextTable(("rater", "task", "right %", "n", "difficulty"), lines, 2)
 
 
 def _is_number(text: str) -> bool:
@@ -205,9 +205,7 @@ def write_humans(ratings: Ratings, path: Path) -> Path:
             item = items[number]
             told = [item.task, item.sample, item.question, item.key, _letter(answers[number], item)]
             rows.append([rater, *told, verdict])
-    text = StringIO(newline="")
-    csv.writer(text).writerows([csv_cell(cell) for cell in row] for row in rows)
-    write_file(path, text.getvalue().encode(errors="backslashreplace"))
+    write_file(path, csv_text(rows, "\r\n").encode(errors="backslashreplace"))
     return path
 
 

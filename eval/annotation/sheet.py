@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 import random
@@ -10,11 +9,10 @@ from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.display.printable import csv_cell
+from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.templates import template
 from looktwice.eval.logs.log import Log, name_apart
 from looktwice.eval.page.render import escape_json
@@ -136,9 +134,7 @@ def write_sheet(
         shown.append(
             {name: words[name] for name in SHOWN[ask]} | {"pictures": [thumbnail(p, PICTURE_SIDE) for _, p in pictures]}
         )
-    text = StringIO(newline="")
-    csv.writer(text).writerows([csv_cell(cell) for cell in row] for row in table)
-    write_file(out / SHEET, text.getvalue().encode(errors="backslashreplace"))
+    write_file(out / SHEET, csv_text(table, "\r\n").encode(errors="backslashreplace"))
     write_file(out / KEY_FILE, json.dumps(asdict(SheetKey(ask, tuple(taxonomy), tuple(items)))) + "\n")
     write_file(out / PAGE, _page(shown, ask, taxonomy).encode(errors="backslashreplace"))
     drawn = f"{counted(len(items), 'item')} of {counted(len({i.stratum for i in items}), 'stratum', 'strata')}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 import re
+from collections.abc import Iterable, Sequence
+from io import StringIO
 from typing import TYPE_CHECKING
 
 from looktwice.pipelines.models.keys import mask_keys
@@ -29,6 +32,13 @@ def cell(text: object, style: str = "") -> Text:
     from rich.text import Text
 
     return Text(printable(text), style=style)
+
+
+def csv_text(rows: Iterable[Sequence[object]], end: str = "\n") -> str:
+    """Rows as CSV, every cell as `csv_cell` gives it."""
+    out = StringIO(newline="")
+    csv.writer(out, lineterminator=end).writerows([csv_cell(cell) for cell in row] for row in rows)
+    return out.getvalue()
 
 
 def csv_cell(value: object) -> object:

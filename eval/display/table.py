@@ -34,7 +34,7 @@ from looktwice.eval.display.text_tables import (
 from looktwice.eval.records.records import PointRow, RunError, RunFolder
 from looktwice.eval.scoring.benchmark_rows import headline_rows
 from looktwice.eval.scoring.labels import setting_of
-from looktwice.eval.scoring.measurements import measured_names
+from looktwice.eval.scoring.measurements import measurements
 from looktwice.eval.scoring.notes import notes, unchanged
 from looktwice.eval.scoring.row import COLUMNS, Row
 from looktwice.eval.scoring.run_rows import run_rows
@@ -164,7 +164,7 @@ def make_table(runs: Sequence[RunScores], by: Sequence[str] = ()) -> Table:
     """The table of scored runs; fields in `by` joined by a comma are crossed. Raises RunError for one no sample has."""
     arms = [scores for run in runs for scores in run.points] if by else []  # to look at every sample takes a while
     known = {name for scores in arms for row in scores.samples.values() for name in row.meta}
-    known |= {name for scores in arms for name in measured_names(scores)}
+    known |= {name for scores in arms for name in measurements(scores)}
     for name in (part for names in by for part in names.split(",")):
         if name not in known:
             raise RunError(f"--by {name}: no sample has this field; there are {', '.join(sorted(known)) or 'none'}")

@@ -36,8 +36,8 @@ ADDRESS = re.compile(r"\b(https?|ftp|www)([:.])", re.I)
 class TextTable:
     """A table of strings: the first `text_columns` columns hold text, the others numbers. A cell may have two lines."""
 
-    header: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
     text_columns: int = 1
 
     @property
@@ -134,7 +134,7 @@ def overview_table(rows: Sequence[Row], own: Sequence[Row] = ()) -> TextTable:
         before = [quoted.get((run, contestant, column)) for column in first]
         lines.append((name, *(_overview_cell(row) if row else "" for row in before), *values))
     titles = [f"{task}\n{metric}" for task, metric in first]
-    return TextTable(("contestant", *titles, *(task.replace(" [", "\n[", 1) for task in tasks)), tuple(lines))
+    return TextTable(("contestant", *titles, *(task.replace(" [", "\n[", 1) for task in tasks)), lines)
 
 
 def place_of(row: Row) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ def task_table(rows: Sequence[Row], full: bool = False) -> TextTable:
         names = f"{who} ({row.run})" if many else who, _variant(row, full)
         lines.append((*names, *_numbers(row, beside)))
     several = len({line[1] for line in lines}) > 1
-    grid = TextTable(header, tuple(lines), text_columns=2).without_empty()
+    grid = TextTable(header, lines, text_columns=2).without_empty()
     return grid if several or full else grid.without(1)
 
 
@@ -195,12 +195,12 @@ def benchmark_metric_table(rows: Sequence[Row]) -> TextTable:
     for row in (row for row in rows if is_benchmark_metric(row)):
         name = f"{row.contestant} ({row.run})" if many else row.contestant
         value = percent(row.value, 2) + (f"\n{interval(row)}" if row.low is not None else "")
-        levels = _count(row.n_groups) if row.unit == "sample" else ""
+        levels = count_cell(row.n_groups) if row.unit == "sample" else ""
         counts = (str(row.n), row.unit, clusters_of(row), levels, delta_cell(row), format_p(row.p), to_people(row, 2))
         lines.append((row.task, row.metric, row.slice, name, value, *counts))
     order = {key: number for number, key in enumerate(dict.fromkeys((line[0], line[1]) for line in lines))}
     lines.sort(key=lambda line: order[line[0], line[1]])
-    whole = TextTable(header, tuple(lines), text_columns=4).without_empty()
+    whole = TextTable(header, lines, text_columns=4).without_empty()
     return whole if any(line[2] for line in lines) else whole.without(2)
 
 
@@ -213,7 +213,7 @@ def reason_table(runs: Sequence[RunScores]) -> TextTable:
             if counts:
                 cells = [str(counts[kind]) if counts[kind] else "" for kind in REASONS]
                 lines.append((scores.contestant, scores.task, *cells))
-    return TextTable(("contestant", "task", *REASONS), tuple(lines), text_columns=2).without_empty()
+    return TextTable(("contestant", "task", *REASONS), lines, text_columns=2).without_empty()
 
 
 def failure_table(runs: Sequence[RunScores], limit: int = 12) -> TextTable:
@@ -331,8 +331,8 @@ def _title(metric: str) -> str:
 
 
 def _numbers(row: Row, beside: Sequence[Row | None]) -> tuple[str, ...]:
-    counts = [_count(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
-    rest = [_count(number or None) for number in (row.missing, row.hidden, row.n_groups)]
+    counts = [count_cell(count) for count in (row.right, row.wrong, row.unreadable, row.failed)]
+    rest = [count_cell(number or None) for number in (row.missing, row.hidden, row.n_groups)]
     values = [percent(other.value) if other else "" for other in beside]
     value = percent(row.value, 2) or say_no_value(row)
     value += f"\n{interval(row)}" if row.low is not None else ""
@@ -358,7 +358,8 @@ def say_no_value(row: Row) -> str:
     return "key hidden" if row.hidden else "not judged" if row.unreadable else ""
 
 
-def _count(number: int | None) -> str:
+def count_cell(number: int | None) -> str:
+    """A count, empty for None."""
     return "" if number is None else str(number)
 
 

@@ -88,7 +88,7 @@ def judge_table(runs: Sequence[RunScores]) -> TextTable:
             judge_label = f"{judge} (counts)" if judge == run.judged.counts else judge
             where = (names[point].contestant, names[point].task) if point in names else (point, "")
             rows.append((judge_label, kind, *where, *_counts(lines)))
-    return TextTable(header, tuple(rows), text_columns=4)
+    return TextTable(header, rows, text_columns=4)
 
 
 def _counts(lines: Sequence[Judgement]) -> tuple[str, ...]:

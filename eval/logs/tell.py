@@ -47,7 +47,7 @@ def console_table(contrasts: Sequence[Contrast]) -> TextTable:
         task, right, _, gap, interval, _, p, n, _, better, worse = _line(one)[2:13]
         who, flips = f"{one.contestant} against {one.baseline}", f"{better}/{worse}"
         lines.append((who, task, right, gap, interval, p, n, flips, _less_people(one)))
-    return TextTable(header, tuple(lines), 2).without_empty()
+    return TextTable(header, lines, 2).without_empty()
 
 
 def _less_people(contrast: Contrast) -> str:
@@ -175,7 +175,7 @@ def spread_table(standings: Standings) -> TextTable:
         part = [spread for spread in standings.spreads if spread.task == task]
         lines += [(task, one.contestant, f"{one.value:.2f}", one.best, one.worst) for one in part]
         lines.append((task, f"mean of {len(part)}", f"{fmean(one.value for one in part):.2f}", "", ""))
-    return TextTable(("task", "contestant", "best - worst", "best", "worst"), tuple(lines), 2)
+    return TextTable(("task", "contestant", "best - worst", "best", "worst"), lines, 2)
 
 
 def rank_table(standings: Standings) -> TextTable:

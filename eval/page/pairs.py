@@ -148,7 +148,8 @@ class PageNumbers:
         said = [f"{counted(len(names), 'contestant')} answered {samples} of {tasks}."]
         if best is not None and len(alike) > 1:
             who = "" if len(alike) == len(names) else f" of the {len(alike)} contestants with every task"
-            said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {_percent(best.accuracy)} %{where}."
+            most = f"{100 * (best.accuracy or 0.0):.1f} %"
+            said[0] += f" {names[best.contestant]} has the highest accuracy{who}, {most}{where}."
         pairs = [pair for pair in self.pairs if pair.rival == self.baseline and pair.task == ALL]
         if pairs:
             first = max(pairs, key=lambda pair: pair.paired.value)
@@ -163,12 +164,8 @@ class PageNumbers:
 
     @property
     def _left_out(self) -> list[str]:
-        counts = [
-            sum(a.verdict == kind for d in self.data.answers.values() for a in d) for kind in ("unreadable", "failed")
-        ]
-        words = [
-            f"{counted(n, 'answer')} {kind}" for n, kind in zip(counts, ("unreadable", "failed"), strict=True) if n
-        ]
+        counts = Counter(answer.verdict for draws in self.data.answers.values() for answer in draws)
+        words = [f"{counted(counts[kind], 'answer')} {kind}" for kind in ("unreadable", "failed") if counts[kind]]
         return [f"{' and '.join(words)}."] if words else []
 
     @cached_property
@@ -232,7 +229,3 @@ def _sentence(pair: ContestantPair, names: Sequence[str]) -> str:
         f"[{100 * paired.low:+.1f}, {100 * paired.high:+.1f}] on {counted(paired.n, 'sample')} that both answered; it "
         f"wins {paired.better} and loses {paired.worse} ({paired.test}, p {p})."
     )
-
-
-def _percent(share: float | None) -> str:
-    return f"{100 * (share or 0.0):.1f}"

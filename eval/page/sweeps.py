@@ -26,9 +26,7 @@ MAX_GRIDS = 12
 
 def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
     """A chart for every setting that was swept over two numbers or more, for each task that it affects."""
-    accuracy_rows = {
-        (row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point
-    }
+    accuracy_rows = _accuracy_rows(rows)
     chance = {row.task: row.value for row in rows if row.contestant == "chance (level)" and not row.slice}
     drawn: list[PageLines] = []
     for run in runs:
@@ -36,6 +34,11 @@ def curves(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageLines]:
         for place in dict.fromkeys(place for scores in run.points for place in scores.point.changes):
             drawn += _sweeps(place, points, chance)
     return drawn
+
+
+def _accuracy_rows(rows: Sequence[Row]) -> dict[tuple[str, str], Row]:
+    """The accuracy of each arm, by run and point."""
+    return {(row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point}
 
 
 def _sweeps(
@@ -75,12 +78,12 @@ def grids(runs: Sequence[RunScores], rows: Sequence[Row]) -> list[PageGrid]:
 
     A cell is the mean accuracy over the other settings, n the samples behind it, counted once for each arm.
     """
-    known = {(row.run, row.point): row for row in rows if row.metric == "accuracy" and not row.slice and row.point}
+    accuracy_rows = _accuracy_rows(rows)
     drawn: list[PageGrid] = []
     for run in runs:
         arms: dict[tuple[str, str], list[tuple[PointRow, Row]]] = defaultdict(list)
         for scores in run.points:
-            row = known[run.name, scores.point.id]
+            row = accuracy_rows[run.name, scores.point.id]
             if row.value is not None and len(scores.point.changes) > 1:
                 arms[scores.point.contestant, scores.point.task].append((scores.point, row))
         for (contestant, task), mine in arms.items():

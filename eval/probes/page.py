@@ -23,7 +23,7 @@ def probe_table(found: ProbedRun, whole: bool = True) -> TextTable:
     """A line for each layer, or only for the best of each place, and for the model's own and the commonest answer."""
     header = ("contestant", "task", "read in", "right %", "shuffled %", "against the model", "p")
     rows = [line for arm in found.arms for line in _lines(arm, whole)]
-    return TextTable(header, tuple(rows), text_columns=3)
+    return TextTable(header, rows, text_columns=3)
 
 
 def _lines(arm: ArmProbe, whole: bool) -> Iterator[tuple[str, ...]]:

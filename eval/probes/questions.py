@@ -34,7 +34,7 @@ def questions_of(run: RunScores) -> Mapping[str, Sequence[Question]]:
     """
     found: dict[str, dict[str, Question]] = {scores.point.id: {} for scores in run.points}
     for scores, record in run.records():
-        row, scored = scores.samples.get(record.sample), scores.scored.get(record.sample, {}).get(record.draw)
+        row, scored = scores.samples.get(record.sample), scores.result_of(record)
         sent = _answered(record)
         if row is None or row.answer is None or scored is None or sent is None or record.draw > 0:
             continue

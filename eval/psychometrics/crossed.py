@@ -8,6 +8,7 @@ from statistics import fmean
 
 from looktwice.eval.display.text_tables import TextTable, percent
 from looktwice.eval.page.data import PageGrid
+from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 
 MOST = 12  # maps
@@ -31,7 +32,7 @@ def crossed_tables(runs: Sequence[RunScores], by: Sequence[str]) -> Iterator[tup
             for x in sorted({x for x, _ in cells}, key=_order)
         ]
         header = (f"{grid.x} \\ {grid.y}", *map(_said, across))
-        yield f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}", TextTable(header, tuple(lines))
+        yield f"{grid.contestant}, {grid.task}: % by {grid.x} and {grid.y}", TextTable(header, lines)
 
 
 def _grid(scores: PointScores, x: str, y: str) -> PageGrid:
@@ -46,7 +47,8 @@ def _grid(scores: PointScores, x: str, y: str) -> PageGrid:
 
 
 def _level(value: object) -> Level:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    number = as_number(value)
+    return str(value) if number is None else number
 
 
 def _order(level: Level) -> tuple[bool, Level]:

@@ -83,15 +83,19 @@ class Psychometric:
     @cached_property
     def thresholds(self) -> Floats:
         """The thresholds, on the scale of the levels or of their logarithms."""
-        first, last = self._at(np.array([self.levels[0], self.levels[-1]]))
+        first, last = self._ends
         beyond = RANGE * (last - first)
         return np.linspace(first - beyond, last + beyond, STEPS // self.coarse)
 
     @cached_property
     def slopes(self) -> Floats:
         """The slopes, per unit of that scale."""
-        first, last = self._at(np.array([self.levels[0], self.levels[-1]]))
+        first, last = self._ends
         return np.asarray(SLOPES[:: self.coarse] / (last - first))
+
+    @property
+    def _ends(self) -> Floats:
+        return self._at(np.array([self.levels[0], self.levels[-1]]))
 
     @cached_property
     def lapses(self) -> Floats:

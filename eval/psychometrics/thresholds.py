@@ -13,6 +13,7 @@ from looktwice.eval.display.text_tables import TextTable, format_p
 from looktwice.eval.page.data import PageLines
 from looktwice.eval.psychometrics.functions import Direction, Threshold, check_fit, fit_threshold
 from looktwice.eval.scoring.chance import chance_levels
+from looktwice.eval.scoring.labels import as_number
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.shares import share_interval
 
@@ -74,8 +75,7 @@ def find_thresholds(run: RunScores, along: Along | None = None) -> list[ArmThres
 
 def number_of(meta: Mapping[str, Any], field: str) -> float | None:
     """A meta field as a level; None where it is no number."""
-    value = meta.get(field)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    return as_number(meta.get(field))
 
 
 def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> TextTable:
@@ -97,7 +97,7 @@ def threshold_table(runs: Sequence[RunScores], along: Along | None = None) -> Te
         *("contestant", "task", "threshold", "95 % interval", "rising\nalone", "fit p", "slope", "lapse\n%"),
         *("guess\n%", "n/\nlevels", "remark"),
     )
-    return TextTable(header, tuple(lines), text_columns=2).without_empty()
+    return TextTable(header, lines, text_columns=2).without_empty()
 
 
 def _remark(arm: ArmThreshold, fit: float | None) -> str:

@@ -16,7 +16,7 @@ from looktwice.eval.records.records import PointRow, Record
 from looktwice.pipelines.counted import counted
 from looktwice.prompting.evidence import KEPT
 
-__all__ = ["SentByArm", "kept_notes", "request_of", "say_unchanged"]
+__all__ = ["SentByArm", "kept_notes", "listed", "request_of", "say_unchanged"]
 
 MOSTLY = 0.5  # the share of samples, and of a slot's values, above which it is said that nothing was done
 SHOWN = 3  # arms that a sentence names
@@ -127,7 +127,8 @@ def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     classes: list[list[SentByArm]] = []
     for arm in arms:
         for alike in classes:
-            if _sent_the_same(arm, alike[0]):
+            same = _compare_requests(arm, alike[0])
+            if next(same, False) and all(same):  # of many arms most differ in the first sample
                 alike.append(arm)
                 break
         else:
@@ -135,20 +136,15 @@ def _alike(arms: Sequence[SentByArm]) -> list[list[SentByArm]]:
     return classes
 
 
-def _sent_the_same(arm: SentByArm, other: SentByArm) -> bool:
-    compared = False
-    for name, request in arm.requests.items():
-        if request and (against := other.requests.get(name)):
-            if request != against:  # of many arms most differ in the first sample
-                return False
-            compared = True
-    return compared
+def _compare_requests(arm: SentByArm, other: SentByArm) -> Iterator[bool]:
+    """Of each sample of which it is known what both sent, whether that was the same."""
+    pairs = ((request, other.requests.get(name)) for name, request in arm.requests.items())
+    yield from (request == against for request, against in pairs if request and against)
 
 
 def _count_same(arm: SentByArm, other: SentByArm) -> tuple[int, int]:
     """On how many samples both sent the same, and on how many that is known."""
-    pairs = [(request, other.requests.get(name)) for name, request in arm.requests.items()]
-    compared = [a == b for a, b in pairs if a and b]
+    compared = [*_compare_requests(arm, other)]
     return sum(compared), len(compared)
 
 
@@ -182,7 +178,7 @@ def _say_nothing_found(arms: Sequence[SentByArm]) -> list[str]:
             contestants[_samples(len(kept), len(asked)), arm.task, reason].append(arm.contestant)
     tasks = defaultdict[tuple[str, str, str], list[str]](list)
     for (samples, task, reason), names in contestants.items():
-        tasks[_listed(names), samples, reason].append(task)
+        tasks[listed(names), samples, reason].append(task)
     return [
         f"found nothing: {names} on {samples} of {_each(where)}: {reason}"
         for (names, samples, reason), where in tasks.items()
@@ -200,14 +196,15 @@ def _samples(same: int, compared: int) -> str:
 
 
 def _names(arms: Sequence[SentByArm]) -> str:
-    return _listed([arm.contestant for arm in arms])
+    return listed([arm.contestant for arm in arms])
 
 
 def _each(tasks: Sequence[str]) -> str:
-    return f"each of {_listed(tasks)}" if len({*tasks}) > 1 else tasks[0]
+    return f"each of {listed(tasks)}" if len({*tasks}) > 1 else tasks[0]
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first of some names, each once, and how many more there are."""
     known = list(dict.fromkeys(names))
     more = f" and {len(known) - SHOWN} more" if len(known) > SHOWN else ""
     return f"{', '.join(known[:SHOWN])}{more}"

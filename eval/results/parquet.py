@@ -7,9 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from looktwice.eval.records.records import Record, SampleRow
 from looktwice.eval.scoring.labels import setting_of
-from looktwice.eval.scoring.verdict import PointScores, RunScores, ScoredRecord
+from looktwice.eval.scoring.verdict import RunScores
 
 ROWS = 20_000  # written at once
 
@@ -90,25 +89,20 @@ def _batches(runs: Sequence[RunScores]) -> Iterator[Any]:
 
 def _rows(run: RunScores, places: Sequence[str]) -> Iterator[dict[str, Any]]:
     for scores, record in run.records():
-        scored, sample = scores.scored.get(record.sample, {}).get(record.draw), scores.samples.get(record.sample)
+        scored, sample = scores.result_of(record), scores.samples.get(record.sample)
         if scored is not None and sample is not None:
             settings = {place: setting_of(scores.point, place) for place in places}
             texts = {place: None if value is None else str(value) for place, value in settings.items()}
-            yield _row(run, scores, sample, scored, record) | texts
-
-
-def _row(
-    run: RunScores, scores: PointScores, sample: SampleRow, scored: ScoredRecord, record: Record
-) -> dict[str, Any]:
-    reply = record.last_reply
-    timed = record.timings.get("calls") or ()
-    return {
-        "run": run.name, "contestant": scores.contestant, "task": scores.task, "point": scores.point.id,
-        "sample": record.sample, "draw": record.draw, "verdict": scored.verdict.value, "score": scored.score.value,
-        "answer": scored.answer, "key": sample.answer, "reason": scored.reason or None,
-        "group": scored.score.group or None, "question": sample.sample["question"],
-        "reply": reply["text"] if reply else None, "error": record.error or None, "calls": scored.calls,
-        "tokens_in": scored.tokens_in, "tokens_out": scored.tokens_out, "cost": scored.cost,
-        "seconds": record.timings.get("total"), "cached": sum(bool(one.get("cached")) for one in timed),
-        "pictures": list(record.pictures),
-    }  # fmt: skip
+            reply, timed = record.last_reply, record.timings.get("calls") or ()
+            yield {
+                "run": run.name, "contestant": scores.contestant, "task": scores.task, "point": scores.point.id,
+                "sample": record.sample, "draw": record.draw, "verdict": scored.verdict.value,
+                "score": scored.score.value, "answer": scored.answer, "key": sample.answer,
+                "reason": scored.reason or None,
+                "group": scored.score.group or None, "question": sample.sample["question"],
+                "reply": reply["text"] if reply else None, "error": record.error or None, "calls": scored.calls,
+                "tokens_in": scored.tokens_in, "tokens_out": scored.tokens_out, "cost": scored.cost,
+                "seconds": record.timings.get("total"), "cached": sum(bool(one.get("cached")) for one in timed),
+                "pictures": list(record.pictures),
+                **texts,
+            }  # fmt: skip

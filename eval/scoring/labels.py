@@ -89,7 +89,7 @@ def task_label(point: PointRow, without: str = "") -> str:
 
 def baselines(run: RunScores) -> dict[str, PointScores | None]:
     """Point id -> the arm that it is compared with: of the present plan, where that has one on the same samples."""
-    by_id = {scores.point.id: scores for scores in run.points}
+    by_id = run.by_id
     present, older = ([s.point for s in run.points if s.older is old] for old in (False, True))
     found = {name: baseline_of(scores.point, present, older) for name, scores in by_id.items()}
     return {name: by_id[point.id] if point else None for name, point in found.items()}
@@ -116,14 +116,19 @@ def baseline_of(point: PointRow, points: Sequence[PointRow], older: Sequence[Poi
 
 def factor_value(point: PointRow, place: str) -> float | None:
     """The number that a point has at a dotted place: from its changes, or else from what was built."""
-    value = point.changes[place] if place in point.changes else _setting(point.spec, _spec_path(place))
+    value = point.changes[place] if place in point.changes else setting_at(point.spec, _spec_path(place))
+    return as_number(value)
+
+
+def as_number(value: object) -> float | None:
+    """A value as a number; None where it is none, as truth values are."""
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def setting_of(point: PointRow, place: str) -> str | float | None:
     """What a point has at a dotted place, changed or not: a number or a word, of a stage its class or "none"."""
     whole = {**point.spec, "read": point.read, "draws": point.draws, "seed": point.seed}
-    value = point.changes[place] if place in point.changes else _setting(whole, _spec_path(place))
+    value = point.changes[place] if place in point.changes else setting_at(whole, _spec_path(place))
     if isinstance(value, Mapping):
         value = str(value.get("use", "")).rpartition(".")[2]
     if value is None:
@@ -161,7 +166,8 @@ def _spec_path(place: str) -> list[str]:
     return parts
 
 
-def _setting(spec: Any, path: Sequence[str]) -> Any:
+def setting_at(spec: Any, path: Sequence[str]) -> Any:
+    """What a spec holds at a path; None where it has nothing there."""
     for part in path:
         spec = spec.get(part) if isinstance(spec, Mapping) else None
     return spec

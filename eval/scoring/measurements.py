@@ -44,11 +44,6 @@ def measurements(scores: PointScores) -> dict[str, Values]:
     return {name: _one_each(by_sample) for name, by_sample in found.items()}
 
 
-def measured_names(scores: PointScores) -> set[str]:
-    """The names of an arm's measurements."""
-    return set(measurements(scores))
-
-
 def measurement_rows(scores: PointScores, plain: Row, baseline: PointScores | None) -> Iterator[Row]:
     """A row for each measured number, its mean with the t interval, and for each category, its share.
 

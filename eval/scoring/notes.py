@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from looktwice.eval.records.unchanged import SentByArm, say_unchanged
+from looktwice.eval.records.unchanged import SentByArm, listed, say_unchanged
 from looktwice.eval.scoring.cost import price_lines
 from looktwice.eval.scoring.labels import baselines, contestant_changes
 from looktwice.eval.scoring.verdict import PointScores, RunScores, Verdict, commonest_failure
 from looktwice.pipelines.counted import counted
-
-SHOWN = 3  # labels that are named
 
 
 def notes(run: RunScores) -> list[str]:
@@ -71,8 +69,7 @@ def _is_same_setting(scores: PointScores, rival: PointScores) -> bool:
 
 def _names(arms: Iterable[PointScores]) -> str:
     names = list(dict.fromkeys(arm.contestant for arm in arms))
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return names[0] if len(names) == 1 else f"the nearest in setting of {', '.join(names[:SHOWN])}{more}"
+    return names[0] if len(names) == 1 else f"the nearest in setting of {listed(names)}"
 
 
 def _unfinished(run: RunScores) -> list[str]:
@@ -116,9 +113,8 @@ def _parts(run: RunScores) -> list[str]:
 
 
 def _older(run: RunScores) -> list[str]:
-    named = ", ".join(run.older[:SHOWN]) + (f" and {len(run.older) - SHOWN} more" if len(run.older) > SHOWN else "")
     arms = "1 arm of an earlier plan" if len(run.older) == 1 else f"{len(run.older)} arms of earlier plans"
-    left_out = [f"{arms}, {named}"] if run.older else []
+    left_out = [f"{arms}, {listed(run.older)}"] if run.older else []
     left_out += [f"{counted(run.older_draws, 'answer')} of an earlier plan with more draws"] if run.older_draws else []
     if not left_out:
         return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -76,7 +77,7 @@ COLUMNS = tuple(column.name for column in fields(Row) if column.name != "units")
 def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
     """The row of an arm, or of one slice of it, without any metric."""
     point = scores.point
-    facts = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
+    facts: dict[str, Any] = {name: str(point.facts.get(name) or "") for name in ("split", "label_version")}
     return Row(
         run.name,
         point.id,
@@ -87,8 +88,7 @@ def empty_row(run: RunScores, scores: PointScores, part: str = "") -> Row:
         value=None,
         task_name=point.task,
         reader=scores.reader,
-        split=facts["split"],
-        label_version=facts["label_version"],
+        **facts,
     )
 
 

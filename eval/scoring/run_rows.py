@@ -24,7 +24,7 @@ def run_rows(run: RunScores, by: Sequence[str] = ()) -> list[Row]:
 
     Circular evaluation, majority and chance follow at the end.
     """
-    points = {scores.point.id: scores for scores in run.points}
+    points = run.by_id
     rivals = baselines(run)
     rows = {name: _point_rows(run, scores, rivals[name]) for name, scores in points.items()}
     by_contestant: dict[str, list[PointScores]] = defaultdict(list)

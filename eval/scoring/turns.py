@@ -80,7 +80,7 @@ class TurnsOfArm:
 
 def read_turns(run: RunScores) -> list[TurnsOfArm]:
     """The turns of every arm of a run that has more than one, in the run's order."""
-    points = {scores.point.id: scores for scores in run.points}
+    points = run.by_id
     chains = {name for name, scores in points.items() if _has_chain(scores)}
     found = defaultdict[str, list[Turns]](list)
     for scores, record in run.records(holding="" if chains else '"turn_call"'):
@@ -101,7 +101,7 @@ def turn_rows(run: RunScores) -> Iterator[Row]:
 
 def _turns_of(scores: PointScores, record: Record, chain: bool) -> Turns | None:
     """The turns of one record; None for one that failed, has no key, or is not scored."""
-    final, row = scores.scored.get(record.sample, {}).get(record.draw), scores.samples.get(record.sample)
+    final, row = scores.result_of(record), scores.samples.get(record.sample)
     if final is None or row is None or row.answer is None or final.verdict is Verdict.FAILED or scores.score is None:
         return None
     cut = list(_cut(record) if (record.measured or {}).get("turn_call") else _lines(record) if chain else ())

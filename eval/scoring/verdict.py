@@ -135,6 +135,10 @@ class PointScores:
         """The first draw of a sample; None where it has no record."""
         return self.scored.get(sample, {}).get(0)
 
+    def result_of(self, record: Record) -> ScoredRecord | None:
+        """What became of a record; None where this arm has none of its sample and draw."""
+        return self.scored.get(record.sample, {}).get(record.draw)
+
     def asked(self, sample: str) -> Sequence[ScoredRecord]:
         """The draws of a sample that have a record, in their order."""
         return self.draws_asked.get(sample, ())
@@ -214,6 +218,11 @@ class RunScores:
     def name(self) -> str:
         """The run's name, which is its folder's."""
         return self.folder.path.resolve().name
+
+    @property
+    def by_id(self) -> dict[str, PointScores]:
+        """The points by their id."""
+        return {scores.point.id: scores for scores in self.points}
 
     @property
     def config(self) -> Mapping[str, Any]:

@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from looktwice.eval.statistics.bootstrap import (
-    Clusters,
-    Estimate,
-    Floats,
-    cluster_codes,
-    cluster_sums,
-    percentile_interval,
-    resampled_means,
-)
+from looktwice.eval.statistics.bootstrap import Clusters, Estimate, Floats, bootstrap_statistic
 
 
 def cohens_kappa(answers: Sequence[Hashable], others: Sequence[Hashable], clusters: Clusters | None = None) -> Estimate:
@@ -33,7 +25,7 @@ def cohens_kappa(answers: Sequence[Hashable], others: Sequence[Hashable], cluste
         chance = (means[:, 1 : count + 1] * means[:, count + 1 :]).sum(axis=1)
         return _beyond(means[:, 0], chance)
 
-    return _estimate(columns, clusters, kappa)
+    return bootstrap_statistic(columns, clusters, kappa, -1.0)
 
 
 def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Clusters | None = None) -> Estimate:
@@ -48,7 +40,11 @@ def fleiss_kappa(ratings: Sequence[Sequence[Hashable]], clusters: Clusters | Non
     raters, table = len(ratings), np.sum([np.eye(count)[code] for code in codes], axis=0)
     pairs = (np.square(table).sum(axis=1) - raters) / (raters * (raters - 1))
     columns = np.column_stack([pairs, table / raters])
-    return _estimate(columns, clusters, lambda means: _beyond(means[:, 0], np.square(means[:, 1:]).sum(axis=1)))
+
+    def kappa(means: Floats) -> Floats:
+        return _beyond(means[:, 0], np.square(means[:, 1:]).sum(axis=1))
+
+    return bootstrap_statistic(columns, clusters, kappa, -1.0)
 
 
 def _codes(ratings: Sequence[Sequence[Hashable]]) -> tuple[list[NDArray[np.int64]], int]:
@@ -63,12 +59,3 @@ def _beyond(observed: Floats, chance: Floats) -> Floats:
     """Kappa of an observed agreement and that of chance, 1 where chance leaves nothing to agree on."""
     room = 1 - chance
     return np.where(room > 1e-12, (observed - chance) / np.where(room > 1e-12, room, 1.0), 1.0)
-
-
-def _estimate(columns: Floats, clusters: Clusters | None, kappa: Callable[[Floats], Floats]) -> Estimate:
-    sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
-    value = float(kappa(columns.mean(axis=0)[None])[0])
-    if len(sizes) < 2:
-        return Estimate(value, -1.0, 1.0, len(columns), len(sizes))
-    low, high = percentile_interval(kappa(resampled_means(sums, sizes)), len(sizes))
-    return Estimate(value, min(low, value), max(high, value), len(columns), len(sizes))

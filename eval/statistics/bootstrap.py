@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
 from statistics import NormalDist
@@ -93,6 +93,21 @@ def percentile_interval(means: Floats, clusters: int, level: float = 0.95) -> tu
     tail = float(ndtr(-reach))
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def bootstrap_statistic(
+    columns: Floats, clusters: Clusters | None, statistic: Callable[[Floats], Floats], least: float
+) -> Estimate:
+    """A statistic in least..1 of the means of columns (n values, columns), with its cluster bootstrap interval.
+
+    `statistic` gives a number for each row of means. Of one cluster the interval is the whole range.
+    """
+    sums, sizes = cluster_sums(columns, cluster_codes(clusters, len(columns)))
+    value = float(statistic(columns.mean(axis=0)[None])[0])
+    low, high = least, 1.0
+    if len(sizes) > 1:
+        low, high = percentile_interval(statistic(resampled_means(sums, sizes)), len(sizes))
+    return Estimate(value, min(low, value), max(high, value), len(columns), len(sizes))
 
 
 def bootstrap_mean(

@@ -14,10 +14,9 @@ from looktwice.eval.statistics.bootstrap import (
     Clusters,
     Estimate,
     Floats,
+    bootstrap_statistic,
     cluster_codes,
     cluster_sums,
-    percentile_interval,
-    resampled_means,
 )
 
 
@@ -31,12 +30,7 @@ def swap_over_settings(values: ArrayLike, others: ArrayLike, clusters: Clusters 
     gaps = np.asarray(values, float) - np.asarray(others, float)
     if gaps.ndim != 2 or len(gaps) < 2:
         raise ValueError(f"a swap between settings needs two of them, found an array of shape {gaps.shape}")
-    sums, sizes = cluster_sums(gaps.T, cluster_codes(clusters, gaps.shape[1]))
-    swap = float(_swaps(gaps.mean(axis=1)[None])[0])
-    if len(sizes) < 2:
-        return Estimate(swap, 0.0, 1.0, gaps.shape[1], len(sizes))
-    low, high = percentile_interval(_swaps(resampled_means(sums, sizes)), len(sizes))
-    return Estimate(swap, min(low, swap), max(high, swap), gaps.shape[1], len(sizes))
+    return bootstrap_statistic(gaps.T, clusters, _swaps, 0.0)
 
 
 def _swaps(means: Floats) -> Floats:

@@ -7,8 +7,6 @@ that any model solves without the image.
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from looktwice.eval.analysis.looking.tastes import (
     Tastes,
     find_tastes,
 )
+from looktwice.eval.display.printable import csv_text
 from looktwice.eval.display.text_tables import TextTable, estimate_cell, format_p, percent, share_cell
 from looktwice.eval.records.records import SampleRow
 from looktwice.eval.scoring.labels import contestant_changes
@@ -212,11 +211,8 @@ def clean_subset(run: RunScores, found: Sequence[Audit], blind: Sequence[BlindIt
 
 def blind_items_csv(blind: Sequence[BlindItem]) -> str:
     """The listed items as CSV."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(("task", "sample", "right", "asked", "p"))
-    writer.writerows((item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind)
-    return out.getvalue()
+    lines = [(item.task, item.sample, item.right, item.asked, f"{item.p:.3g}") for item in blind]
+    return csv_text([("task", "sample", "right", "asked", "p"), *lines])
 
 
 def arm_table(found: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
@@ -230,7 +226,7 @@ def arm_table(found: Sequence[Audit], blind: Sequence[BlindItem]) -> TextTable:
     for audit in found:
         kept = {name for name in audit.seen.samples if (audit.seen.point.task, name) not in left_out}
         rows += list(audit.lines(kept))
-    return TextTable(header, tuple(rows), text_columns=3)
+    return TextTable(header, rows, text_columns=3)
 
 
 TASTE_NOTE = (
@@ -275,7 +271,7 @@ def taste_table(found: Sequence[Audit]) -> TextTable:
             audit.seen.contestant, audit.seen.task, tastes.grouping.words, str(len(audit.items)), str(audit.draws),
             *map(percent, shares), say_power(audit),
         ))  # fmt: skip
-    return TextTable(header, tuple(rows), text_columns=3)
+    return TextTable(header, rows, text_columns=3)
 
 
 def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
@@ -291,14 +287,14 @@ def letter_table(run: RunScores, found: Sequence[Audit]) -> TextTable:
         pairs = said.get(name, ())
         if not pairs:
             continue
-        bias = position_bias([answer for answer, _ in pairs], [key for _, key in pairs])
+        bias = position_bias(*zip(*pairs, strict=True))
         shares = (" ".join(f"{k} {100 * v:.0f}" for k, v in each.items()) for each in (bias.chosen, bias.recall))
         draws = [[e.verdict is Verdict.RIGHT for e in scores.asked(sample)] for sample in scores.comparable]
         whole = percent(fmean(map(all, draws))) if scores.point.draws > 1 and draws else ""
         rows.append((
             scores.contestant, scores.task, str(bias.n), *shares, f"{bias.spread:.3f}", format_p(bias.p), whole,
         ))  # fmt: skip
-    return TextTable(header, tuple(rows), text_columns=2).without_empty()
+    return TextTable(header, rows, text_columns=2).without_empty()
 
 
 def audit_sentences(found: Sequence[Audit], blind: Sequence[BlindItem], rule: Rule) -> list[str]:
@@ -359,7 +355,7 @@ def _letters_as_asked(run: RunScores) -> dict[str, list[tuple[str, str]]]:
     """Of each arm, the letters that were said and those of the keys, as the choices stood when they were asked."""
     found = defaultdict[str, list[tuple[str, str]]](list)
     for scores, record in run.records():
-        row, entry = scores.samples.get(record.sample), scores.scored.get(record.sample, {}).get(record.draw)
+        row, entry = scores.samples.get(record.sample), scores.result_of(record)
         if row is None or entry is None or row.answer is None or not row.sample["choices"]:
             continue
         if entry.verdict in (Verdict.RIGHT, Verdict.WRONG) and entry.answer is not None:

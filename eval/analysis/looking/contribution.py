@@ -179,7 +179,7 @@ def contribution_table(certificate: Certificate, run: RunScores) -> TextTable:
             "" if look is None or look.iou is None else f"{look.iou:.2f}",
             f"{sum(entry.tokens_in + entry.tokens_out for entry in entries) / len(entries):,.0f}",
         ))  # fmt: skip
-    return TextTable(header, tuple(rows), text_columns=2).without_empty()
+    return TextTable(header, rows, text_columns=2).without_empty()
 
 
 def contribution_tables(run: RunScores) -> Iterator[tuple[str, str, TextTable]]:

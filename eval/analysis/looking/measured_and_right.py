@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import sqrt
 from statistics import fmean, variance
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from looktwice.eval.scoring.measurements import Values, mean_interval, measured_
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.bootstrap import Estimate, cluster_codes, cluster_sums
 from looktwice.eval.statistics.shares import share_interval
+from looktwice.eval.statistics.significance import MeanDifference
 
 _Points = Sequence[tuple[float, float, float, float]]
 
@@ -31,7 +31,7 @@ def measurement_table(runs: Sequence[RunScores]) -> TextTable:
     )  # fmt: skip
     arms = [scores for run in runs for scores in run.points]
     rows = [line for scores in arms for line in _lines(scores)]
-    table = TextTable(header, tuple(rows), text_columns=3).without_empty()
+    table = TextTable(header, rows, text_columns=3).without_empty()
     return table if len({scores.task for scores in arms}) > 1 else table.without(1)
 
 
@@ -91,17 +91,10 @@ def _number_cells(scores: PointScores, numbers: Mapping[str, float], right: Mapp
     found = _gap(mine, others, scores.clusters)
     if found is None:
         return (mean, *means, "", "")
-    return mean, *means, f"{found.gap:+.3g}\n{found.low:.3g} to {found.high:.3g}", format_p(found.p)
+    return mean, *means, f"{found.value:+.3g}\n{found.low:.3g} to {found.high:.3g}", format_p(found.p)
 
 
-class _Gap(NamedTuple):
-    gap: float
-    low: float
-    high: float
-    p: float
-
-
-def _gap(mine: Mapping[str, float], others: Mapping[str, float], clusters: Mapping[str, str]) -> _Gap | None:
+def _gap(mine: Mapping[str, float], others: Mapping[str, float], clusters: Mapping[str, str]) -> MeanDifference | None:
     """The difference of two means with its 95 % t interval and p; None without any spread.
 
     Of samples that stand alone it is Welch's (1947); else its variance is that between clusters, which may have samples
@@ -124,4 +117,4 @@ def _gap(mine: Mapping[str, float], others: Mapping[str, float], clusters: Mappi
     if alone:
         freedom = error**4 / sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
     half = float(stdtrit(freedom, 0.975)) * error
-    return _Gap(gap, gap - half, gap + half, float(2 * stdtr(freedom, -abs(gap) / error)))
+    return MeanDifference(gap, gap - half, gap + half, len(names), m, float(2 * stdtr(freedom, -abs(gap) / error)))

@@ -86,7 +86,7 @@ def risk_table(runs: Sequence[RunScores]) -> TextTable:
             shown = (share_cell(share) for share in found.accuracies)
             areas = (f"{area:.3f}" for area in (found.area, found.best, found.random))
             rows.append((scores.contestant, scores.task, str(found.n), *shown, *areas))
-    return TextTable(header, tuple(rows), text_columns=2)
+    return TextTable(header, rows, text_columns=2)
 
 
 def routes(run: RunScores) -> Iterator[Route]:
@@ -116,7 +116,7 @@ def route_table(runs: Sequence[RunScores]) -> TextTable:
             percent(one.random), percent(one.oracle),
             estimate_cell(one.gain, sign=True), format_p(one.gain.p),
         ))  # fmt: skip
-    return TextTable(header, tuple(rows), text_columns=3)
+    return TextTable(header, rows, text_columns=3)
 
 
 def _route(

@@ -104,7 +104,7 @@ def stopping_table(arms: Sequence[TurnsOfArm]) -> TextTable:
         for arm in arms
         for rule in stopping_rules(arm)
     ]  # fmt: skip
-    return TextTable(header, tuple(rows), text_columns=3).without_same(1)
+    return TextTable(header, rows, text_columns=3).without_same(1)
 
 
 def _lines(arm: TurnsOfArm) -> Iterator[tuple[str, ...]]:

@@ -117,7 +117,7 @@ def test_tables_say_what_is_there(tmp_path: Path) -> None:
     found = summarize_looks(made(tmp_path))
     assert "| agent | zoom 5 | reply 3 | 3 | 1.67 |" in look_table(found).markdown
     assert "| agent | 2 | 2 | 50.0 |" in turn_count_table(found).markdown
-    assert look_table([]).rows == ()
+    assert not look_table([]).rows
 
 
 # The task

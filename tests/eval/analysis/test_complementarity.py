@@ -93,7 +93,7 @@ def test_only_specialists_are_paired_and_only_with_models(tmp_path: Path) -> Non
 
 def test_without_a_pair_there_is_no_table(tmp_path: Path) -> None:
     run = made(tmp_path, one=(SIFT, "AAAAA"), lot=(CHANCE, "AAAAA"))
-    assert complementarity_table([run]).rows == ()
+    assert not complementarity_table([run]).rows
 
 
 def test_the_part_of_the_report(tmp_path: Path) -> None:
@@ -121,11 +121,11 @@ def test_published_rows_stand_beside_the_run(tmp_path: Path) -> None:
     run = score_run(RunFolder(folder))
     grid = published_table([run])
     assert grid.header == ("who", "source", "jigsaw", "other", "macro")
-    assert grid.rows == (("human", "Table 1", "99.00", "50.00", "95.67"),)
+    assert grid.rows == [("human", "Table 1", "99.00", "50.00", "95.67")]
     flagged = replace(run.points[0], point=replace(run.points[0].point, task="jigsaw", facts={"errata": ["mixed"]}))
     header = published_table([replace(run, points=(flagged,))]).header
     assert header[2:] == ("jigsaw\nsee its errata", "other", "macro")
-    assert published_table([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == ()
+    assert published_table([made(tmp_path / "bare", lot=(CHANCE, "AAAAA"))]).rows == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ def test_guesses_are_counted(tmp_path: Path) -> None:
     run.record("p0", "s2", answer="B", notes=("something else",))
     run.record("p1", "s0", answer="A")
     grid = guess_table([score_run(run.write())])
-    assert grid.rows == (("guesser", "t", "3", "2", "1", "100.0", "50.0"),)
+    assert grid.rows == [("guesser", "t", "3", "2", "1", "100.0", "50.0")]
 
 
 @pytest.mark.parametrize(

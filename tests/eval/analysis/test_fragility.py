@@ -20,7 +20,6 @@ from looktwice.eval.analysis.fragility import (
     measure_fragility,
     rank_flips,
     spread_by_chance,
-    variance_ratio,
 )
 from looktwice.eval.analysis.fragility_tables import flip_table, fragility_table, rank_table, style_table
 from looktwice.eval.display.table import score_table
@@ -64,7 +63,8 @@ def bits(text: str) -> list[float]:
 
 def variants(name: str, *rows: str) -> Variants:
     names = tuple(f"style {number}" for number in range(len(rows)))
-    return Variants(name, "t", names, tuple(f"s{i}" for i in range(len(rows[0]))), np.array([bits(r) for r in rows]))
+    samples, values = tuple(f"s{i}" for i in range(len(rows[0]))), np.array([bits(row) for row in rows])
+    return Variants(name, "t", names, samples, values, values**2, np.full(len(samples), np.nan))
 
 
 @pytest.mark.parametrize(
@@ -72,14 +72,15 @@ def variants(name: str, *rows: str) -> Variants:
     [("1101", ["1101"], 0.0), ("1100", ["0011"], 4.0), ("1100", ["1010"], 2.0), ("1111", ["0111"], None)],
 )
 def test_r_at_its_ends(base: str, others: list[str], ratio: float | None) -> None:
-    assert variance_ratio(np.array([bits(base), *map(bits, others)])) == ratio
+    found = measure_fragility(variants("a", base, *others)).ratio
+    assert (found and found.value) == ratio
 
 
 @needs_vectors
 def test_r_of_the_vectors() -> None:
     for case in json.loads((METHODS / "vpbench_targets.json").read_text())["R_vectors"]:
-        found = variance_ratio(np.array([bits(case["base"]), *map(bits, case["variants"])]))
-        assert found == pytest.approx(case["R"], abs=1e-6)
+        found = measure_fragility(variants("a", case["base"], *case["variants"])).ratio
+        assert (found and found.value) == pytest.approx(case["R"], abs=1e-6)
 
 
 def test_differences_and_spread_by_hand() -> None:
@@ -105,9 +106,10 @@ def test_samples_that_share_a_picture_are_drawn_together() -> None:
     """Every sample four times over, as one cluster: the intervals of the samples themselves, not half as wide."""
     generator = np.random.default_rng(5)
     table = generator.integers(0, 2, (3, 50)).astype(float)
-    single = replace(variants("a", *["0" * 50] * 3), values=table)
+    single = replace(variants("a", *["0" * 50] * 3), values=table, squares=table**2)
     clusters = tuple(f"picture {number // 4}" for number in range(200))
-    copies = replace(variants("a", *["0" * 200] * 3), values=np.repeat(table, 4, axis=1), clusters=clusters)
+    fourfold = np.repeat(table, 4, axis=1)
+    copies = replace(variants("a", *["0" * 200] * 3), values=fourfold, squares=fourfold**2, clusters=clusters)
     one, four = measure_fragility(single), measure_fragility(copies)
     assert one.ratio and four.ratio and four.ratio == pytest.approx(one.ratio)
     assert four.spread == pytest.approx(one.spread, abs=1e-9)

@@ -26,7 +26,7 @@ def test_two_fields_are_crossed_everywhere(tmp_path: Path) -> None:
     assert grid.cells == [(9.0, "a", 0.0, 2), (9.0, "b", 1.0, 2), (10.0, "a", 1.0, 2), (10.0, "b", 0.5, 2)]
     ((title, shown),) = crossed_tables(table.scores, table.by)
     assert title == "one, t: % by size and turn" and shown.header == ("size \\ turn", "a", "b")
-    assert shown.rows == (("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2"))
+    assert shown.rows == [("9", "0.0\n2", "100.0\n2"), ("10", "100.0\n2", "50.0\n2")]
     page = write_report(table, tmp_path / "out")
     assert "% by size and turn" in page.read_text() and "% by size and turn" in (tmp_path / "out/report.md").read_text()
     with pytest.raises(RunError, match="--by angle: no sample has this field; there are size, turn"):
