@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from looktwice.eval.display.table import Table
 from looktwice.eval.display.text_tables import (
@@ -43,9 +43,9 @@ def latex_table(table: Table) -> str:
     head = " & ".join(["", *(escape(task) for task in tasks)])
     size = " & ".join(["$n$", *(_sizes([row.n for row in contestants if row.task == task]) for task in tasks)])
     body = [
-        *(f"{line} \\\\" for line in _lines(contestants, names, tasks, best)),
+        *_lines(contestants, names, tasks, best),
         *(["\\midrule"] if levels else []),
-        *(f"{line} \\\\" for line in _lines(levels, names, tasks, {})),
+        *_lines(levels, names, tasks, {}),
         *_people_lines(contestants, names, tasks),
     ]
     return "\n".join([
@@ -68,7 +68,15 @@ def _lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[str], bes
             shown = f"\\textbf{{{shown}}}"
         star = next((star for level, star in LEVELS if row.p_holm is not None and row.p_holm < level), "")
         cells.setdefault(names[id(row)], {})[row.task] = shown + (f"$^{{{star}}}$" if star else "")
-    return [" & ".join([escape(name), *(held.get(task, "--") for task in tasks)]) for name, held in cells.items()]
+    return _joined(cells, tasks)
+
+
+def _joined(cells: Mapping[str, Mapping[str, str]], tasks: Sequence[str]) -> list[str]:
+    """A line of the table for each name, with its cell of every task."""
+    return [
+        f"{' & '.join([escape(name), *(of_name.get(task, '--') for task in tasks)])} \\\\"
+        for name, of_name in cells.items()
+    ]
 
 
 def _people_lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[str]) -> list[str]:
@@ -79,8 +87,7 @@ def _people_lines(rows: Sequence[Row], names: dict[int, str], tasks: Sequence[st
         if gap := to_people(row):
             gaps.setdefault(names[id(row)], {})[row.task] = f"${gap}$"
     lines = {"people, as published": levels} | {f"{name}, less people": held for name, held in gaps.items()}
-    cells = (" & ".join([escape(name), *(held.get(task, "--") for task in tasks)]) for name, held in lines.items())
-    return ["\\midrule", *(f"{line} \\\\" for line in cells)] if levels else []
+    return ["\\midrule", *_joined(lines, tasks)] if levels else []
 
 
 def _sizes(counts: Sequence[int]) -> str:

@@ -44,6 +44,11 @@ def measurements(scores: PointScores) -> dict[str, Values]:
     return {name: _one_each(by_sample) for name, by_sample in found.items()}
 
 
+def numbers_of(values: Values) -> dict[str, float]:
+    """The values that are numbers and no categories."""
+    return {sample: value for sample, value in values.items() if not isinstance(value, str)}
+
+
 def measurement_rows(scores: PointScores, plain: Row, baseline: PointScores | None) -> Iterator[Row]:
     """A row for each measured number, its mean with the t interval, and for each category, its share.
 
@@ -66,7 +71,7 @@ def measured_parts(scores: PointScores, name: str) -> Mapping[str, str]:
     A quarter is named by its number and bounds, "1: 0.02 to 0.11".
     """
     values = measurements(scores).get(name, {})
-    numbers = {sample: value for sample, value in values.items() if not isinstance(value, str)}
+    numbers = numbers_of(values)
     if len(numbers) < len(values) or len(set(numbers.values())) <= FEW:
         return {sample: value if isinstance(value, str) else f"{value:g}" for sample, value in values.items()}
     edges = np.quantile(list(numbers.values()), (0, 0.25, 0.5, 0.75, 1))
@@ -112,8 +117,7 @@ def _one_each(by_sample: Mapping[str, list[float | str]]) -> Values:
 
 def _metrics(scores: PointScores) -> Iterator[tuple[str, Metric]]:
     for name, values in measurements(scores).items():
-        numbers = {sample: value for sample, value in values.items() if not isinstance(value, str)}
-        if numbers:
+        if numbers := numbers_of(values):
             value = fmean(numbers.values())
             yield name, Metric(MEASURED + name, numbers, value=value, clusters=scores.clusters)
             continue

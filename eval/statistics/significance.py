@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from looktwice.eval.statistics.bootstrap import Clusters, Estimate, bootstrap_mean, cluster_codes, cluster_sums
 
@@ -75,10 +76,7 @@ def sign_flip_p(gaps: Sequence[float]) -> float:
 def holm(ps: Sequence[float]) -> list[float]:
     """Holm's step-down correction (Holm 1979) of a family of p-values, in their order."""
     order = np.argsort(ps)
-    stepped = np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1)
-    corrected = np.empty(len(ps))
-    corrected[order] = np.minimum(np.maximum.accumulate(stepped), 1.0)
-    return [float(p) for p in corrected]
+    return _in_their_order(order, np.maximum.accumulate(np.asarray(ps, float)[order] * np.arange(len(ps), 0, -1)))
 
 
 def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
@@ -89,8 +87,12 @@ def benjamini_hochberg(ps: Sequence[float]) -> list[float]:
     """
     order = np.argsort(ps)[::-1]
     stepped = np.asarray(ps, float)[order] * len(ps) / np.arange(len(ps), 0, -1)
-    corrected = np.empty(len(ps))
-    corrected[order] = np.minimum(np.minimum.accumulate(stepped), 1.0)
+    return _in_their_order(order, np.minimum.accumulate(stepped))
+
+
+def _in_their_order(order: NDArray[np.int64], stepped: NDArray[np.float64]) -> list[float]:
+    corrected = np.empty(len(order))
+    corrected[order] = np.minimum(stepped, 1.0)
     return [float(p) for p in corrected]
 
 

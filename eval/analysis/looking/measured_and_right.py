@@ -11,7 +11,14 @@ import numpy as np
 
 from looktwice.eval.display.text_tables import TextTable, format_p, share_cell
 from looktwice.eval.page.data import PageLines
-from looktwice.eval.scoring.measurements import Values, mean_interval, measured_parts, measurements, rightness
+from looktwice.eval.scoring.measurements import (
+    Values,
+    mean_interval,
+    measured_parts,
+    measurements,
+    numbers_of,
+    rightness,
+)
 from looktwice.eval.scoring.verdict import PointScores, RunScores
 from looktwice.eval.statistics.bootstrap import Estimate, cluster_codes, cluster_sums
 from looktwice.eval.statistics.shares import share_interval
@@ -69,8 +76,7 @@ def _share(scores: PointScores, samples: Sequence[str], right: Mapping[str, floa
 def _lines(scores: PointScores) -> Iterator[tuple[str, ...]]:
     right = rightness(scores)
     for name, values in measurements(scores).items():
-        numbers = {sample: float(value) for sample, value in values.items() if not isinstance(value, str)}
-        if numbers:
+        if numbers := numbers_of(values):
             cells = _number_cells(scores, numbers, right)
             yield scores.contestant, scores.task, name, str(len(numbers)), *cells, ""
             continue
