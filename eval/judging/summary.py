@@ -10,6 +10,7 @@ from statistics import fmean
 from looktwice.eval.display.text_tables import TextTable
 from looktwice.eval.records.judgements import Judgement
 from looktwice.eval.scoring.verdict import PointScores, RunScores
+from looktwice.eval.statistics.agreement import cohens_kappa
 from looktwice.pipelines.counted import counted
 
 
@@ -58,18 +59,8 @@ def _describe_agreement(pairs: Sequence[tuple[Judgement, Judgement]]) -> str:
     distances = [abs(a.scores[name] - b.scores[name]) for a, b in pairs for name in a.scores if name in b.scores]
     if distances:
         return f"{text}, marks {fmean(distances):.3f} apart on average"
-    return f"{text}, kappa {_kappa([(a.verdict, b.verdict) for a, b in pairs]):.3f}"
-
-
-def _kappa(pairs: Sequence[tuple[str, str]]) -> float:
-    """Cohen's kappa (1960): agreement beyond that of two independent judges; 1 if there is only one verdict."""
-    verdicts = sorted({verdict for pair in pairs for verdict in pair})
-    if len(verdicts) == 1:
-        return 1.0
-    from statsmodels.stats.inter_rater import cohens_kappa  # takes over a second
-
-    counts = Counter(pairs)
-    return float(cohens_kappa([[counts[a, b] for b in verdicts] for a in verdicts], return_results=False))
+    kappa = cohens_kappa([a.verdict for a, _ in pairs], [b.verdict for _, b in pairs])
+    return f"{text}, kappa {kappa.value:.3f}"
 
 
 def judge_table(runs: Sequence[RunScores]) -> TextTable:
