@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -23,6 +23,7 @@ from looktwice.pipelines.view import View
 VERSION = 1
 
 Key = tuple[str, str, int]
+Outcome = Literal["answered", "failed", "lost"]
 """(point id, sample id, draw): the last record of a key counts."""
 _HEAD = re.compile(rb'{"point":"([^"\\]*)","sample":"([^"\\]*)","sample_sha":"[^"\\]*","draw":(\d{1,9}),')
 """How a line that this code wrote begins; another one is parsed as a whole to know its key."""
@@ -225,10 +226,19 @@ class RunFolder:
             if number not in replaced:
                 yield self._parsed(number, line, Record.from_line)
 
-    def parsed_lines(self) -> Iterator[dict[str, Any]]:
-        """Every line of records.jsonl as JSON, replaced ones too. Raises RunError as `last_records` does."""
+    def outcomes(self) -> dict[Key, Outcome]:
+        """How the last record of each key ended; "lost" is an answer of which a message or picture is gone.
+
+        Raises RunError as `last_records` does.
+        """
+        outcomes, blobs = dict[Key, Outcome](), self.blobs.names()
         for number, line in enumerate(_lines(self.path / "records.jsonl"), 1):
-            yield self._parsed(number, line, _parse_record)
+            record = self._parsed(number, line, _parse_record)
+            key = record["point"], record["sample"], record.get("draw", 0)
+            messages = (sha for call in record.get("calls", ()) for sha in call["messages"])
+            whole = blobs.issuperset(messages) and blobs.issuperset(record.get("pictures") or ())
+            outcomes[key] = "failed" if record.get("error") else "answered" if whole else "lost"
+        return outcomes
 
     def _replaced_lines(self) -> set[int]:
         """The numbers of the lines that a later one with the same key replaces; mostly none."""
@@ -307,8 +317,8 @@ def read_message(blobs: Blobs, sha: str) -> dict[str, Any]:
         return parse_line(data, MESSAGE)
     except (OSError, ValueError) as exc:
         raise RunError(
-            f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc if data else 'it is empty'}); run the "
-            "configuration again: what was answered comes from the cache"
+            f"{blobs.folder}: the message {sha[:12]} is gone or damaged ({exc if data else 'it is empty'}); remove its "
+            "file if it is there, and run the configuration again: what was answered comes from the cache"
         ) from exc
 
 

@@ -18,8 +18,7 @@ from typing import Any
 import cv2
 
 from looktwice.eval.records.from_state import make_point_rows
-from looktwice.eval.records.lost_blobs import LostBlobs
-from looktwice.eval.records.records import Key, PointRow, Record, RunError, RunFolder, SampleRow
+from looktwice.eval.records.records import Key, Outcome, PointRow, Record, RunError, RunFolder, SampleRow
 from looktwice.eval.records.writer import RunWriter
 from looktwice.eval.runs.made_with import DataDigest, describe_plugin, hash_files, installed_versions, shard_of
 from looktwice.eval.runs.walk import RunContext, Walk, build_tree
@@ -109,16 +108,17 @@ class Run:
         with RunWriter(self.folder, self.drain.set) as writer:
             existing_run = RunFolder(self.folder)
             known = existing_run.samples
-            failed, lost = LostBlobs(writer.blobs).look_through(existing_run)
+            outcomes = existing_run.outcomes()
             rows = make_point_rows(self.plan)
             same_versions = existing_run.facts.get("versions") == installed_versions()
             unchanged = self._unchanged(known) if same_versions else {}
-            answered = _answered_samples([*rows, *writer.known.values()], failed)
+            answered = _answered_samples([*rows, *writer.known.values()], outcomes)
             unchanged |= self._refuse_changed(known, answered, unchanged)
             writer.points(rows)
             started = existing_run.facts.get("started") or datetime.now(UTC).isoformat(timespec="seconds")
             writer.yaml("run.yaml", self._run_facts() | {"started": started, "finished": False})
-            done = {key for key in failed if not failed[key] or self.options.keep_failed} - lost
+            kept = {"answered", "failed"} if self.options.keep_failed else {"answered"}
+            done = {key for key, outcome in outcomes.items() if outcome in kept}
             self.on_begin(self._done_by_arm(done))
             self._predict_all(writer, known, done, unchanged)
             stopped = self.stop.is_set() or self.drain.is_set()
@@ -378,12 +378,11 @@ class Run:
         } | ({"data": {task: digest.to_dict() for task, digest in self.data.items()}} if self.data else {})
 
 
-def _answered_samples(rows: Sequence[PointRow], failed: Mapping[Key, bool]) -> set[tuple[str, str]]:
+def _answered_samples(rows: Sequence[PointRow], outcomes: Mapping[Key, Outcome]) -> set[tuple[str, str]]:
     """(task id, sample id) of every sample with at least one record that did not fail."""
     tasks = {row.id: row.task_id for row in rows}
-    return {
-        (tasks[point], sample) for point, sample, draw in failed if point in tasks and not failed[point, sample, draw]
-    }
+    answered = (key for key, outcome in outcomes.items() if outcome != "failed")
+    return {(tasks[point], sample) for point, sample, _ in answered if point in tasks}
 
 
 def _timed(items: Iterator[Item]) -> Iterator[Item]:
