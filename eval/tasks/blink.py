@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from looktwice.eval.scoring.benchmark import Scorer, Total
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
+from looktwice.eval.tasks.cells import broken_picture
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_name
+from looktwice.eval.tasks.table_files import ParquetTable
+from looktwice.eval.tasks.table_task import TableQuestion, TableTask
 from looktwice.pipelines.config.spec import spec
-from looktwice.pipelines.picture import Picture, PictureError
-from looktwice.pipelines.sample import Item, Sample
-
-if TYPE_CHECKING:
-    from pyarrow.parquet import ParquetFile
+from looktwice.pipelines.picture import Picture
 
 NAMES = (
     "Art_Style", "Counting", "Forensic_Detection", "Functional_Correspondence", "IQ_Test", "Jigsaw",
@@ -48,10 +47,6 @@ class BlinkScorer(Scorer):
 
 WORDS = ("idx", "question", "sub_task", "choices", "answer", "prompt")
 IMAGES = ("image_1", "image_2", "image_3", "image_4")
-TEXT, TEXTS, IMAGE = "a text", "a list of texts", "an image with its bytes"
-KINDS = {**dict.fromkeys(WORDS, TEXT), "choices": TEXTS, **dict.fromkeys(IMAGES, IMAGE)}
-BATCH = 16  # rows with their images in memory at a time
-BUFFER = 1 << 20  # bytes of a file that are read at once; a memory map would count whole files as memory
 ERRATA = {
     "Relative_Reflectance": (
         "val labels were matched to the wrong questions until the release of 2025-09-03; the offline key "
@@ -61,7 +56,7 @@ ERRATA = {
 
 
 @dataclass(frozen=True)
-class Blink:
+class Blink(TableTask):
     """The task `name` of BLINK from PATH/NAME/SPLIT-*-of-*.parquet, read a few rows at a time.
 
     `path` is the folder of all tasks, `split` is val or test.
@@ -93,27 +88,23 @@ class Blink:
     def facts(self) -> Facts:
         """The split, the sha256 of its files as label version (the files name none), and the known errata."""
         digest = hashlib.sha256()
-        for file in self._files:
+        for file in self._parts:
             with file.open("rb") as source:
                 digest.update(hashlib.file_digest(source, "sha256").digest())
         sha, own = digest.hexdigest(), spec(BlinkScorer(self.name))
         errata = ERRATA.get(self.name, ())
         return Facts(self.split, f"as in the file, sha256 {sha[:12]}", errata, revision=f"sha256 {sha}", scorer=own)
 
-    def __len__(self) -> int:
-        return len(self._chosen)
+    @property
+    def _word_columns(self) -> tuple[str, ...]:
+        return WORDS
 
-    def __iter__(self) -> Iterator[Item]:
-        """The items in their order; the images of a few rows are in memory at a time, encoded."""
-        start, wanted = 0, set(self._chosen)
-        for file in self._files:
-            with _open(file) as source:
-                for number, pictures in _images(source, start, wanted):
-                    yield self._item(number, pictures)
-                start += source.metadata.num_rows
+    @property
+    def _image_columns(self) -> tuple[str, ...]:
+        return IMAGES
 
     @cached_property
-    def _files(self) -> list[Path]:
+    def _parts(self) -> list[Path]:
         folder = Path(self.path) / self.name
         files = sorted(folder.glob("*-*-of-*.parquet"))
         found = [file for file in files if file.name.startswith(f"{self.split}-")]
@@ -128,116 +119,44 @@ class Blink:
         return found
 
     @cached_property
-    def _words(self) -> list[dict[str, Any]]:
-        """Every row without its images, the key read; checked."""
-        place = self._files[0] if len(self._files) == 1 else self._files[0].parent
-        rows = _check_rows([row for file in self._files for row in _read(file)], RowErrors(place))
-        if not rows:
-            raise TaskError(f"{place} has no rows; fetch it again")
-        return rows
+    def _table(self) -> ParquetTable:
+        table = ParquetTable(tuple(self._parts))
+        if missing := [name for name in (*WORDS, *IMAGES) if name not in table.columns]:
+            raise TaskError(
+                f"{self._parts[0]} lacks the columns {', '.join(missing)}; it has {', '.join(table.columns)}"
+            )
+        return table
 
     @cached_property
-    def _chosen(self) -> list[int]:
-        rows = [(row["idx"], {"subtask": row["sub_task"], "answer": row["answer"]}) for row in self._words]
-        return self.subset.choose(rows, self._files[0])
+    def _left_out(self) -> RowErrors:
+        return RowErrors(self._parts[0] if len(self._parts) == 1 else self._parts[0].parent)
 
-    def _item(self, number: int, pictures: tuple[Picture, ...]) -> Item:
-        row = self._words[number]
-        meta = {"subtask": row["sub_task"], "prompt": row["prompt"], "row": number}
-        return Item(Sample(row["idx"], row["question"], pictures, tuple(row["choices"]), meta=meta), row["answer"])
+    def _check_left_out(self, total: int) -> None:
+        """The official files are whole: no row may be left out."""
+        self._left_out.raise_any()
+        super()._check_left_out(total)
 
+    def _questions(self, number: int, cells: Mapping[str, Any]) -> list[TableQuestion]:
+        texts = [name for name in WORDS if name not in ("choices", "answer")]
+        if wrong := [name for name in texts if not cells[name] or not isinstance(cells[name], str)]:
+            raise ValueError(f"{', '.join(wrong)}: no text, but every question needs one")
+        identifier, choices, answer = cells["idx"], cells["choices"], cells["answer"]
+        if not isinstance(choices, list) or len(choices) < 2 or not all(isinstance(text, str) for text in choices):
+            raise ValueError(f"{identifier} needs at least two texts as choices, found {choices!r}")
+        keys = {f"({letter})": letter for letter in ascii_uppercase[: len(choices)]}
+        if answer not in (*keys, "hidden"):
+            can_be = ", ".join(keys)
+            raise ValueError(f"{identifier} has the answer {answer!r}; with its choices it can be {can_be} or hidden")
+        meta = {"subtask": cells["sub_task"], "prompt": cells["prompt"], "row": number}
+        return [TableQuestion(number, identifier, cells["question"], tuple(choices), keys.get(answer), meta)]
 
-def _open(file: Path) -> ParquetFile:
-    """A parquet file that is read page by page, with the columns that BLINK has. Raises TaskError."""
-    import pyarrow
-    from pyarrow.parquet import ParquetFile
-
-    try:
-        source = ParquetFile(file, buffer_size=BUFFER, pre_buffer=False)
-    except (OSError, pyarrow.ArrowException) as exc:
-        raise TaskError(f"{file} is no parquet file that can be read ({exc}); fetch it again") from exc
-    found = source.schema_arrow.names
-    if missing := [name for name in (*WORDS, *IMAGES) if name not in found]:
-        raise TaskError(f"{file} lacks the columns {', '.join(missing)}; it has {', '.join(found)}")
-    if wrong := [column for column in source.schema_arrow if column.name in KINDS and not _is_kind(column)]:
-        said = (f"{column.name} is {column.type} and not {KINDS[column.name]}" for column in wrong)
-        raise TaskError(f"{file} has other columns than BLINK's: {'; '.join(said)}")
-    return source
-
-
-def _is_kind(column: Any) -> bool:
-    from pyarrow import types
-
-    checks = {
-        TEXT: (types.is_string, types.is_large_string),
-        TEXTS: (types.is_list, types.is_large_list),
-        IMAGE: (types.is_struct, types.is_null),
-    }
-    return any(check(column.type) for check in checks[KINDS[column.name]])
+    def _pictures(self, question: TableQuestion, cells: Mapping[str, Any]) -> tuple[Picture, ...]:
+        """The columns up to the last image, at least the first: one that is missing before another must fail."""
+        end = max((end for end, name in enumerate(IMAGES, 1) if cells[name] is not None), default=1)
+        return tuple(_picture(cells[name], f"{question.id} {name}") for name in IMAGES[:end])
 
 
-def _batches(source: ParquetFile, **choice: Any) -> Iterator[list[dict[str, Any]]]:
-    import pyarrow
-
-    try:
-        for batch in source.iter_batches(use_threads=False, **choice):
-            yield batch.to_pylist()
-    except (OSError, pyarrow.ArrowException) as exc:
-        raise TaskError(f"a BLINK parquet file is damaged ({exc}); fetch it again") from exc
-
-
-def _read(file: Path) -> list[dict[str, Any]]:
-    with _open(file) as source:
-        return [row for batch in _batches(source, columns=list(WORDS)) for row in batch]
-
-
-def _check_rows(rows: list[dict[str, Any]], faults: RowErrors) -> list[dict[str, Any]]:
-    for number, row in enumerate(rows):
-        faults.repeats(number, str(row["idx"]))
-        if problem := _find_problem(row):
-            faults.add(number, problem)
-    faults.raise_any()
-    return [{**row, "answer": None if row["answer"] == "hidden" else row["answer"][1]} for row in rows]
-
-
-def _find_problem(row: Mapping[str, Any]) -> str:
-    if empty := [name for name in ("idx", "question", "sub_task", "prompt") if not row[name]]:
-        return f"{', '.join(empty)}: empty, but every question needs them"
-    choices = row["choices"]
-    if not choices or len(choices) < 2 or None in choices:
-        return f"{row['idx']} needs at least two texts as choices, found {choices!r}"
-    keys = [f"({letter})" for letter in ascii_uppercase[: len(choices)]]
-    if row["answer"] not in (*keys, "hidden"):
-        return f"{row['idx']} has the answer {row['answer']!r}; with its choices it can be {', '.join(keys)} or hidden"
-    return ""
-
-
-def _images(source: ParquetFile, start: int, wanted: set[int]) -> Iterator[tuple[int, tuple[Picture, ...]]]:
-    """The numbers of the wanted rows of one file and their images; row groups without any are not read."""
-    first = start
-    for group in range(source.metadata.num_row_groups):
-        end = first + source.metadata.row_group(group).num_rows
-        if not wanted.isdisjoint(range(first, end)):
-            columns = ["idx", *IMAGES]
-            batches = _batches(source, batch_size=BATCH, row_groups=[group], columns=columns)
-            for number, row in enumerate((row for batch in batches for row in batch), first):
-                if number in wanted:
-                    yield number, tuple(_picture(row, name) for name in _image_columns(row))
-        first = end
-
-
-def _image_columns(row: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns up to the last image, at least the first: an image that is missing before another must fail."""
-    return IMAGES[: max((end for end, name in enumerate(IMAGES, 1) if row[name] is not None), default=1)]
-
-
-def _picture(row: Mapping[str, Any], column: str) -> Picture:
-    name, data = f"{row['idx']} {column}", (row[column] or {}).get("bytes")
-    return Picture.encoded(data, name) if data else Picture.lazy(_no_bytes(name), name)
-
-
-def _no_bytes(name: str) -> Callable[[], bytes]:
-    def fetch() -> bytes:
-        raise PictureError(f"{name}: the parquet file holds no bytes for it; fetch a file with embedded images")
-
-    return fetch
+def _picture(cell: Any, name: str) -> Picture:
+    if isinstance(cell, Mapping) and cell.get("bytes"):
+        return Picture.encoded(cell["bytes"], name)
+    return broken_picture(name, "the parquet file holds no bytes for it; fetch a file with embedded images")

@@ -142,8 +142,12 @@ class TableTask:
                 continue
             if not any(self._left_out.repeats(number, question.id) for question in found):
                 questions += found
-        self._left_out.check_share(total)
+        self._check_left_out(total)
         return questions
+
+    def _check_left_out(self, total: int) -> None:
+        """Raises TaskError where too many of the rows cannot be used."""
+        self._left_out.check_share(total)
 
     @cached_property
     def _chosen(self) -> list[TableQuestion]:
