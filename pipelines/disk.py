@@ -6,6 +6,7 @@ And what can be told of the bytes of a JPEG or PNG without decoding them.
 from __future__ import annotations
 
 import errno
+import gzip
 import os
 import re
 import stat
@@ -30,6 +31,21 @@ def open_file(path: Path) -> BinaryIO:
     """A file to read. Raises OSError, also for a pipe or a device, whose content may never come or never end."""
     _size_of(path)
     return path.open("rb")
+
+
+def open_unpacked(path: Path) -> BinaryIO | BufferedIOBase:
+    """As `open_file`; a file that ends with `.gz` is unpacked, and reading it also raises EOFError and zlib.error."""
+    _size_of(path)
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")
+
+
+def unpacked_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a file, plain or `.gz`. Raises OSError that names it, also where it is torn or a line too long."""
+    try:
+        with open_unpacked(path) as file:
+            yield from read_lines(file)
+    except (OSError, EOFError, ValueError, zlib.error) as exc:
+        raise OSError(f"{path} cannot be read ({exc}); expected lines of text, plain or .gz") from exc
 
 
 def read_file(path: Path) -> bytes:

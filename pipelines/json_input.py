@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from looktwice.pipelines.disk import unpacked_lines
 
 MOST_DEPTH = 100
 MOST_VALUES = 8_000_000
@@ -35,6 +38,23 @@ def read_json(data: bytes | str, most: int | None = MOST_VALUES, **settings: Any
     # a whole pair may be written with escapes, too
     halves = "\\ud" in text or "\\uD" in text or not (text.isascii() or mend_text(text) == text)
     return with_texts(value, mend_text) if halves else value
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines, plain or `.gz`, and the numbers of their lines; empty ones are not.
+
+    Raises OSError, and ValueError with the line that holds no object; both name the file.
+    """
+    for number, line in enumerate(unpacked_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            value = read_json(line, most=None)
+        except ValueError as exc:
+            raise ValueError(f"{path} line {number}: not JSON ({exc})") from exc
+        if not isinstance(value, dict):
+            raise ValueError(f"{path} line {number}: expected an object with fields, found {type(value).__name__}")
+        yield number, value
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from looktwice.eval.logs.log import NOTHING, UNSCORED, Log, letter_or_text, parse_value, rows_of
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.disk import open_file, read_file, read_lines
+from looktwice.eval.tasks.table_files import read_objects
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 
 NO_METRIC = {
@@ -24,22 +23,6 @@ PAIRS = (("pred_parsed", "gt_content"), ("parsed_pred", "answer"), ("pred", "gt"
 """The fields of a metric's record that hold the answer and the key, where it has no field of CORRECT."""
 
 
-def read_lines_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file of JSON lines, plain or gzip. Raises TaskError."""
-    number = 0
-    try:
-        with open_file(path) as file:
-            for line in read_lines(gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file):
-                number += 1
-                if line.strip():
-                    value = read_json(line.decode("utf-8-sig"), most=None)
-                    if not isinstance(value, dict):
-                        raise ValueError(f"expected an object, found {type(value).__name__}")
-                    yield value
-    except (OSError, EOFError, ValueError, zlib.error) as exc:
-        raise TaskError(f"{path} line {number}: {exc}; expected lines of JSON, plain or .gz") from exc
-
-
 def read_lmms_eval(paths: Iterable[Path], metric: str = "") -> Log:
     """The log of lmms-eval's samples, a file for each task; the folder's name is the model's.
 
@@ -48,7 +31,7 @@ def read_lmms_eval(paths: Iterable[Path], metric: str = "") -> Log:
     files, records = list(paths), []
     for path in files:
         task = re.sub(r"^.*_samples_", "", path.name.removesuffix(".gz").removesuffix(".jsonl"))
-        for line in read_lines_of(path):
+        for _, line in read_objects(path):
             try:
                 records.append(_sample_row(line, task, metric))
             except TaskError as exc:
@@ -116,7 +99,7 @@ def read_every_eval_ever(path: Path) -> Log:
             raise TaskError(f"{path} holds scores alone, no instances: there is nothing to pair")
         held = path.parent / Path(str(file)).name
     try:
-        records = [_instance_row(line) for line in read_lines_of(held)]
+        records = [_instance_row(line) for _, line in read_objects(held)]
     except (KeyError, TypeError, AttributeError) as exc:
         raise TaskError(f"{held} is not in the form of Every Eval Ever ({type(exc).__name__}: {exc})") from exc
     if not records:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from looktwice.eval.logs.inspect_logs import read_inspect
-from looktwice.eval.logs.json_logs import read_every_eval_ever, read_lines_of, read_lmms_eval
+from looktwice.eval.logs.json_logs import read_every_eval_ever, read_lmms_eval
 from looktwice.eval.logs.log import UNSCORED, Log
 from looktwice.eval.logs.run_logs import read_replies, read_run, read_with
 from looktwice.eval.logs.tables import ENDINGS, read_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.tasks.base import TaskError
+from looktwice.eval.tasks.table_files import read_objects
 from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.state import Stage
@@ -75,7 +76,7 @@ def _read_json(path: Path, value: str) -> Log:
 
 
 def _read_json_lines(path: Path, value: str) -> Log:
-    first = next(read_lines_of(path), {})
+    _, first = next(read_objects(path), (0, {}))
     if {"evaluation_id", "sample_id"} <= first.keys():
         return read_every_eval_ever(path)
     if "idx" in first:

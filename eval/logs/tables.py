@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import zlib
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from looktwice.eval.logs.log import COLUMNS, UNSCORED, WORDS, Log, make_rows
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
-from looktwice.pipelines.disk import MOST_LINE, open_file
+from looktwice.eval.tasks.table_files import read_texts
+from looktwice.pipelines.disk import open_file
 
 if TYPE_CHECKING:
     import pandas
@@ -37,25 +35,20 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 
 
 def open_columns(path: Path) -> pandas.DataFrame:
-    """A table as texts, empty where a cell is. Raises TaskError."""
+    """A table as texts, empty where a cell is. Raises TaskError, also for one without a row."""
     import pandas
 
-    try:
-        with open_file(path) as file:
-            if path.suffix == ".parquet":
-                return pandas.read_parquet(file).astype(str)
-            if path.suffix == ".xlsx":
-                return pandas.read_excel(file, dtype=str, keep_default_na=False, engine="openpyxl")
-            plain = gzip.GzipFile(fileobj=file) if path.suffix == ".gz" else file
-            tab = "\t" if ".tsv" in path.suffixes else ","
-            csv.field_size_limit(MOST_LINE)  # cells hold whole images
-            return pandas.read_csv(plain, sep=tab, dtype=str, keep_default_na=False, encoding="utf-8-sig")
-    except ImportError as exc:
-        raise TaskError(f"{path}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
-    except (ValueError, OSError, EOFError, KeyError, zlib.error) as exc:
-        raise TaskError(f"{path} cannot be read as a table ({exc})") from exc
-    except Exception as exc:  # a damaged table raises whatever its readers stumble over
-        raise TaskError(f"{path} cannot be read as a table ({type(exc).__name__}: {exc})") from exc
+    if path.suffix != ".parquet":
+        frame = pandas.DataFrame(list(read_texts(path)))
+    else:
+        try:
+            with open_file(path) as file:
+                frame = pandas.read_parquet(file).astype(str)
+        except Exception as exc:  # a damaged table raises whatever its readers stumble over
+            raise TaskError(f"{path} cannot be read as a table ({type(exc).__name__}: {exc})") from exc
+    if not len(frame):
+        raise TaskError(f"{path} holds no row")
+    return frame
 
 
 def find_columns(frame: pandas.DataFrame, named: Mapping[str, str], path: Path) -> dict[str, str]:
@@ -92,8 +85,6 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
             f"{path}: which column is the sample's id and which its value (or its reply, for --reader)? Say --column "
             f"sample=COLUMN --column value=COLUMN; the columns are {', '.join(map(str, frame.columns))}"
         )
-    if not len(frame):
-        raise TaskError(f"{path} holds no row")
     if "value" in columns:
         columns["value"] = _values(columns["value"], found["value"], path)
     for name in ("draw", "tokens", "cost"):

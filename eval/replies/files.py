@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import re
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
 from typing import Any
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.disk import MOST_LINE, open_file, read_file, read_lines
+from looktwice.eval.tasks.table_files import read_objects, read_texts
+from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.json_input import read_json
 
 _POINTS = tuple(f"Point {letter}" for letter in "ABCD")
@@ -116,25 +113,18 @@ def load_key(file: Path) -> dict[str, str]:
 
 def _numbered_replies(file: Path) -> Iterator[tuple[int, RecordedReply]]:
     if file.suffix in (".tsv", ".xlsx"):
-        table = _tsv_rows(file) if file.suffix == ".tsv" else _xlsx_rows(file)
-        for number, cells in enumerate(table, 2):
+        for number, cells in enumerate(read_texts(file), 2):
             yield number, _reply_of_vlmevalkit(cells, f"{file} line {number}")
         return
-    for number, line in enumerate(_lines(file), 1):
-        if line.strip():
-            yield number, _reply_from_json(line, f"{file} line {number}")
+    for number, data in read_objects(file):
+        yield number, _reply_from_json(data, f"{file} line {number}")
 
 
-def _reply_from_json(line: str, place: str) -> RecordedReply:
-    try:
-        data: Any = read_json(line)
-    except ValueError as exc:
-        raise TaskError(f"{place}: not JSON ({exc})") from exc
-    if isinstance(data, dict) and "doc" in data and ("resps" in data or "filtered_resps" in data):
+def _reply_from_json(data: Mapping[str, Any], place: str) -> RecordedReply:
+    if "doc" in data and ("resps" in data or "filtered_resps" in data):
         data = _reply_of_lmms_eval(data, place)
-    if not isinstance(data, dict) or not isinstance(data.get("idx"), str) or "reply" not in data:
-        shown = sorted(data) if isinstance(data, dict) else type(data).__name__
-        raise TaskError(f"{place}: expected an object with idx and reply, found {shown}")
+    if not isinstance(data.get("idx"), str) or "reply" not in data:
+        raise TaskError(f"{place}: expected an object with idx and reply, found {sorted(data)}")
     if not isinstance(data.get("choices") or [], list):
         raise TaskError(f"{place}: choices is {data['choices']!r}; expected a list of texts")
     choices = tuple(map(str, data.get("choices") or ()))
@@ -183,42 +173,3 @@ def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
     texts = tuple(choices[: max((number for number, text in enumerate(choices, 1) if text), default=0)])
     key = f"({answer})" if re.fullmatch("[A-Z]", answer) else None
     return RecordedReply(_check_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
-
-
-def _tsv_rows(file: Path) -> Iterator[dict[str, str]]:
-    csv.field_size_limit(MOST_LINE)  # cells hold whole images
-    try:
-        for row in csv.DictReader(_lines(file), delimiter="\t"):
-            yield {name: value or "" for name, value in row.items() if name}
-    except csv.Error as exc:
-        raise TaskError(f"{file} cannot be read as a TSV ({exc})") from exc
-
-
-def _xlsx_rows(file: Path) -> Iterator[dict[str, str]]:
-    from zipfile import ZipFile
-
-    try:
-        from openpyxl import load_workbook
-    except ImportError as exc:
-        raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
-    try:
-        with open_file(file) as source, ZipFile(source) as packed:
-            if sum(entry.file_size for entry in packed.infolist()) > MOST_LINE:
-                raise ValueError(f"it would unpack to more than {MOST_LINE >> 20} MiB")
-        with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
-            rows = book.worksheets[0].iter_rows(values_only=True)
-            header = [str(name) for name in next(rows, ())]
-            for row in rows:
-                yield {name: "" if cell is None else str(cell) for name, cell in zip(header, row, strict=False)}
-    except Exception as exc:  # a damaged table raises whatever its readers stumble over
-        raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
-
-
-def _lines(file: Path) -> Iterable[str]:
-    try:
-        with open_file(file) as packed:
-            plain = gzip.GzipFile(fileobj=packed) if file.suffix == ".gz" else packed
-            for line in read_lines(plain):
-                yield line.decode("utf-8-sig")
-    except (OSError, EOFError, ValueError, zlib.error) as exc:
-        raise TaskError(f"{file} cannot be read ({exc}); expected lines of UTF-8, plain or .gz") from exc

@@ -1,21 +1,26 @@
-"""Tables of questions on disk, read row by row: parquet, JSON lines, CSV and TSV.
+"""Tables on disk, read row by row: parquet, JSON lines, CSV, TSV and Excel.
 
-The words of all rows are read first; the images of a row only when it is its turn.
+Of questions the words of all rows are read first; the images of a row only when it is its turn.
 """
 
 from __future__ import annotations
 
 import csv
 import hashlib
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
+from io import BufferedIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
-from looktwice.pipelines.disk import MOST_LINE, open_file, read_lines
-from looktwice.pipelines.json_input import read_json
+from looktwice.eval.tasks.cells import as_text
+from looktwice.pipelines.disk import MOST_LINE, open_file, open_unpacked, read_lines
+from looktwice.pipelines.json_input import read_json, read_json_lines
 
 if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
@@ -219,6 +224,8 @@ class TextTable:
                 values = next(cells, None)
                 if values is None:
                     return
+                if not values:  # an empty line
+                    continue
                 if len(values) != len(header):
                     raise TaskError(
                         f"{self.file} line {lines.number}: {len(values)} cells under {len(header)} columns; "
@@ -228,7 +235,7 @@ class TextTable:
 
     def _lines(self, place: int) -> _Lines:
         try:
-            return _Lines(self.file, open_file(self.file), place)
+            return _Lines(self.file, open_unpacked(self.file), place)
         except OSError as exc:
             raise TaskError(f"{self.file} cannot be read ({exc.strerror})") from exc
 
@@ -236,7 +243,7 @@ class TextTable:
 class _Lines:
     """The lines of an open file from a place on, and where the next one begins."""
 
-    def __init__(self, path: Path, file: BinaryIO, place: int) -> None:
+    def __init__(self, path: Path, file: BinaryIO | BufferedIOBase, place: int) -> None:
         self.path, self.file, self.place, self.number = path, file, place, 0
         file.seek(place)
 
@@ -254,8 +261,8 @@ class _Lines:
                 yield line.decode("utf-8")
         except UnicodeDecodeError as exc:
             raise TaskError(f"{self.path} line {self.number}: not UTF-8 ({exc.reason})") from exc
-        except ValueError as exc:
-            raise TaskError(f"{self.path} line {self.number + 1}: {exc}") from exc
+        except (OSError, EOFError, ValueError, zlib.error) as exc:
+            raise TaskError(f"{self.path} line {self.number + 1} cannot be read ({exc})") from exc
 
     def cells(self, kind: str) -> Iterator[list[str]]:
         csv.field_size_limit(MOST_LINE)  # cells may hold whole images
@@ -280,6 +287,41 @@ class _Lines:
         if not isinstance(row, Mapping):
             raise TaskError(f"{self.path} line {self.number}: a JSON object is needed, found {type(row).__name__}")
         return dict(row)
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, Row]]:
+    """The objects of a file of JSON lines, plain or `.gz`, with the numbers of their lines. Raises TaskError."""
+    try:
+        yield from read_json_lines(path)
+    except (OSError, ValueError) as exc:
+        raise TaskError(str(exc)) from exc
+
+
+def read_texts(path: Path) -> Iterator[dict[str, str]]:
+    """The rows of a CSV or TSV, plain or `.gz`, or of the first sheet of an `.xlsx`, as texts. Raises TaskError."""
+    if path.suffix == ".xlsx":
+        return _sheet_rows(path)
+    table = TextTable(path, "tsv" if ".tsv" in path.suffixes else "csv")
+    return table.rows(table.columns)
+
+
+def _sheet_rows(file: Path) -> Iterator[dict[str, str]]:
+    try:
+        from openpyxl import load_workbook
+    except ImportError as exc:
+        raise TaskError(f"{file}: reading .xlsx needs openpyxl; type `pip install openpyxl`, or use .tsv") from exc
+    try:
+        with open_file(file) as source, ZipFile(source) as packed:
+            if sum(entry.file_size for entry in packed.infolist()) > MOST_LINE:
+                raise ValueError(f"it would unpack to more than {MOST_LINE >> 20} MiB")
+        with open_file(file) as source, closing(load_workbook(source, read_only=True)) as book:
+            rows = book.worksheets[0].iter_rows(values_only=True)
+            header = [str(name) for name in next(rows, ())]
+            for row in rows:
+                texts = (cell if isinstance(cell, str) else as_text(cell) for cell in row)
+                yield dict(zip(header, texts, strict=False))
+    except Exception as exc:  # a damaged table raises whatever its readers stumble over
+        raise TaskError(f"{file} cannot be read as an Excel table ({exc})") from exc
 
 
 def _sha256(files: Sequence[Path]) -> str:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import threading
-import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from looktwice.pipelines.config.spec import function_name
-from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.json_input import read_json
+from looktwice.pipelines.disk import unpacked_lines
+from looktwice.pipelines.json_input import read_json_lines
 from looktwice.pipelines.model import CallOptions, Messages, ModelError, Reply, canonical
 
 
@@ -95,9 +93,15 @@ class Recorded:
 
 
 def _load(path: Path, id_field: str, text_field: str) -> Recording:
-    data = _bytes(path)
+    digest = hashlib.sha256()
+    try:
+        rows = list(read_json_lines(path))
+        for line in unpacked_lines(path):
+            digest.update(line)
+    except (OSError, ValueError) as exc:
+        raise ModelError(str(exc)) from exc
     replies: dict[str, tuple[int, Any]] = {}
-    for number, row in _rows(path, data):
+    for number, row in rows:
         missing = [name for name in (id_field, text_field) if name not in row]
         if missing:
             raise ModelError(f"{path} line {number} has no field {missing[0]!r}; it has {sorted(row)}")
@@ -105,29 +109,7 @@ def _load(path: Path, id_field: str, text_field: str) -> Recording:
         if identifier in replies:
             raise ModelError(f"{path}: sample {identifier!r} stands on line {replies[identifier][0]} and on {number}")
         replies[identifier] = (number, row[text_field])
-    return Recording(hashlib.sha256(data).hexdigest(), replies)
-
-
-def _bytes(path: Path) -> bytes:
-    try:
-        data = read_file(path)
-        return gzip.decompress(data) if path.suffix == ".gz" else data
-    except (OSError, EOFError, zlib.error) as exc:
-        raise ModelError(f"{path}: the recorded replies cannot be read ({exc})") from exc
-
-
-def _rows(path: Path, data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Line numbers, from 1, and objects; empty lines are passed over."""
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = read_json(line)
-        except ValueError as exc:
-            raise ModelError(f"{path} line {number} is no JSON ({exc})") from exc
-        if not isinstance(row, dict):
-            raise ModelError(f"{path} line {number} is no object with fields: {str(row)[:80]}")
-        yield number, row
+    return Recording(digest.hexdigest(), replies)
 
 
 @dataclass(frozen=True)

@@ -272,8 +272,8 @@ def test_the_identity_of_a_recording_is_its_name_and_content(tmp_path: Path) -> 
     ("data", "said"),
     [
         (lines([*ROWS, {"idx": "a", "reply": "x"}]), "'a' stands on line 1 and on 4"),
-        (b'{"idx": "a", "reply": ""}\n{"idx', "line 2 is no JSON"),
-        (b"[1]\n", "line 1 is no object"),
+        (b'{"idx": "a", "reply": ""}\n{"idx', "line 2: not JSON"),
+        (b"[1]\n", "line 1: expected an object"),
         (lines([{"idx": "a", "text": ""}]), r"line 1 has no field 'reply'; it has \['idx', 'text'\]"),
         (None, "cannot be read"),
     ],

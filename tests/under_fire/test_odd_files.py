@@ -130,7 +130,7 @@ def test_recorded_replies_that_unpack_to_any_size_are_refused(
     monkeypatch.chdir(tmp_path)
     write_bombs()
     monkeypatch.setattr("looktwice.pipelines.disk.MOST_LINE", 1 << 16)
-    monkeypatch.setattr("looktwice.eval.replies.files.MOST_LINE", 1 << 16)
+    monkeypatch.setattr("looktwice.eval.tasks.table_files.MOST_LINE", 1 << 16)
     result = looktwice("replies", name)
     assert result.exit_code == 2 and said in result.output.replace("\n", " "), result.output
 

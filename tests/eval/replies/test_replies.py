@@ -172,7 +172,7 @@ def test_the_toolkits_own_files_are_read(tmp_path: Path) -> None:
     ("name", "content", "said"),
     [
         ("m.tsv", b"a\tb\n1\t2\n", "line 2: expected the columns index and prediction, found a, b"),
-        ("m.tsv", b"index\tprediction\n\xff\t2\n", "cannot be read .'utf-8' codec"),
+        ("m.tsv", b"index\tprediction\n\xff\t2\n", "line 2: not UTF-8"),
         ("m.xlsx", b"PK\x03\x04 cut", "cannot be read as an Excel table"),
         ("m.jsonl", b'{"doc": {}, "resps": [["A"]]}', "line 1: lmms-eval's sample has no doc.idx"),
     ],
