@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from looktwice.eval.readers.open_answers import kind_of, read_open
 from looktwice.eval.records.judgements import DESCRIPTION_PASS, REASONING_PASS, UNREADABLE_PASS
@@ -50,32 +49,6 @@ class JudgeVerdict:
     scores: Mapping[str, float] = field(default_factory=dict)
     none: bool = False
     reason: str = ""
-
-
-class JudgePass(Protocol):
-    """One kind of question to a judge. Raise `version` when its wording changes: the replies are then judged again."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def version(self) -> int: ...
-
-    def covers_point(self, point: PointRow) -> bool:
-        """Whether replies of this arm are judged in this pass."""
-        ...
-
-    def covers(self, case: JudgeCase) -> bool:
-        """Whether this reply is judged in this pass."""
-        ...
-
-    def ask(self, case: JudgeCase) -> Message:
-        """The message to the judge."""
-        ...
-
-    def parse(self, text: str, case: JudgeCase) -> JudgeVerdict:
-        """The verdict in the judge's reply."""
-        ...
 
 
 SCENES = {
@@ -233,6 +206,8 @@ class UnreadablePass:
         return JudgeVerdict(reason=f"{answer_line[:40]!r} is none of {', '.join(case.sample.letters)}")
 
 
+JudgePass = VideoPass | ReasoningPass | UnreadablePass
+"""One kind of question to a judge. Raise `version` when its wording changes: the replies are then judged again."""
 PASSES: Mapping[str, JudgePass] = {each.name: each for each in (VideoPass(), ReasoningPass(), UnreadablePass())}
 """Every pass by its name, as `--pass` takes it."""
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.folder import file_inside
@@ -18,51 +17,6 @@ from looktwice.pipelines.disk import read_file
 from looktwice.pipelines.picture import Picture, PictureError
 
 LARGEST = 1 << 30  # an entry that claims to unpack to more is no image and no list of questions
-
-
-class Files(Protocol):
-    """Files below one root, named with forward slashes."""
-
-    @property
-    def root(self) -> Path:
-        """The folder or the zip."""
-        ...
-
-    def has(self, name: str) -> bool:
-        """Whether there is such a file. Raises TaskError for a name that leads out of the root."""
-        ...
-
-    def read(self, name: str) -> bytes:
-        """Its bytes. Raises TaskError."""
-        ...
-
-    def ending(self, tail: str) -> Iterator[str]:
-        """The names that end with these parts, the shortest first."""
-        ...
-
-
-def open_files(path: Path) -> Files:
-    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that cannot be trusted."""
-    path = Path(path)
-    if path.is_dir():
-        return FolderFiles(path)
-    if path.suffix.lower() == ".zip" and path.is_file():
-        files = ZipFiles(path)
-        files.names  # noqa: B018  a damaged or hostile zip must be said before anything is asked
-        return files
-    raise TaskError(f"there is no folder and no .zip at {path}; `path` is where the data set lies")
-
-
-def open_picture(files: Files, name: str) -> Picture:
-    """An image of the set, read when it is looked at; one that cannot be read fails its own sample alone."""
-
-    def fetch() -> bytes:
-        try:
-            return files.read(name)
-        except TaskError as exc:
-            raise PictureError(str(exc)) from exc
-
-    return Picture.lazy(fetch, f"{files.root.name}/{name}")
 
 
 def sha256(data: bytes) -> str:
@@ -141,6 +95,34 @@ class ZipFiles:
             raise TaskError(
                 f"{self.root} is no zip that can be read ({exc}); it may be cut short: fetch it again"
             ) from exc
+
+
+Files = FolderFiles | ZipFiles
+"""Files below one root, named with forward slashes."""
+
+
+def open_files(path: Path) -> Files:
+    """The files of a folder or a .zip. Raises TaskError for anything else, and for a zip that cannot be trusted."""
+    path = Path(path)
+    if path.is_dir():
+        return FolderFiles(path)
+    if path.suffix.lower() == ".zip" and path.is_file():
+        files = ZipFiles(path)
+        files.names  # noqa: B018  a damaged or hostile zip must be said before anything is asked
+        return files
+    raise TaskError(f"there is no folder and no .zip at {path}; `path` is where the data set lies")
+
+
+def open_picture(files: Files, name: str) -> Picture:
+    """An image of the set, read when it is looked at; one that cannot be read fails its own sample alone."""
+
+    def fetch() -> bytes:
+        try:
+            return files.read(name)
+        except TaskError as exc:
+            raise PictureError(str(exc)) from exc
+
+    return Picture.lazy(fetch, f"{files.root.name}/{name}")
 
 
 def _leads_outside(name: str) -> bool:

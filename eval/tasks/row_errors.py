@@ -26,7 +26,6 @@ class RowErrors:
     units: str = "rows"
     found: list[str] = field(default_factory=list)
     ids: dict[str, int] = field(default_factory=dict)
-    extra: int = 0  # lines that are not rows and are counted nowhere else
 
     @property
     def unit(self) -> str:
@@ -35,16 +34,11 @@ class RowErrors:
 
     def clear(self) -> None:
         """Forget what was collected while reading stopped half-way."""
-        self.found, self.ids, self.extra = [], {}, 0
+        self.found, self.ids = [], {}
 
     def add(self, where: int | str, why: str) -> None:
         """Collect what is wrong with the row of this number, or with the file of this name."""
         self.found.append(f"{self.unit} {where}: {why}" if isinstance(where, int) else f"{where}: {why}")
-
-    def add_extra(self, row: int, why: str) -> None:
-        """Collect a line that is not a row."""
-        self.extra += 1
-        self.add(row, why)
 
     def repeats(self, row: int, identifier: str) -> bool:
         """Whether an earlier row has this id; the later row is then collected as an error."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from io import BufferedIOBase
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 from zipfile import ZipFile
 
 from looktwice.eval.tasks.base import TaskError
@@ -29,49 +29,7 @@ Row = dict[str, Any]
 BATCH = 8  # rows with their images in memory at a time
 WORDS_BATCH = 1024
 BUFFER = 1 << 20
-
-
-class TableFile(Protocol):
-    """A table: its columns, the cells of some columns of all rows, and whole rows one after the other."""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
-        ...
-
-    @property
-    def sha(self) -> str:
-        """The sha256 of its file or files."""
-        ...
-
-    def rows(self, columns: Sequence[str]) -> Iterator[Row]:
-        """These cells of every row."""
-        ...
-
-    def rows_at(self, numbers: Sequence[int], columns: Sequence[str]) -> Iterator[tuple[int, Row]]:
-        """These cells of the rows of these rising numbers, counted from 0."""
-        ...
-
-
-def open_table(path: Path) -> TableFile:
-    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there instead."""
-    path = Path(path)
-    if path.is_dir():
-        found = sorted(path.glob("*.parquet"))
-        if not found:
-            names = sorted(entry.name for entry in path.iterdir())[:12]
-            raise TaskError(f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file itself")
-        return ParquetTable(tuple(found))
-    kinds: dict[str, Callable[[Path], TableFile]] = {
-        ".parquet": lambda p: ParquetTable((p,)),
-        ".jsonl": lambda p: TextTable(p, "jsonl"),
-        ".tsv": lambda p: TextTable(p, "tsv"),
-        ".csv": lambda p: TextTable(p, "csv"),
-    }
-    if not path.is_file() or path.suffix.lower() not in kinds:
-        what = f"is no {', '.join(kinds)}" if path.is_file() else "does not exist"
-        raise TaskError(f"{path} {what}; a table of questions is one of these files, or a folder of parquet files")
-    return kinds[path.suffix.lower()](path)
+ENDINGS = (".parquet", ".jsonl", ".tsv", ".csv")
 
 
 @dataclass(frozen=True)
@@ -287,6 +245,26 @@ class _Lines:
         if not isinstance(row, Mapping):
             raise TaskError(f"{self.path} line {self.number}: a JSON object is needed, found {type(row).__name__}")
         return dict(row)
+
+
+TableFile = ParquetTable | TextTable
+"""A table: its columns, the cells of some columns of all rows, and whole rows one after the other."""
+
+
+def open_table(path: Path) -> TableFile:
+    """The table in a file, or in all parquet files of a folder. Raises TaskError with what is there instead."""
+    path = Path(path)
+    if path.is_dir():
+        files = sorted(path.glob("*.parquet"))
+        if not files:
+            names = sorted(entry.name for entry in path.iterdir())[:12]
+            raise TaskError(f"{path} has no parquet file; it has {', '.join(names) or 'nothing'}: name the file itself")
+        return ParquetTable(tuple(files))
+    ending = path.suffix.lower()
+    if not path.is_file() or ending not in ENDINGS:
+        what = f"is no {', '.join(ENDINGS)}" if path.is_file() else "does not exist"
+        raise TaskError(f"{path} {what}; a table of questions is one of these files, or a folder of parquet files")
+    return ParquetTable((path,)) if ending == ".parquet" else TextTable(path, ending.removeprefix("."))
 
 
 def read_objects(path: Path) -> Iterator[tuple[int, Row]]:

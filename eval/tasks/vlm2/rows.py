@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import ascii_uppercase
@@ -37,35 +37,35 @@ class Question:
     cells: Callable[[], list[Picture]] | None = None
 
 
-def json_lines(data: bytes, left_out: RowErrors) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The objects of a JSONL file with their line numbers; lines that are none are left out."""
+def from_lines(data: bytes, name: str, left_out: RowErrors) -> list[Question]:
+    """The questions of a JSONL file; lines that are none are left out. Raises TaskError where these are too many."""
+    kept, total, seen = [], 0, Counter[str]()
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
+        total += 1
         try:
-            row = read_json(line)
+            question = _from_line(line, name, seen)
         except ValueError as exc:
-            left_out.add_extra(number, f"no JSON object ({exc})")
+            left_out.add(number, str(exc))
             continue
-        if isinstance(row, dict):
-            yield number, row
-        else:
-            left_out.add_extra(number, f"a JSON object is needed, found {type(row).__name__}")
+        if not left_out.repeats(number, question.id):
+            kept.append(question)
+    left_out.check_share(total)
+    return kept
 
 
-def from_line(
-    number: int, row: Mapping[str, Any], name: str, seen: Counter[str], left_out: RowErrors
-) -> Question | None:
-    """The question of one line; None where it was left out. Raises TaskError where fields are missing altogether."""
+def _from_line(line: bytes, name: str, seen: Counter[str]) -> Question:
+    try:
+        row = read_json(line)
+    except ValueError as exc:
+        raise ValueError(f"no JSON object ({exc})") from exc
+    if not isinstance(row, dict):
+        raise ValueError(f"a JSON object is needed, found {type(row).__name__}")
     needed = ("vid", "question") if name == "PC-VID" else ("q_id", "question", "gt_answer", "images")
     if missing := [key for key in needed if key not in row]:
-        left_out.add(number, f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
-        return None
-    try:
-        return _video(row) if name == "PC-VID" else _question(row, name, seen)
-    except ValueError as exc:
-        left_out.add(number, str(exc))
-        return None
+        raise ValueError(f"lacks {', '.join(missing)}; it has {', '.join(sorted(row))}")
+    return _video(row) if name == "PC-VID" else _question(row, name, seen)
 
 
 def _question(row: Mapping[str, Any], name: str, seen: Counter[str]) -> Question:

@@ -12,8 +12,9 @@ from looktwice.eval.scoring.benchmark import Scorer
 from looktwice.eval.tasks.base import Facts, Subset, TaskError
 from looktwice.eval.tasks.files import DataLocation, Files, FolderFiles, locate_data, open_files, open_picture, sha256
 from looktwice.eval.tasks.row_errors import RowErrors, suggest_among
+from looktwice.eval.tasks.table_files import open_table
 from looktwice.eval.tasks.vlm2.metrics import CountScorer, GroupScorer, PairScorer, VideoScorer
-from looktwice.eval.tasks.vlm2.rows import Question, from_line, from_tsv, json_lines
+from looktwice.eval.tasks.vlm2.rows import Question, from_lines, from_tsv
 from looktwice.eval.tasks.vlm2.video import VideoFrames
 from looktwice.pipelines.config.spec import spec
 from looktwice.pipelines.picture import Picture
@@ -182,8 +183,6 @@ class Vlm2Bench:
     @cached_property
     def _sha(self) -> str:
         if self._is_tsv:
-            from looktwice.eval.tasks.table_files import open_table
-
             return open_table(self._place[0]).sha
         return sha256(self._data)
 
@@ -196,14 +195,7 @@ class Vlm2Bench:
         self._left_out.clear()
         if self._is_tsv:
             return from_tsv(self._place[0], self.name, self._left_out)
-        kept, total, seen = [], 0, Counter[str]()
-        for number, row in json_lines(self._data, self._left_out):
-            total += 1
-            question = from_line(number, row, self.name, seen, self._left_out)
-            if question is not None and not self._left_out.repeats(number, question.id):
-                kept.append(question)
-        self._left_out.check_share(total + self._left_out.extra)
-        return kept
+        return from_lines(self._data, self.name, self._left_out)
 
     def _pair_notes(self) -> list[str]:
         sides = Counter((question.meta["pair"], question.answer) for question in self._questions)

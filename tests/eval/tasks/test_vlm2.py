@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from looktwice.eval.scoring import Row, Score, Verdict
 from looktwice.eval.tasks import CountScorer, GroupScorer, PairScorer, TaskError, VideoScorer, Vlm2Bench
 from looktwice.eval.tasks.row_errors import RowErrors
 from looktwice.eval.tasks.vlm2.metrics import chance_numeric, numeric_score
-from looktwice.eval.tasks.vlm2.rows import from_line
+from looktwice.eval.tasks.vlm2.rows import from_lines
 from looktwice.eval.tasks.vlm2.video import VideoFrames, choose_frames
 from looktwice.pipelines.config import spec
 from looktwice.pipelines.picture import PictureError
@@ -439,8 +438,9 @@ def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
     key = {"Cpr": "T", "Cnt": "1", "Grp": "A"}[name[3:]]
     identifier = "1_p" if key == "T" else "1"
     line: dict[str, Any] = {"q_id": identifier, "question": question, "gt_answer": key, "images": ["1.png"]}
-    found = [from_line(1, row, name, Counter(), RowErrors(name)) for row in (line, {**line, "type": "given"})]
-    assert [each and each.meta.get("type") for each in found] == [kind, "given"]
+    lines = [json.dumps(row).encode() for row in (line, {**line, "type": "given"})]
+    (question,), (given,) = (from_lines(data, name, RowErrors(name)) for data in lines)
+    assert (question.meta.get("type"), given.meta.get("type")) == (kind, "given")
 
 
 # ---- videos
