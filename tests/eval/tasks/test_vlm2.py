@@ -439,8 +439,8 @@ def test_the_type_of_object_is_read_from_the_question_where_there_is_no_field(
     identifier = "1_p" if key == "T" else "1"
     line: dict[str, Any] = {"q_id": identifier, "question": question, "gt_answer": key, "images": ["1.png"]}
     lines = [json.dumps(row).encode() for row in (line, {**line, "type": "given"})]
-    (question,), (given,) = (from_lines(data, name, RowErrors(name)) for data in lines)
-    assert (question.meta.get("type"), given.meta.get("type")) == (kind, "given")
+    (asked,), (given,) = (from_lines(data, name, RowErrors(name)) for data in lines)
+    assert (asked.meta.get("type"), given.meta.get("type")) == (kind, "given")
 
 
 # ---- videos
