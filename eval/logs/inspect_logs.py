@@ -29,7 +29,7 @@ def read_inspect(path: Path, score: str = "") -> Log:
     where they are asked for. `score` names one of several scorers; the first is the default. Raises TaskError.
     """
     if path.suffix == ".json":
-        return _log(path, _load(path), score)
+        return _log(path, load_json(path), score)
     with _Archive(path) as archive:
         head = "header.json" if "header.json" in archive.names else "_journal/start.json"
         header = archive.load(head)
@@ -65,7 +65,8 @@ def _samples(path: Path) -> Iterator[Any]:
                 yield archive.load(name)
 
 
-def _load(path: Path) -> Any:
+def load_json(path: Path) -> Any:
+    """The value in a JSON file, of any size. Raises TaskError where it is no JSON."""
     try:
         return read_json(read_file(path), most=None)
     except ValueError as exc:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from looktwice.eval.logs.inspect_logs import read_inspect
+from looktwice.eval.logs.inspect_logs import load_json, read_inspect
 from looktwice.eval.logs.json_logs import read_every_eval_ever, read_lmms_eval
 from looktwice.eval.logs.log import UNSCORED, Log
 from looktwice.eval.logs.run_logs import read_replies, read_run, read_with
@@ -14,8 +14,6 @@ from looktwice.eval.logs.tables import ENDINGS, read_table
 from looktwice.eval.readers.robust import Robust
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.table_files import read_objects
-from looktwice.pipelines.disk import read_file
-from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.state import Stage
 
 __all__ = ["read_logs"]
@@ -64,10 +62,7 @@ def _read(path: Path, named: Mapping[str, str]) -> list[Log]:
 
 
 def _read_json(path: Path, value: str) -> Log:
-    try:
-        held = read_json(read_file(path), most=None)
-    except ValueError as exc:
-        raise TaskError(f"{path} is not JSON ({exc})") from exc
+    held = load_json(path)
     if isinstance(held, dict) and "evaluation_results" in held:
         return read_every_eval_ever(path)
     if isinstance(held, dict) and "eval" in held:

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from looktwice.eval.logs.tables import find_columns, open_columns
+from looktwice.eval.logs.tables import find_columns, open_columns, read_numbers
 from looktwice.eval.statistics.ranks import reordering
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
-
-if TYPE_CHECKING:
-    import pandas
 
 
 @dataclass(frozen=True)
@@ -74,7 +70,8 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
     if lacking:
         raise TaskError(f"{path}: which column is the {lacking[0]}? Say --column {lacking[0]}=COLUMN")
     by_rank = "accuracy" not in named
-    measured = _figures(frame[found["rank" if by_rank else "accuracy"]], path)
+    column = found["rank" if by_rank else "accuracy"]
+    measured = read_numbers(frame[column], column, path)
     tasks = frame[found["task"]] if "task" in found else ["" for _ in range(len(frame))]
     table = frame.assign(_task=tasks, _value=-measured if by_rank else measured)
     variants = list(dict.fromkeys(frame[found["variant"]]))
@@ -100,12 +97,3 @@ def read_standings(path: Path, named: Mapping[str, str], baseline: str = "") -> 
             mean = None if by_rank else float((wide[variant] - wide[base]).abs().to_numpy().mean())
             changes.append(RankChange(str(task), variant, len(wide), *change, mean))
     return Standings(base, tuple(spreads), tuple(changes))
-
-
-def _figures(cells: pandas.Series, path: Path) -> pandas.Series:
-    import pandas
-
-    try:
-        return pandas.to_numeric(cells)
-    except ValueError as exc:
-        raise TaskError(f"{path}: {cells.name} must hold numbers ({exc})") from exc

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Any
 
 from looktwice.eval.logs.log import COLUMNS, UNSCORED, WORDS, Log, make_rows
+from looktwice.eval.replies.files import without_empty_end
 from looktwice.eval.tasks.base import TaskError
 from looktwice.eval.tasks.row_errors import suggest_name
 from looktwice.eval.tasks.table_files import read_texts
@@ -89,7 +90,7 @@ def read_table(path: Path, named: Mapping[str, str]) -> list[Log]:
         columns["value"] = _values(columns["value"], found["value"], path)
     for name in ("draw", "tokens", "cost"):
         if name in columns:
-            columns[name] = _numbers(columns[name], found[name], path)
+            columns[name] = read_numbers(columns[name], found[name], path)
     names = [name for name in ("contestant", "variant") if name in found]
     if "value" not in columns:
         columns["verdict"] = [UNSCORED] * len(frame)
@@ -105,7 +106,7 @@ def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:
     letters = [letter for letter in ascii_uppercase if letter in frame.columns]
     texts = frame[letters].to_numpy().tolist() if letters else [[]] * len(frame)
     columns: dict[str, Any] = {
-        "choices": [_without_empty_end(row) for row in texts],
+        "choices": [without_empty_end(row) for row in texts],
         "answer": frame["read"].replace("Z", "") if "read" in frame.columns else [""] * len(frame),
     }
     if "answer" in frame.columns:
@@ -113,10 +114,6 @@ def _vlmevalkit_columns(frame: pandas.DataFrame) -> dict[str, Any]:
     if "image" in frame.columns:
         columns["pictures"] = [_sha_of_base64(cell) for cell in frame["image"]]
     return columns
-
-
-def _without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(texts[: max((number for number, text in enumerate(texts, 1) if text), default=0)])
 
 
 def _sha_of_base64(cell: str) -> str:
@@ -142,7 +139,8 @@ def _values(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
     return values
 
 
-def _numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
+def read_numbers(cells: pandas.Series, column: str, path: Path) -> pandas.Series:
+    """The cells as numbers, NaN where one is empty. Raises TaskError."""
     import pandas
 
     try:

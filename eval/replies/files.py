@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import ascii_uppercase
@@ -160,6 +160,11 @@ def _reply_of_lmms_eval(data: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {**{name: doc.get(name) for name in ("idx", "choices", "question")}, "reply": replies or "", "answer": key}
 
 
+def without_empty_end(texts: Sequence[str]) -> tuple[str, ...]:
+    """The texts of choices up to the last one that is there."""
+    return tuple(texts[: max((number for number, text in enumerate(texts, 1) if text), default=0)])
+
+
 def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
     """VLMEvalKit's row: index, prediction, and maybe category, split, answer, question, A, B ..."""
     if not {"index", "prediction"} <= cells.keys():
@@ -169,7 +174,6 @@ def _reply_of_vlmevalkit(cells: Mapping[str, str], place: str) -> RecordedReply:
         category = cells.get("category", "").strip().replace(" ", "_") or "unknown"
         index = f"{cells.get('split') or 'val'}_{category}_{index.removesuffix('.0')}"
     answer, label = cells.get("answer", "").strip("() "), cells.get("official_label") or None
-    choices = [cells.get(letter, "") for letter in ascii_uppercase]
-    texts = tuple(choices[: max((number for number, text in enumerate(choices, 1) if text), default=0)])
+    texts = without_empty_end([cells.get(letter, "") for letter in ascii_uppercase])
     key = f"({answer})" if re.fullmatch("[A-Z]", answer) else None
     return RecordedReply(_check_idx(index, place), cells["prediction"], label, key, texts, cells.get("question", ""))
