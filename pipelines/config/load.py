@@ -17,7 +17,7 @@ from looktwice.pipelines.config.allowances import allowed_to
 from looktwice.pipelines.config.build import ConfigError, Scope
 from looktwice.pipelines.config.paths import Asker, OutsideError, allowed_roots, find_config, pass_fence, shipped
 from looktwice.pipelines.config.suggest import did_you_mean
-from looktwice.pipelines.config.yaml_input import MOST_DEPTH, check_yaml
+from looktwice.pipelines.config.yaml_input import check_yaml
 from looktwice.pipelines.disk import read_file
 
 Node = dict[str, Any]
@@ -202,114 +202,79 @@ def nest(place: str, value: Any) -> Node:
 
 def resolve(node: Node, faults: list[str]) -> Node:
     """The node with every `${a.b}` replaced; resolvers, and references that lead nowhere, are faults."""
-    texts = list(_texts_with_references(node, ""))
-    if not texts:
-        return node
-    wrong = [
-        f"{place}: {text!r} is refused: only ${{a.b}}, a place in this configuration, may stand in ${{...}}"
-        for place, text in texts
-        if "${" in REFERENCE.sub("", text)
-    ]
-    wrong = wrong or _unresolvable(node, texts) or _too_large(node, texts)
-    plain: Any = node
-    if not wrong:
-        try:
-            held = OmegaConf.create(_referring(node, texts))
-            plain = {**node, **OmegaConf.to_container(held, resolve=True)}  # type: ignore[dict-item]
-        except OmegaConfBaseException as exc:
-            wrong = [f"{exc.full_key or 'the configuration'}: {str(exc).splitlines()[0]}"]
-    faults += [fault for fault in wrong if fault not in faults]
-    return plain if isinstance(plain, dict) else node
-
-
-def _referring(node: Node, texts: Sequence[tuple[str, str]]) -> Node:
-    """What holds a reference, or is referred to, whole: OmegaConf takes a second for a few thousand entries."""
-    referred = {reference.split(".")[0] for _, text in texts for reference in REFERENCE.findall(text)}
-    return {key: value for key, value in node.items() if key in referred or any(_texts_with_references(value, ""))}
-
-
-def _texts_with_references(node: Any, place: str) -> Iterator[tuple[str, str]]:
-    """Every text that holds `${`, with its dotted place."""
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _texts_with_references(value, f"{place}.{key}" if place else str(key))
-    elif isinstance(node, Sequence) and not isinstance(node, str):
-        for number, value in enumerate(node):
-            yield from _texts_with_references(value, f"{place}[{number}]")
-    elif isinstance(node, str) and "${" in node:
-        yield place, node
-
-
-def _unresolvable(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
-    """One sentence for each reference that leads nowhere, naming every place that holds it."""
-    places: dict[tuple[str, str], list[str]] = {}
-    for place, text in texts:
-        for reference in REFERENCE.findall(text):
-            if why := _follow(node, reference).why:
-                places.setdefault((reference, why), []).append(place)
-    faults = []
-    for (reference, why), (first, *others) in places.items():
+    references = _References(node)
+    plain: Node = references.replaced(node, "")
+    for what, (first, *others) in references.faults.items():
         more = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
         also = f", and so for the other places that refer to it: {more}" if others else ""
-        faults.append(f"{first}: ${{{reference}}} leads nowhere, because {why}; type {first}=VALUE{also}")
-    return faults
+        fault = f"{first}: {what}; type {first}=VALUE{also}"
+        faults += [fault] if fault not in faults else []
+    return node if references.faults else plain
 
 
-class _Followed(NamedTuple):
-    """What a reference leads to, or why it leads nowhere; neither where OmegaConf must follow another one."""
-
-    value: Any
-    why: str = ""
+class _NowhereError(LookupError):
+    """Its arguments are the place of a text, and what is wrong with a reference in it."""
 
 
-def _follow(node: Node, reference: str, depth: int = 0) -> _Followed:
-    """What stands at a place, also behind other references on the way; None where these are no whole text."""
-    here: Any = node
-    place = ""
-    for part in reference.split("."):
-        if isinstance(here, str) and "${" in here:
-            other = REFERENCE.fullmatch(here)
-            here = _follow(node, other[1], depth + 1).value if other and depth < MOST_DEPTH else None
-            if here is None:
-                return _Followed(None)
-        if isinstance(here, list) and part.isdigit() and int(part) < len(here):
-            here = here[int(part)]
-        elif isinstance(here, Mapping) and part in (inner := {str(key): value for key, value in here.items()}):
+@dataclass
+class _References:
+    """Replaces every `${a.b}` of a configuration; `faults` are the places of what is wrong, by what it is.
+
+    What stands behind references is counted down in `left`: a few lines of `"${a}${a}"` can stand for more than any
+    memory holds, of which OmegaConf's own way to replace them knows nothing.
+    """
+
+    node: Node
+    faults: dict[str, list[str]] = field(default_factory=dict)
+    left: int = MOST_RESOLVED
+
+    def replaced(self, value: Any, place: str, behind: bool = False) -> Any:
+        """The value at a place, perhaps one behind a reference, with all references in it replaced."""
+        if behind:
+            self.left -= VALUE + (len(value) if isinstance(value, str) else 0)
+            if self.left < 0:
+                raise OverflowError
+        if isinstance(value, Mapping):
+            return {k: self.replaced(v, f"{place}.{k}" if place else str(k), behind) for k, v in value.items()}
+        if isinstance(value, list | tuple):
+            return [self.replaced(inner, f"{place}[{number}]", behind) for number, inner in enumerate(value)]
+        if not isinstance(value, str) or "${" not in value or self.left < 0:
+            return value
+        if behind:
+            return self._text(value, place)
+        try:
+            return self._text(value, place)
+        except _NowhereError as exc:
+            place, what = exc.args
+        except (OverflowError, RecursionError):
+            self.left = -1  # one such fault is enough
+            what = (
+                f"{value!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters, or leads from "
+                "reference to reference without end"
+            )
+        places = self.faults.setdefault(what, [])
+        places += [place] if place not in places else []
+        return value
+
+    def _text(self, text: str, place: str) -> Any:
+        if "${" in REFERENCE.sub("", text):
+            only = "only ${a.b}, a place in this configuration, may stand in ${...}"
+            raise _NowhereError(place, f"{text!r} is refused: {only}")
+        if whole := REFERENCE.fullmatch(text):
+            return self._behind(whole[1], place)
+        return REFERENCE.sub(lambda reference: str(self._behind(reference[1], place)), text)
+
+    def _behind(self, reference: str, place: str) -> Any:
+        here: Any = self.node
+        there = ""
+        for part in reference.split("."):
+            if isinstance(here, str):  # perhaps another reference
+                here = self.replaced(here, there, behind=True)
+            items = here.items() if isinstance(here, Mapping) else enumerate(here) if isinstance(here, list) else ()
+            inner = {str(key): value for key, value in items}
+            if part not in inner:
+                why = f"{there} is null" if here is None else f"{there or 'the configuration'} has no {part!r}"
+                raise _NowhereError(place, f"${{{reference}}} leads nowhere, because {why}")
             here = inner[part]
-        elif here is None:
-            return _Followed(None, f"{place} is null")
-        else:
-            return _Followed(None, f"{place or 'the configuration'} has no {part!r}")
-        place = f"{place}.{part}" if place else part
-    return _Followed(here)
-
-
-def _too_large(node: Node, texts: Sequence[tuple[str, str]]) -> list[str]:
-    """A sentence on the first text with which the configuration, each `${...}` replaced, becomes too large."""
-    sizes: dict[str, int] = {}
-
-    def size(value: Any, depth: int) -> int:
-        if isinstance(value, Mapping | list):
-            inner = list(value.values()) if isinstance(value, Mapping) else value
-            return VALUE + sum(size(each, depth) for each in inner)
-        if not isinstance(value, str):
-            return VALUE
-        return VALUE + len(value) + sum(size_behind(reference, depth + 1) for reference in REFERENCE.findall(value))
-
-    def size_behind(reference: str, depth: int) -> int:
-        if depth > MOST_DEPTH:
-            return MOST_RESOLVED
-        if reference not in sizes:
-            sizes[reference] = 0  # it may lead back to itself, of which OmegaConf tells
-            sizes[reference] = size(_follow(node, reference).value, depth)
-        return sizes[reference]
-
-    whole = 0
-    for place, text in texts:
-        whole += size(text, 0)
-        if whole > MOST_RESOLVED:
-            return [
-                f"{place}: {text!r:.80} makes the configuration larger than {MOST_RESOLVED:,} characters, or leads "
-                f"from reference to reference more than {MOST_DEPTH} times; write what is meant"
-            ]
-    return []
+            there = f"{there}.{part}" if there else part
+        return self.replaced(here, there, behind=True)

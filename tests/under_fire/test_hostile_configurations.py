@@ -85,8 +85,9 @@ def test_references_that_double_each_time_are_refused(folder: Path, what: str) -
 
 
 def test_a_long_way_from_reference_to_reference_is_refused(folder: Path) -> None:
-    chain = "".join(f"n{number}: ${{n{number + 1}}}\n" for number in range(300))
-    assert "leads from reference to reference more than 50 times" in check(f"{chain}n300: x\n")
+    chain = "".join(f"n{number}: ${{n{number + 1}}}\n" for number in range(3_000))
+    assert "leads from reference to reference without end" in check(f"{chain}n3000: x\n")
+    assert "leads from reference to reference without end" in check("", "name=${note}", "note=${name}")
 
 
 def test_a_deep_value_on_the_command_line_is_a_sentence(folder: Path) -> None:
