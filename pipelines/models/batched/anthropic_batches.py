@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
 from looktwice.pipelines.models.batched.dialect import (
     Batch,
+    Dialect,
     Json,
-    Send,
     answer,
     line_of,
     refuse_fields,
     split_data_url,
     understood,
-    value_of,
 )
-from looktwice.pipelines.models.chat_api import refusal
 from looktwice.pipelines.models.http_client import HttpResponse
 
 PATH = "messages/batches"
@@ -32,15 +29,13 @@ STATUS = {"invalid_request_error": 400, "permission_error": 403, "not_found_erro
 
 
 @dataclass(frozen=True)
-class AnthropicBatches:
+class AnthropicBatches(Dialect):
     """The dialect of Anthropic. It has no labels: a batch whose name was lost is known by its time and its size.
 
     Source: the Messages and Message Batches API, version 2023-06-01.
     """
 
-    send: Send
-    url: str
-    most_bytes: int = 100_000_000  # the provider takes 256 MB
+    most_bytes = 100_000_000  # the provider takes 256 MB
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
         """The request in the form of the Messages API. Raises ModelError for what it does not know."""
@@ -49,37 +44,28 @@ class AnthropicBatches:
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Hand in the lines. Raises ModelError."""
         body = b'{"requests":[' + b",".join(line.rstrip() for line in lines) + b"]}"
-        made = value_of(self.send("POST", PATH, body, "application/json"), self.url)
         with understood(self.url):
-            return _batch(made)
+            return _batch(self.post(PATH, body))
 
     def look_at(self, identifier: str) -> Batch:
         """How far a batch is. Raises ModelError."""
-        found = value_of(self.send("GET", f"{PATH}/{identifier}", None, ""), self.url)
         with understood(self.url):
-            return _batch(found)
+            return _batch(self.get(f"{PATH}/{identifier}"))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """The earliest batch of this size since then, to within a second. Raises ModelError."""
-        found = value_of(self.send("GET", f"{PATH}?limit=100", None, ""), self.url)
         with understood(self.url):
-            late = [
-                each for each in found["data"] if datetime.fromisoformat(each["created_at"]).timestamp() + 1 >= since
-            ]
-            return next((batch for batch in map(_batch, reversed(late)) if batch.total == size), None)
+            for data in reversed(self.get(f"{PATH}?limit=100")["data"]):
+                batch, made = _batch(data), datetime.fromisoformat(data["created_at"])
+                if batch.total == size and made.timestamp() + 1 >= since:
+                    return batch
+        return None
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """The answers in any order; what was cancelled or expired is missing. Raises ModelError."""
-        response = self.send("GET", f"{PATH}/{batch.id}/results", None, "")
-        if response.status != 200:
-            raise refusal(response, self.url, {})
-        for line in response.body.splitlines():
-            with understood(self.url):
-                row = read_json(line)
-                key, result = str(row["custom_id"]), row["result"]
-                found = _answer(result)
-            if found is not None:
-                yield key, found
+        for key, response in self.rows(f"{PATH}/{batch.id}/results", _answer):
+            if response is not None:
+                yield key, response
 
 
 def message_request(body: Mapping[str, Any]) -> Json:
@@ -134,14 +120,14 @@ def _block(part: Mapping[str, Any]) -> Json:
     return {"type": "image", "source": {"type": "base64", "media_type": kind, "data": data}}
 
 
-def _answer(result: Mapping[str, Any]) -> HttpResponse | None:
+def _answer(row: Mapping[str, Any]) -> tuple[str, HttpResponse | None]:
+    key, result = str(row["custom_id"]), row["result"]
     if result["type"] == "succeeded":
-        return answer(200, completion_of(result["message"]))
+        return key, answer(200, completion_of(result["message"]))
     if result["type"] != "errored":
-        return None
-    error = result["error"]
-    inner = error.get("error") or error
-    return answer(STATUS.get(str(inner.get("type")), 500), {"error": inner})
+        return key, None
+    error = result["error"].get("error") or result["error"]
+    return key, answer(STATUS.get(str(error.get("type")), 500), {"error": error})
 
 
 def completion_of(message: Mapping[str, Any]) -> Json:

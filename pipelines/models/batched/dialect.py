@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, TypeVar
 
+from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import ModelError
-from looktwice.pipelines.models.chat_api import read_value
+from looktwice.pipelines.models.chat_api import read_value, refusal
 from looktwice.pipelines.models.http_client import HttpResponse
 
 Json = dict[str, Any]
+Row = TypeVar("Row")
 Send = Callable[[str, str, bytes | None, str], HttpResponse]
 """Method, path below the URL, body and its media type; the answer, whatever its status."""
 
@@ -29,30 +32,59 @@ class Batch:
     error: str = ""
 
 
-class Dialect(Protocol):
+@dataclass(frozen=True)
+class Dialect(ABC):
     """How one provider is handed batches, below one URL. Every method raises ModelError."""
 
-    @property
-    def most_bytes(self) -> int:
-        """Of the requests of a batch."""
+    send: Send
+    url: str
+    most_bytes: ClassVar[int]
+    """Of the requests of a batch."""
 
+    @abstractmethod
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
         """The line of a request, given as a body of the chat-completions protocol; its answer will bear the key."""
 
+    @abstractmethod
     def create(self, lines: Sequence[bytes], label: str) -> Batch:
         """Hand in the lines."""
 
+    @abstractmethod
     def look_at(self, identifier: str) -> Batch:
         """How far a batch is."""
 
+    @abstractmethod
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """The batch of so many requests that was handed in under a label, at or after a time in seconds."""
 
+    @abstractmethod
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """Each key with its answer as of the chat-completions protocol; one that was not answered is missing.
 
         `keys` are those of the batch in the order of its lines.
         """
+
+    def get(self, path: str) -> Json:
+        """The JSON object at a path."""
+        return self._read(self.send("GET", path, None, ""))
+
+    def post(self, path: str, body: bytes, kind: str = "application/json") -> Json:
+        """The JSON object that answers a body of a media type."""
+        return self._read(self.send("POST", path, body, kind))
+
+    def rows(self, path: str, read: Callable[[Any], Row]) -> Iterator[Row]:
+        """What `read` makes of the JSON value in each line of a file."""
+        response = self.send("GET", path, None, "")
+        if response.status != 200:
+            raise refusal(response, self.url, {})
+        with understood(self.url):
+            yield from (read(read_json(line)) for line in response.body.splitlines())
+
+    def _read(self, response: HttpResponse) -> Json:
+        value = read_value(response, self.url)
+        if not isinstance(value, dict):
+            raise ModelError(f"{self.url} answered {value!r:.80} where a JSON object belongs", retryable=True)
+        return value
 
 
 def line_of(key: str, fields: Mapping[str, Any]) -> bytes:
@@ -72,14 +104,6 @@ def understood(url: str) -> Iterator[None]:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as exc:
         raise ModelError(f"{url} describes a batch in another form ({exc!r})", retryable=True) from exc
-
-
-def value_of(response: HttpResponse, url: str) -> Mapping[str, Any]:
-    """The JSON object of an answer. Raises ModelError."""
-    value = read_value(response, url)
-    if not isinstance(value, Mapping):
-        raise ModelError(f"{url} answered {value!r:.80} where a JSON object belongs", retryable=True)
-    return value
 
 
 def answer(status: int, body: object) -> HttpResponse:

@@ -9,14 +9,13 @@ from typing import Any
 
 from looktwice.pipelines.models.batched.dialect import (
     Batch,
+    Dialect,
     Json,
-    Send,
     answer,
     line_of,
     refuse_fields,
     split_data_url,
     understood,
-    value_of,
 )
 from looktwice.pipelines.models.http_client import HttpResponse
 
@@ -35,15 +34,13 @@ STATUS = {"INVALID_ARGUMENT": 400, "PERMISSION_DENIED": 403, "NOT_FOUND": 404}
 
 
 @dataclass(frozen=True)
-class GeminiBatches:
+class GeminiBatches(Dialect):
     """The dialect of Gemini; its answers come in the order of the requests.
 
     Source: models.batchGenerateContent and batches of the Gemini API, v1beta.
     """
 
-    send: Send
-    url: str
-    most_bytes: int = 18_000_000  # the provider takes 20 MB
+    most_bytes = 18_000_000  # the provider takes 20 MB
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
         """The request in the form of generateContent. Raises ModelError for what it does not know."""
@@ -55,33 +52,25 @@ class GeminiBatches:
         requests = [{"request": row["request"], "metadata": {"key": row["custom_id"]}} for row in rows]
         body = {"batch": {"displayName": label, "inputConfig": {"requests": {"requests": requests}}}}
         path = f"models/{rows[0]['model'].removeprefix('models/')}:batchGenerateContent"
-        made = value_of(self.send("POST", path, json.dumps(body).encode(), "application/json"), self.url)
         with understood(self.url):
-            return _batch(made)
+            return _batch(self.post(path, json.dumps(body).encode()))
 
     def look_at(self, identifier: str) -> Batch:
         """How far a batch is. Raises ModelError."""
-        found = value_of(self.send("GET", identifier, None, ""), self.url)
         with understood(self.url):
-            return _batch(found)
+            return _batch(self.get(identifier))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """The batch of this label, among the last hundred. Raises ModelError."""
-        found = value_of(self.send("GET", "batches?pageSize=100", None, ""), self.url)
         with understood(self.url):
-            return next(
-                (
-                    _batch(each)
-                    for each in found.get("operations") or ()
-                    if each["metadata"].get("displayName") == label
-                ),
-                None,
-            )
+            batches = self.get("batches?pageSize=100").get("operations") or ()
+            named = (batch for batch in batches if batch["metadata"].get("displayName") == label)
+            return next(map(_batch, named), None)
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """The answers in the order of the keys. Raises ModelError."""
-        found = value_of(self.send("GET", batch.id, None, ""), self.url)
         with understood(self.url):
+            found = self.get(batch.id)
             output = found.get("response") or found["metadata"].get("output") or {}
             rows = (output.get("inlinedResponses") or {}).get("inlinedResponses") or ()
             answers = [_answer(row) for row in rows]
@@ -96,7 +85,7 @@ def content_request(body: Mapping[str, Any]) -> Json:
     if "response_format" in body:
         schema = body["response_format"]["json_schema"]["schema"]
         settings |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    system = [_text(message) for message in body["messages"] if message["role"] == "system"]
+    system = [{"text": message["content"]} for message in body["messages"] if message["role"] == "system"]
     turns = [
         {"role": "model" if message["role"] == "assistant" else "user", "parts": _parts(message["content"])}
         for message in body["messages"]
@@ -107,10 +96,6 @@ def content_request(body: Mapping[str, Any]) -> Json:
         request["systemInstruction"] = {"parts": system}
     settings |= body.get("generationConfig", {})
     return request | ({"generationConfig": settings} if settings else {})
-
-
-def _text(message: Mapping[str, Any]) -> Json:
-    return {"text": message["content"]}
 
 
 def _parts(content: Any) -> list[Json]:

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from looktwice.pipelines.json_input import read_json
-from looktwice.pipelines.models.batched.dialect import Batch, Send, answer, line_of, understood, value_of
-from looktwice.pipelines.models.chat_api import refusal
+from looktwice.pipelines.models.batched.dialect import Batch, Dialect, answer, line_of, understood
 from looktwice.pipelines.models.http_client import HttpResponse
 
 PATH = "/v1/chat/completions"
@@ -18,12 +16,10 @@ FINAL = {"completed", "failed", "expired", "cancelled"}
 
 
 @dataclass(frozen=True)
-class OpenAIBatches:
+class OpenAIBatches(Dialect):
     """The dialect of OpenAI, and of the servers that copy it."""
 
-    send: Send
-    url: str
-    most_bytes: int = 100_000_000  # the provider takes 200 MB
+    most_bytes = 100_000_000  # the provider takes 200 MB
 
     def line(self, key: str, body: Mapping[str, Any]) -> bytes:
         """The request as a line of the file that goes up."""
@@ -39,40 +35,35 @@ class OpenAIBatches:
         ]
         whole = "".join(parts).encode() + b"".join(lines) + f"\r\n--{border}--\r\n".encode()
         kind = f"multipart/form-data; boundary={border}"
-        file = value_of(self.send("POST", "files", whole, kind), self.url)
+        file = self.post("files", whole, kind)
         wanted = {
             "input_file_id": str(file.get("id")), "endpoint": PATH, "completion_window": "24h",
             "metadata": {"looktwice": label},
         }  # fmt: skip
-        made = value_of(self.send("POST", "batches", json.dumps(wanted).encode(), "application/json"), self.url)
         with understood(self.url):
-            return _batch(made)
+            return _batch(self.post("batches", json.dumps(wanted).encode()))
 
     def look_at(self, identifier: str) -> Batch:
         """How far a batch is. Raises ModelError."""
-        found = value_of(self.send("GET", f"batches/{identifier}", None, ""), self.url)
         with understood(self.url):
-            return _batch(found)
+            return _batch(self.get(f"batches/{identifier}"))
 
     def find(self, label: str, size: int, since: float) -> Batch | None:
         """The batch of this label, among the last hundred. Raises ModelError."""
-        found = value_of(self.send("GET", "batches?limit=100", None, ""), self.url)
         with understood(self.url):
-            named = (each for each in found.get("data") or () if (each.get("metadata") or {}).get("looktwice") == label)
+            batches = self.get("batches?limit=100").get("data") or ()
+            named = (batch for batch in batches if (batch.get("metadata") or {}).get("looktwice") == label)
             return next(map(_batch, named), None)
 
     def answers(self, batch: Batch, keys: Sequence[str]) -> Iterator[tuple[str, HttpResponse]]:
         """The answers in any order. Raises ModelError."""
         for file in batch.files:
-            response = self.send("GET", f"files/{file}/content", None, "")
-            if response.status != 200:
-                raise refusal(response, self.url, {})
-            for line in response.body.splitlines():
-                with understood(self.url):
-                    row = read_json(line)
-                    said = row.get("response") or {"status_code": 500, "body": {"error": row.get("error")}}
-                    found = str(row["custom_id"]), answer(int(said["status_code"]), said.get("body"))
-                yield found
+            yield from self.rows(f"files/{file}/content", _answer)
+
+
+def _answer(row: Mapping[str, Any]) -> tuple[str, HttpResponse]:
+    response = row.get("response") or {"status_code": 500, "body": {"error": row.get("error")}}
+    return str(row["custom_id"]), answer(int(response["status_code"]), response.get("body"))
 
 
 def _batch(data: Mapping[str, Any]) -> Batch:
