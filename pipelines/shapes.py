@@ -53,8 +53,6 @@ def anything(value: Any) -> str:
     return ""
 
 
-ALWAYS: dict[Shape, type] = {text: str, flag: bool, number: float}
-"""The type whose every value has this shape: to look at it costs less than a call, and a run has millions of them."""
 _WHOLE = {"type": "int", "strict": True, "gt": -MOST, "lt": MOST}
 _NUMBER = {"type": "union", "mode": "left_to_right", "choices": [_WHOLE, {"type": "float", "strict": True}]}
 _SCHEMAS: dict[Shape, Any] = {
@@ -63,7 +61,7 @@ _SCHEMAS: dict[Shape, Any] = {
     whole: _WHOLE,
     number: _NUMBER,
 }
-"""The same for pydantic, which reads and checks a line in a fraction of the time, but words its faults otherwise."""
+"""The shapes for pydantic, which reads and checks a line in a fraction of the time, but words its faults otherwise."""
 
 
 @lru_cache
@@ -99,21 +97,18 @@ def maybe(shape: Shape) -> Shape:
     def check(value: Any) -> str:
         return "" if value is None else shape(value)
 
-    if shape in ALWAYS:
-        ALWAYS[check] = ALWAYS[shape]
     _SCHEMAS[check] = {"type": "nullable", "schema": _schema_of(shape)}
     return check
 
 
 def list_of(shape: Shape) -> Shape:
     """A list of such values."""
-    always = ALWAYS.get(shape)
 
     def check(value: Any) -> str:
         if type(value) is not list:
             return is_not(value, "a list")
         for place, inner in enumerate(value):
-            if type(inner) is not always and (fault := shape(inner)):
+            if fault := shape(inner):
                 return f"[{place}]{fault}"
         return ""
 
@@ -123,7 +118,6 @@ def list_of(shape: Shape) -> Shape:
 
 def mapping_of(shape: Shape) -> Shape:
     """A mapping from texts to such values."""
-    always = ALWAYS.get(shape)
 
     def check(value: Any) -> str:
         if type(value) is not dict:
@@ -131,7 +125,7 @@ def mapping_of(shape: Shape) -> Shape:
         for name, inner in value.items():
             if type(name) is not str:
                 return is_not(name, "a text, as the name of a field")
-            if type(inner) is not always and (fault := shape(inner)):
+            if fault := shape(inner):
                 return f".{name}{fault}"
         return ""
 
@@ -142,15 +136,14 @@ def mapping_of(shape: Shape) -> Shape:
 
 def fields(needed: Mapping[str, Shape], other: Mapping[str, Shape] | None = None, more: bool = False) -> Shape:
     """A mapping with the `needed` fields and perhaps `other` ones; `more` allows fields that neither names."""
-    known = {name: (ALWAYS.get(shape), shape) for name, shape in {**needed, **(other or {})}.items()}
-    unknown, names = (None, anything if more else _unknown), needed.keys()
+    known = {**needed, **(other or {})}
+    unknown, names = anything if more else _unknown, needed.keys()
 
     def check(value: Any) -> str:
         if type(value) is not dict:
             return is_not(value, "a mapping")
         for name, inner in value.items():
-            always, shape = known.get(name, unknown)
-            if type(inner) is not always and (fault := shape(inner)):
+            if fault := known.get(name, unknown)(inner):
                 return f".{str(name)[:40]}{fault}"
         if not names <= value.keys():
             return f" lacks the field {next(name for name in names if name not in value)!r}"
@@ -160,7 +153,7 @@ def fields(needed: Mapping[str, Shape], other: Mapping[str, Shape] | None = None
         "type": "typed-dict",
         "fields": {
             name: {"type": "typed-dict-field", "schema": _schema_of(shape), "required": name in needed}
-            for name, (_, shape) in known.items()
+            for name, shape in known.items()
         },
         **(
             {"extra_behavior": "allow", "extras_schema": _schema_of(anything)} if more else {"extra_behavior": "forbid"}

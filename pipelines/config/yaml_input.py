@@ -36,32 +36,26 @@ def check_yaml(text: str) -> None:
     """
     values, repeated = 0, 0
     inside: list[tuple[str | None, int]] = []
-    sizes: dict[str, int] = {}
+    sizes: dict[str | None, int] = {}
+    event: Any
     for event in yaml.parse(text, Loader=LOADER):
+        line = event.start_mark.line + 1
         if isinstance(event, yaml.AliasEvent):
-            repeated += _size(sizes, event)
+            if event.anchor not in sizes:
+                raise ValueError(f"*{event.anchor} stands for nothing, or contains itself, at line {line}")
+            repeated += sizes[event.anchor]
         elif isinstance(event, yaml.CollectionStartEvent):
             inside.append((event.anchor, values + repeated))
             values += 1
         elif isinstance(event, yaml.CollectionEndEvent):
             anchor, before = inside.pop()
-            sizes |= {anchor: values + repeated - before} if anchor else {}
+            sizes[anchor] = values + repeated - before
         elif isinstance(event, yaml.ScalarEvent):
             if event.tag == BINARY:
-                raise ValueError(f"!!binary holds no text, at line {_line(event)}; write the text itself")
+                raise ValueError(f"!!binary holds no text, at line {line}; write the text itself")
             values += 1
-            sizes |= {event.anchor: 1} if event.anchor else {}
+            sizes[event.anchor] = 1
         if len(inside) > MOST_DEPTH:
-            raise ValueError(f"nested more than {MOST_DEPTH} levels deep, at line {_line(event)}")
+            raise ValueError(f"nested more than {MOST_DEPTH} levels deep, at line {line}")
         if repeated > MOST_REPEATED:
-            raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {_line(event)}")
-
-
-def _size(sizes: dict[str, int], alias: yaml.AliasEvent) -> int:
-    if alias.anchor not in sizes:
-        raise ValueError(f"*{alias.anchor} stands for nothing, or contains itself, at line {_line(alias)}")
-    return sizes[alias.anchor]
-
-
-def _line(event: yaml.Event) -> int:
-    return event.start_mark.line + 1 if event.start_mark is not None else 0
+            raise ValueError(f"aliases repeat more than {MOST_REPEATED:,} values, at line {line}")
