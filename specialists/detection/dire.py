@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -39,7 +39,7 @@ class DIRE(Network[tuple[Pixels], Probability]):
     reported value (91 of 132).
     """
 
-    result: ClassVar[type[Any]] = Probability
+    result = Probability
 
     def __post_init__(self) -> None:
         super().__post_init__()

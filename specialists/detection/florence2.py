@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -43,9 +43,9 @@ class Florence2(HubNetwork[Item, Boxes]):
     longest: int = 1024
     most: int = 100
 
-    result: ClassVar[type[Any]] = Boxes
-    model_class: ClassVar[str] = "Florence2ForConditionalGeneration"
-    processor_class: ClassVar[str] = "AutoProcessor"
+    result = Boxes
+    model_class = "Florence2ForConditionalGeneration"
+    processor_class = "AutoProcessor"
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
@@ -40,10 +40,10 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
     tokenizer: str = "google-bert/bert-base-uncased"
     package: bool = False
 
-    result: ClassVar[type[Any]] = Boxes
-    model_class: ClassVar[str] = "AutoModelForZeroShotObjectDetection"
-    processor_class: ClassVar[str] = "AutoProcessor"
-    half_is_safe: ClassVar[bool] = False
+    result = Boxes
+    model_class = "AutoModelForZeroShotObjectDetection"
+    processor_class = "AutoProcessor"
+    half_is_safe = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

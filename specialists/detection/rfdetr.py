@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import (
@@ -41,9 +41,9 @@ class RFDETR(HubNetwork[Item, Boxes]):
     threshold: float = 0.5
     most: int = 100
 
-    result: ClassVar[type[Any]] = Boxes
-    model_class: ClassVar[str] = "AutoModelForObjectDetection"
-    half_is_safe: ClassVar[bool] = False
+    result = Boxes
+    model_class = "AutoModelForObjectDetection"
+    half_is_safe = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

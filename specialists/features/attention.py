@@ -52,9 +52,9 @@ class VisionAttention(HubNetwork[tuple[Pixels], AttentionMap]):
     layer: int | None = None
 
     version: ClassVar[int] = 2
-    result: ClassVar[type[Any]] = AttentionMap
-    model_class: ClassVar[str] = "AutoModelForImageTextToText"
-    unused: ClassVar[tuple[str, ...]] = ("pooler",)
+    result = AttentionMap
+    model_class = "AutoModelForImageTextToText"
+    unused = ("pooler",)
 
     def __post_init__(self) -> None:
         super().__post_init__()

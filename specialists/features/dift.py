@@ -44,7 +44,7 @@ class DIFT(Network[Item, FeatureGrid]):
     seed: int = 0
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
-    result: ClassVar[type[Any]] = FeatureGrid
+    result = FeatureGrid
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

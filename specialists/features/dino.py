@@ -36,12 +36,12 @@ class DINOv2(HubNetwork[Item, FeatureGrid]):
     part: Literal["patches", "whole"] = "patches"
     longest: int = 518
 
-    result: ClassVar[type[Any]] = FeatureGrid
-    model_class: ClassVar[str] = "AutoModel"
-    processor_class: ClassVar[str] = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
-    min_side: ClassVar[int | None] = None
+    result = FeatureGrid
+    model_class = "AutoModel"
+    processor_class = "BitImageProcessorPil"  # of any network: its mean and deviation alone are read
+    min_side = None
     version: ClassVar[int] = 2
-    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler", "classifier")  # of training, and of classifying
+    unused = ("mask_token", "pooler", "classifier")  # of training, and of classifying
 
     def __post_init__(self) -> None:
         super().__post_init__()

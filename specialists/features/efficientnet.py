@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -38,7 +38,7 @@ class EfficientNet(Network[Item, FeatureGrid]):
     block: int = 10
     longest: int = 512
 
-    result: ClassVar[type[Any]] = FeatureGrid
+    result = FeatureGrid
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +62,7 @@ class QuestionAttention(WithoutModel, Network[tuple[Any, ...], Looks]):
     system: str = ""
     max_pixels: int | None = None
 
-    result: ClassVar[type[Any]] = Looks
+    result = Looks
 
     def __call__(self, state: State, model: Model) -> State:
         """The state with its measurements, or a note that says why there are none."""

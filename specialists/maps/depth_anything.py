@@ -40,9 +40,9 @@ class DepthAnything(HubNetwork[tuple[Pixels], DepthMap]):
     larger_is_nearer: bool | None = None
     resize: Literal["authors", "hub"] = "authors"
 
-    result: ClassVar[type[Any]] = DepthMap
-    model_class: ClassVar[str] = "AutoModelForDepthEstimation"
-    unused: ClassVar[tuple[str, ...]] = ("mask_token", "pooler")  # of training, and of classifying
+    result = DepthMap
+    model_class = "AutoModelForDepthEstimation"
+    unused = ("mask_token", "pooler")  # of training, and of classifying
     version: ClassVar[int] = 2
 
     def __call__(self, image: Pixels, /, *others: Pixels) -> DepthMap:

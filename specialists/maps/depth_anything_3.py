@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import cv2
 import numpy as np
@@ -36,7 +36,7 @@ class DepthAnything3(Network[tuple[Pixels], DepthMap]):
 
     model: str = "depth-anything/DA3MONO-LARGE"
 
-    result: ClassVar[type[Any]] = DepthMap
+    result = DepthMap
 
     def __post_init__(self) -> None:
         super().__post_init__()

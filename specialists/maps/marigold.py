@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -46,7 +46,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
     seed: int = 0
     batch: int = field(default=1, metadata=NOT_IDENTITY)
 
-    result: ClassVar[type[Any]] = FeatureGrid
+    result = FeatureGrid
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -85,11 +85,11 @@ class KeypointMatcher(HubNetwork[Pair, Matches]):
     model: str = "zju-community/efficientloftr"
     threshold: float = 0.0
 
-    result: ClassVar[type[Any]] = Matches
-    model_class: ClassVar[str] = "AutoModelForKeypointMatching"
-    half_is_safe: ClassVar[bool] = False
+    result = Matches
+    model_class = "AutoModelForKeypointMatching"
+    half_is_safe = False
     version: ClassVar[int] = 3
-    mixed: ClassVar[bool] = True
+    mixed = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.networks.image_size import InputSize, is_one_color
@@ -18,9 +18,9 @@ Pair = tuple[Pixels, Pixels]
 class PairNetwork(Network[Pair, Matches]):
     """A matcher that looks at each image in a size of its own; pairs of the same two sizes go into one batch."""
 
-    result: ClassVar[type[Any]] = Matches
-    half_is_safe: ClassVar[bool] = False
-    mixed: ClassVar[bool] = True
+    result = Matches
+    half_is_safe = False
+    mixed = True
 
     def __call__(self, pixels0: Pixels, pixels1: Pixels, /) -> Matches:
         """Matches between two images, HxWx3 RGB uint8; none where one is single-coloured.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from PIL import Image
@@ -37,8 +37,8 @@ class RoMa(PairNetwork):
     dinov2: str = ""
     matches: int = 5000
 
-    half_is_safe: ClassVar[bool] = True
-    mixed: ClassVar[bool] = False
+    half_is_safe = True
+    mixed = False
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -159,8 +159,8 @@ class SAM(Network[Item, Masks]):
     prompts: int = field(default=32, metadata=NOT_IDENTITY)
     package: bool = False
 
-    result: ClassVar[type[Any]] = Masks
-    half_is_safe: ClassVar[bool] = False
+    result = Masks
+    half_is_safe = False
     version: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,10 @@ class SAM3(HubNetwork[Item, Masks]):
     threshold: float = 0.5
     most: int = 100
 
-    result: ClassVar[type[Any]] = Masks
-    model_class: ClassVar[str] = "Sam3Model"
-    processor_class: ClassVar[str] = "AutoTokenizer"
-    half_is_safe: ClassVar[bool] = False
+    result = Masks
+    model_class = "Sam3Model"
+    processor_class = "AutoTokenizer"
+    half_is_safe = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
