@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from looktwice.pipelines import transforms
 from looktwice.pipelines.model import Model
@@ -22,7 +23,17 @@ QWEN_RATIO = 200  # the reference refuses images that are longer than this many 
 
 
 class SizeRule(WithoutModel, ABC):
-    """A stage that brings every view to the size which its one method, `size`, computes."""
+    """A stage that brings every view to the size which its one method, `size`, computes.
+
+    The settings named in `positive` are 1 or more.
+    """
+
+    positive: ClassVar[tuple[str, ...]] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.positive:
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is 1 or more, found {getattr(self, name)}")
 
     @abstractmethod
     def size(self, width: int, height: int) -> Size:
@@ -45,8 +56,7 @@ class FixedHeight(SizeRule):
 
     height: int = 512
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "height")
+    positive = ("height",)
 
     def size(self, width: int, height: int) -> Size:
         return max(1, round(width * self.height / height)), self.height
@@ -59,8 +69,7 @@ class LongestSide(SizeRule):
     pixels: int = 1024
     grow: bool = False
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "pixels")
+    positive = ("pixels",)
 
     def size(self, width: int, height: int) -> Size:
         factor = self.pixels / max(width, height)
@@ -73,8 +82,7 @@ class MinimumSide(SizeRule):
 
     pixels: int = 100
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "pixels")
+    positive = ("pixels",)
 
     def size(self, width: int, height: int) -> Size:
         factor = self.pixels / min(width, height)
@@ -115,8 +123,10 @@ class QwenPatches(SizeRule):
     least: int = 4
     most: int = 16384
 
+    positive = ("patch", "least", "most")
+
     def __post_init__(self) -> None:
-        _check_positive(self, "patch", "least", "most")
+        super().__post_init__()
         if self.least > self.most:
             raise ValueError(f"least is not more than most, found {self.least} and {self.most} patches")
 
@@ -150,8 +160,7 @@ class OpenAITiles(SizeRule):
     short: int = 768
     grow: bool = False
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "fit", "short")
+    positive = ("fit", "short")
 
     def size(self, width: int, height: int) -> Size:
         inside = min(1.0, self.fit / max(width, height))
@@ -173,8 +182,7 @@ class OpenAIPatches(SizeRule):
     patch: int = 32
     budget: int = 1536
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "patch", "budget")
+    positive = ("patch", "budget")
 
     def size(self, width: int, height: int) -> Size:
         if _count_patches((width, height), self.patch) <= self.budget:
@@ -198,8 +206,7 @@ class ClaudePatches(SizeRule):
     budget: int = 1568
     patch: int = 28
 
-    def __post_init__(self) -> None:
-        _check_positive(self, "edge", "budget", "patch")
+    positive = ("edge", "budget", "patch")
 
     def size(self, width: int, height: int) -> Size:
         most = min(1.0, self.edge / max(width, height))
@@ -230,9 +237,3 @@ def _scale(size: Size, factor: float) -> Size:
 
 def _count_patches(size: Size, patch: int) -> int:
     return math.ceil(size[0] / patch) * math.ceil(size[1] / patch)
-
-
-def _check_positive(rule: object, *names: str) -> None:
-    for name in names:
-        if getattr(rule, name) < 1:
-            raise ValueError(f"{name} is 1 or more, found {getattr(rule, name)}")
