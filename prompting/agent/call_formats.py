@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from looktwice.pipelines.json_input import read_json
 from looktwice.pipelines.model import Message, Reply, Tool, ToolCall, canonical, strip_thoughts
@@ -89,13 +89,32 @@ class NativeCalls:
         return ""
 
 
+class _CallsInText:
+    """Calls that are written in the text of a reply, where `pattern` finds them."""
+
+    pattern: ClassVar[re.Pattern[str]]
+
+    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
+        """None: the server is not told of the tools."""
+        return None
+
+    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
+        """The text up to the last answered call, if unanswered calls follow."""
+        said = strip_thoughts(reply.text)
+        found = list(islice(self.pattern.finditer(said), len(calls) + 1))
+        cut = calls and len(found) > len(calls)
+        return Message("assistant", (said[: found[len(calls) - 1].end()] if cut else reply.text,))
+
+
 @dataclass(frozen=True)
-class TaggedCalls:
+class TaggedCalls(_CallsInText):
     """Calls in the text of the reply, as `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`.
 
     This is the format of Qwen's chat templates, Hermes and many models trained to use tools; use it with servers that
     do not support function calls. Results are sent in a user turn, in <tool_response> tags.
     """
+
+    pattern = _TAGGED
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""
@@ -106,10 +125,6 @@ class TaggedCalls:
             "<tool_response>."
         )
 
-    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """None: the server is not told of the tools."""
-        return None
-
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The calls in the text outside <think> parts."""
         text = strip_thoughts(reply.text)
@@ -117,10 +132,6 @@ class TaggedCalls:
         return [_parse_tagged(number, match[1].strip()) for number, match in enumerate(found)], text.count(
             "<tool_call>"
         )
-
-    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text up to the last answered call."""
-        return Message("assistant", (_cut_after_calls(reply.text, _TAGGED, calls),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user turn with all results."""
@@ -132,11 +143,13 @@ class TaggedCalls:
 
 
 @dataclass(frozen=True)
-class PlainCalls:
+class PlainCalls(_CallsInText):
     """Plain lines for models that know no other format: `CALL name {...}` calls a tool, `ANSWER: ...` answers.
 
     A reply with neither line is malformed.
     """
+
+    pattern = _CALL
 
     def instructions(self, tools: Sequence[Tool]) -> str:
         """The tools, and how to call them."""
@@ -147,19 +160,11 @@ class PlainCalls:
             "final answer, write a line of its own:\nANSWER: ..."
         )
 
-    def native_tools(self, tools: Sequence[Tool]) -> tuple[Tool, ...] | None:
-        """None: the server is not told of the tools."""
-        return None
-
     def read_calls(self, reply: Reply, most: int) -> tuple[list[ToolCall], int]:
         """The CALL lines outside <think> parts."""
         found = list(_CALL.finditer(strip_thoughts(reply.text)))
         calls = [ToolCall(f"call_{n}", match[1], match[2].strip() or "{}") for n, match in enumerate(found[:most])]
         return calls, len(found)
-
-    def assistant_turn(self, reply: Reply, calls: Sequence[ToolCall]) -> Message:
-        """The text up to the last answered call."""
-        return Message("assistant", (_cut_after_calls(reply.text, _CALL, calls),))
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user turn with all results."""
@@ -198,13 +203,6 @@ def _parse_tagged(number: int, text: str) -> ToolCall:
     arguments = data.get("arguments", data.get("parameters", {}))
     written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
     return ToolCall(f"call_{number}", data["name"], written)
-
-
-def _cut_after_calls(text: str, pattern: re.Pattern[str], calls: Sequence[ToolCall]) -> str:
-    """A reply cut off after its last answered call if unanswered calls follow."""
-    said = strip_thoughts(text)
-    found = list(islice(pattern.finditer(said), len(calls) + 1))
-    return said[: found[len(calls) - 1].end()] if calls and len(found) > len(calls) else text
 
 
 def _list_tools(tools: Sequence[Tool]) -> str:
