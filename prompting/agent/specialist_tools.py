@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -42,7 +41,7 @@ class OracleZoom:
     hint: str = "region"
     crop: Crop = ZOOM_CONTROL.crop
 
-    arguments: ClassVar[type[Arguments]] = BoxArguments
+    arguments = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop, without a note that says where it is. Raises ValueError if no image shows the region."""
@@ -79,7 +78,7 @@ class ApplyStage:
     stage: Stage
     description: str
 
-    arguments: ClassVar[type[Arguments]] = ImageArguments
+    arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The result of the stage. Raises ToolError, and what the stage raises."""
@@ -98,7 +97,7 @@ class CropByWord:
     min_score: float | None = None
     crop: Crop = WORD_CROP
 
-    arguments: ClassVar[type[Arguments]] = SearchArguments
+    arguments = SearchArguments
 
     def __call__(self, state: State, arguments: SearchArguments) -> ToolResult:
         """The crops. Raises ToolError if nothing is found."""
@@ -116,7 +115,7 @@ class ZoomOnFaces:
     description: str = "Looks for faces and shows each one larger, as an image of its own."
     crop: Crop = WORD_CROP
 
-    arguments: ClassVar[type[Arguments]] = ImageArguments
+    arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The crops. Raises ToolError if there is no face."""
@@ -130,7 +129,7 @@ class ShowDepth:
     depth: DepthEstimator
     description: str = "Shows how near everything in an image is to the camera: the brighter the nearer."
 
-    arguments: ClassVar[type[Arguments]] = ImageArguments
+    arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The depth map. Raises ValueError if there is none."""
@@ -147,7 +146,7 @@ class ShowSegments:
     description: str = "Shows an image with its regions outlined and numbered."
     most: int = 20
 
-    arguments: ClassVar[type[Arguments]] = ImageArguments
+    arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The image with its regions. Raises ValueError if there are none."""
@@ -161,7 +160,7 @@ class ShowMatches:
     matcher: Matcher
     description: str = "Lays two images beside one another and joins the places that show the same spot by lines."
 
-    arguments: ClassVar[type[Arguments]] = PairArguments
+    arguments = PairArguments
 
     def __call__(self, state: State, arguments: PairArguments) -> ToolResult:
         """The two images, with lines between matching points. Raises ToolError, and ValueError if nothing matches."""

@@ -8,7 +8,7 @@ A complete tool, in a file `my_tools.py` of your own:
     @dataclass(frozen=True)
     class Darken:
         description: str = "Shows an image darker."  # what the model is told
-        arguments: ClassVar[type[Arguments]] = DarkenArguments
+        arguments = DarkenArguments
 
         def __call__(self, state: State, arguments: DarkenArguments) -> ToolResult:
             view = state.views[arguments.image - 1]

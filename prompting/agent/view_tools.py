@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import cv2
 import numpy as np
@@ -95,7 +94,7 @@ class Zoom:
     tries: int = CANDIDATES
     seed: int = 0
 
-    arguments: ClassVar[type[Arguments]] = BoxArguments
+    arguments = BoxArguments
 
     def __call__(self, state: State, arguments: BoxArguments) -> ToolResult:
         """The crop. Raises ToolError."""
@@ -113,7 +112,7 @@ class Magnify:
 
     description: str = "Shows what lies around a point several times larger, as an image of its own."
 
-    arguments: ClassVar[type[Arguments]] = MagnifyArguments
+    arguments = MagnifyArguments
 
     def __call__(self, state: State, arguments: MagnifyArguments) -> ToolResult:
         """The crop. Raises ToolError."""
@@ -133,7 +132,7 @@ class DrawBox:
     description: str = "Draws a box on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Rectangles)
 
-    arguments: ClassVar[type[Arguments]] = DrawBoxArguments
+    arguments = DrawBoxArguments
 
     def __call__(self, state: State, arguments: DrawBoxArguments) -> ToolResult:
         """The image with the box. Raises ToolError, and ValueError if the label does not fit."""
@@ -149,7 +148,7 @@ class DrawPoint:
     description: str = "Draws a mark around a point on a copy of an image, with a name if one is given."
     marker: Stage = field(default_factory=Circles)
 
-    arguments: ClassVar[type[Arguments]] = DrawPointArguments
+    arguments = DrawPointArguments
 
     def __call__(self, state: State, arguments: DrawPointArguments) -> ToolResult:
         """The image with the mark. Raises ToolError, and ValueError if the label does not fit."""
@@ -165,7 +164,7 @@ class ShowGrid:
     description: str = "Shows an image with a grid of named cells over it, to tell places apart."
     grid: Stage = field(default_factory=RuledGrid)
 
-    arguments: ClassVar[type[Arguments]] = ImageArguments
+    arguments = ImageArguments
 
     def __call__(self, state: State, arguments: ImageArguments) -> ToolResult:
         """The image with the grid. Raises ValueError if it does not fit."""
@@ -178,7 +177,7 @@ class Rotate:
 
     description: str = "Shows an image turned counter-clockwise."
 
-    arguments: ClassVar[type[Arguments]] = RotateArguments
+    arguments = RotateArguments
 
     def __call__(self, state: State, arguments: RotateArguments) -> ToolResult:
         """The rotated image. Raises ToolError for full turns, and for results over `MAX_MEGAPIXELS` megapixels."""
@@ -201,7 +200,7 @@ class Contrast:
 
     description: str = "Shows an image with more contrast, for what is too dark, too bright or too faint."
 
-    arguments: ClassVar[type[Arguments]] = ContrastArguments
+    arguments = ContrastArguments
 
     def __call__(self, state: State, arguments: ContrastArguments) -> ToolResult:
         """The image with more contrast; hue and saturation are unchanged."""
@@ -222,7 +221,7 @@ class Measure:
 
     description: str = "Measures the distance between two points of an image and the direction from one to the other."
 
-    arguments: ClassVar[type[Arguments]] = MeasureArguments
+    arguments = MeasureArguments
 
     def __call__(self, state: State, arguments: MeasureArguments) -> ToolResult:
         """Distance and direction in words."""
@@ -241,7 +240,7 @@ class Undo:
 
     description: str = "Takes back the last image that a tool showed."
 
-    arguments: ClassVar[type[Arguments]] = Arguments
+    arguments = Arguments
 
     def __call__(self, state: State, arguments: Arguments) -> ToolResult:
         """A request to the agent, which does it."""
@@ -254,7 +253,7 @@ class Answer:
 
     description: str = "Gives the final answer to the question and ends the looking."
 
-    arguments: ClassVar[type[Arguments]] = AnswerArguments
+    arguments = AnswerArguments
 
     def __call__(self, state: State, arguments: AnswerArguments) -> ToolResult:
         """The answer."""
