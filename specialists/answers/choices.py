@@ -39,6 +39,12 @@ class AnswerRule(WithoutModel, ABC):
         return state.replace(answer=answer, reason="", confidence=min(1.0, max(0.0, float(confidence))))
 
 
+def check_window(window: int) -> None:
+    """Raise ValueError for a window that has no middle."""
+    if window < 1 or window % 2 == 0:
+        raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {window}")
+
+
 def label_by_letter(sample: Sample) -> dict[str, str]:
     """Letters of choices -> labels of marks. "B is closer" refers to B, whatever its letter; "About the same" to none.
 

@@ -10,7 +10,7 @@ from PIL import ImageColor
 
 from looktwice.pipelines.marks import Mark
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, best_choice
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, check_window
 from looktwice.specialists.protocols import NoEvidence
 
 
@@ -26,8 +26,7 @@ class ColorAtMark(AnswerRule):
     window: int = 5
 
     def __post_init__(self) -> None:
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
+        check_window(self.window)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         from skimage.color import deltaE_ciede2000

@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, points_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, check_window, points_by_letter
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 from looktwice.specialists.results import DepthMap
 from looktwice.specialists.sharing import look_once
@@ -46,8 +46,7 @@ class NearerPoint(AnswerRule):
     version: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
+        check_window(self.window)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.marks import Point
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, find_choice, points_by_letter
+from looktwice.specialists.answers.choices import AnswerRule, check_window, find_choice, points_by_letter
 from looktwice.specialists.protocols import NoEvidence, ReflectanceEstimator
 from looktwice.specialists.sharing import look_once
 
@@ -36,8 +36,7 @@ class DarkerPoint(AnswerRule):
     def __post_init__(self) -> None:
         if self.tolerance < 0:
             raise ValueError(f"tolerance is 0 or more, found {self.tolerance}")
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window is the odd side of a square, 1, 3, 5 ..., found {self.window}")
+        check_window(self.window)
 
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The letter and the confidence. Raises NoEvidence, and ValueError for a map of another size."""

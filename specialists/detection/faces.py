@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,7 +16,7 @@ from looktwice.pipelines.geometry import Rect, iou
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared
 from looktwice.specialists.networks.checkpoints import find_package_file
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.packages import import_package
 from looktwice.specialists.protocols import FaceDetector
 from looktwice.specialists.results import Boxes, Faces
@@ -157,11 +156,7 @@ class FaceCascade:
         if words is not None:
             return look_once(self, pixels)
         pixels = require_pixels(pixels)
-        shrunk = min(1.0, self.longest / max(pixels.shape[:2]))
-        small = pixels
-        if shrunk < 1:
-            size = (max(1, round(pixels.shape[1] * shrunk)), max(1, round(pixels.shape[0] * shrunk)))
-            small = np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        small = shrink(pixels, self.longest)
         faces = sorted(self._faces(small), reverse=True)
         stretch = np.array([pixels.shape[1] / small.shape[1], pixels.shape[0] / small.shape[0]] * 2)
         xyxy = [np.array([x, y, x + side, y + side]) * stretch for _, x, y, side in faces]

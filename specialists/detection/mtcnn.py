@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.networks.onnx import PackageFile, open_onnx
 from looktwice.specialists.results import Faces
 
@@ -55,13 +55,12 @@ class MTCNN:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
         pixels, files = require_pixels(pixels), self.files()
         height, width = pixels.shape[:2]
-        scale = min(1.0, self.longest / max(height, width))
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        image = pixels if scale == 1 else np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
+        image = shrink(pixels, self.longest)
         proposed = _moved(self._propose(image, files[0]))
         better = _moved(_suppress(self._judge(image, _squared(proposed), files[1], 1), 0.7))
         rows = _suppress(_moved(self._judge(image, _squared(better), files[2], 2)), 0.7, inside=True)
-        xyxy = (rows[:, :4] * np.tile([width / size[0], height / size[1]], 2)).clip(0, [width, height] * 2)
+        scale = np.tile([width / image.shape[1], height / image.shape[0]], 2)
+        xyxy = (rows[:, :4] * scale).clip(0, [width, height] * 2)
         return Faces(xyxy, rows[:, 4], np.empty((len(rows), 0)))
 
     def files(self) -> list[Path]:

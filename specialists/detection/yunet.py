@@ -13,7 +13,7 @@ import numpy as np
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import WeightsError, open_shared, weights_file
 from looktwice.specialists.networks.checkpoints import say_file
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Faces
 
@@ -42,12 +42,11 @@ class YuNet:
         """The faces of an HxWx3 RGB image in its own pixels, the surest first. Raises WeightsError."""
         pixels = require_pixels(pixels)
         height, width = pixels.shape[:2]
-        scale = min(1.0, self.longest / max(height, width))
-        size = max(1, round(width * scale)), max(1, round(height * scale))
-        small = pixels if scale == 1 else cv2.resize(pixels, size, interpolation=cv2.INTER_AREA)
+        small = shrink(pixels, self.longest)
         rows = open_shared(("yunet", str(self.model)), lambda: _Detector(self.model)).find(small, self)
         edges = np.column_stack((rows[:, :2], rows[:, :2] + rows[:, 2:4]))
-        xyxy = (edges * np.tile([width / size[0], height / size[1]], 2)).clip(0, [width, height, width, height])
+        scale = np.tile([width / small.shape[1], height / small.shape[0]], 2)
+        xyxy = (edges * scale).clip(0, [width, height, width, height])
         order = np.argsort(-rows[:, 14], kind="stable")
         return Faces(xyxy[order], rows[order, 14], np.empty((len(rows), 0)))
 

@@ -13,12 +13,12 @@ from PIL import Image
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, diffusers_part, from_hub, import_torch, open_shared
+from looktwice.pipelines.runtime.networks import Place, import_torch, open_shared
 from looktwice.pipelines.runtime.stores import result_key
 from looktwice.pipelines.state import remark
-from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_pixels
 from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.transformers_hub import open_diffusion
 from looktwice.specialists.results import FeatureGrid
 
 Item = tuple[Pixels, str]
@@ -68,16 +68,9 @@ class DIFT(Network[Item, FeatureGrid]):
 
     def open_network(self, place: Place) -> Any:
         """The parts of the pipeline that are needed. Raises WeightsError."""
-        refuse_file(self.model, "the id or folder of a pipeline of diffusers")
-        source, settings = (self.model, self.revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
-        unet = diffusers_part("UNet2DConditionModel", *source, "unet", **settings)
-        vae = diffusers_part("AutoencoderKL", *source, "vae", **settings)
-        scheduler = diffusers_part("DDIMScheduler", *source, "scheduler")
-        tokenizer = from_hub("CLIPTokenizer", *source, subfolder="tokenizer")
-        words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
-        text = from_hub("CLIPTextModel", *source, **words)
-        unet, vae, text = (part.to(place.device).eval() for part in (unet, vae, text))
-        return Diffusion(unet, vae, scheduler, tokenizer, text)
+        parts = open_diffusion(self.model, self.revision, place)
+        unet, vae, text = (parts[name].to(place.device).eval() for name in ("unet", "vae", "text_encoder"))
+        return Diffusion(unet, vae, parts["scheduler"], parts["tokenizer"], text)
 
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""

@@ -13,16 +13,14 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import (
     Place,
     WeightsError,
-    diffusers_part,
     first_line,
-    from_hub,
     import_diffusers,
     import_torch,
 )
 from looktwice.specialists.maps.retinex import Floats, levels_to_linear
-from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.transformers_hub import open_diffusion
 from looktwice.specialists.results import FeatureGrid
 
 KIND = "MarigoldIntrinsicsPipeline"
@@ -68,16 +66,7 @@ class MarigoldAlbedo(Network[Item, FeatureGrid]):
 
     def open_network(self, place: Place) -> Any:
         """The pipeline, each part of which has all its tensors. Raises WeightsError."""
-        refuse_file(self.model, "the id or folder of a pipeline of diffusers")
-        source, settings = (self.model, self.revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
-        words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
-        parts = {
-            "unet": diffusers_part("UNet2DConditionModel", *source, "unet", **settings),
-            "vae": diffusers_part("AutoencoderKL", *source, "vae", **settings),
-            "scheduler": diffusers_part("DDIMScheduler", *source, "scheduler"),
-            "text_encoder": from_hub("CLIPTextModel", *source, **words),
-            "tokenizer": from_hub("CLIPTokenizer", *source, subfolder="tokenizer"),
-        }
+        parts = open_diffusion(self.model, self.revision, place)
         kind = getattr(import_diffusers(), KIND)
         try:
             told = kind.load_config(self.model, revision=self.revision)

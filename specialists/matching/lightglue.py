@@ -21,8 +21,31 @@ MULTIPLES = {"disk": 16, "aliked": 32}
 OWN = {"disk": "depth", "aliked": "aliked-n16"}
 
 
+class KeypointNetwork(PairNetwork):
+    """A detector of keypoints and LightGlue's head, which joins them where their score is above `threshold`."""
+
+    threshold: float
+
+    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
+        """The matches of each pair."""
+        found = []
+        for side in (0, 1):
+            sizes = [self.size(item[side]) for item in items]
+            images = np.stack([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)])
+            pixels = import_torch().from_numpy(images).to(place.device).permute(0, 3, 1, 2)
+            keypoints = self.detect(network["detector"], pixels.to(place.torch_dtype) / 255)
+            found.append(list(zip(keypoints, sizes, strict=True)))
+        return [
+            join_keypoints(network["glue"], first, second, self.threshold) for first, second in zip(*found, strict=True)
+        ]
+
+    def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
+        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class LightGlue(PairNetwork):
+class LightGlue(KeypointNetwork):
     """Keypoints that LightGlue (Lindenberger et al., ICCV 2023) joins, found by DISK or by ALIKED.
 
     `features` says by which. DISK is Tyszkiewicz et al., NeurIPS 2020; ALIKED is Zhao et al., 2023. `model` and
@@ -58,18 +81,6 @@ class LightGlue(PairNetwork):
         glue = open_lightglue(self.features, self.matcher)
         return torch.nn.ModuleDict({"detector": detector, "glue": glue}).to(place.device)
 
-    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair."""
-        found = []
-        for side in (0, 1):
-            sizes = [self.size(item[side]) for item in items]
-            batch = to_tensor([size.resized(item[side]) for size, item in zip(sizes, items, strict=True)], place)
-            found.append(list(zip(self._detect(network["detector"], batch), sizes, strict=True)))
-        return [
-            join_keypoints(network["glue"], first, second, self.threshold)
-            for first, second in zip(found[0], found[1], strict=True)
-        ]
-
     def network_key(self) -> Hashable:
         """The detector and the files."""
         return (self.features, self.model, self.matcher)
@@ -83,20 +94,14 @@ class LightGlue(PairNetwork):
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
         return InputSize.of(pixels, self.longest, MULTIPLES[self.features], least=32)
 
-    def _detect(self, detector: Any, batch: Any) -> list[Keypoints]:
+    def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
+        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
         if self.features == "disk":
             found = [(each.keypoints, each.descriptors) for each in detector(batch, n=self.keypoints)]
         else:
             ranked = [(each, each.keypoint_scores.argsort(descending=True)) for each in detector(batch)]
             found = [(f.keypoints[rank[: self.keypoints]], f.descriptors[rank[: self.keypoints]]) for f, rank in ranked]
         return [{"keypoints": keypoints, "descriptors": descriptors} for keypoints, descriptors in found]
-
-
-def to_tensor(images: Sequence[Pixels], place: Place) -> Any:
-    """Images of one size as a tensor (n, 3, height, width) of floats in 0..1."""
-    torch = import_torch()
-    stacked = torch.from_numpy(np.stack(images)).to(place.device)
-    return stacked.permute(0, 3, 1, 2).to(place.torch_dtype) / 255
 
 
 def open_lightglue(features: str, file: str | Path) -> Any:

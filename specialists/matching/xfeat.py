@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, import_torch, weights_hash
-from looktwice.specialists.matching.lightglue import Keypoints, join_keypoints, open_lightglue, to_tensor
-from looktwice.specialists.matching.pair_network import Pair, PairNetwork
+from looktwice.specialists.matching.lightglue import KeypointNetwork, Keypoints, open_lightglue
 from looktwice.specialists.networks.checkpoints import find_package_file, import_kornia, load_weights, read_tensors
 from looktwice.specialists.networks.image_size import InputSize
-from looktwice.specialists.results import Matches
 
 HEAT = 0.05  # of the keypoint heatmap; weaker keypoints are dropped
 
@@ -30,7 +28,7 @@ def find_peaks(heat: Any, threshold: float, kernel_size: int) -> Any:
 
 
 @dataclass(frozen=True)
-class XFeat(PairNetwork):
+class XFeat(KeypointNetwork):
     """Keypoints of XFeat (Potje et al., CVPR 2024), joined by LighterGlue, its authors' small LightGlue.
 
     `model` and `matcher` are the files `xfeat.pt` and `xfeat-lighterglue.pt`; an empty one stands for that of the
@@ -61,14 +59,6 @@ class XFeat(PairNetwork):
         both = {"detector": detector.eval(), "glue": open_lightglue("xfeat", head_file)}
         return torch.nn.ModuleDict(both).to(place.device)
 
-    def forward(self, network: Any, place: Place, items: Sequence[Pair]) -> list[Matches]:
-        """The matches of each pair."""
-        found = [self._detect(network["detector"], place, [item[side] for item in items]) for side in (0, 1)]
-        return [
-            join_keypoints(network["glue"], first, second, self.threshold)
-            for first, second in zip(found[0], found[1], strict=True)
-        ]
-
     def network_key(self) -> Hashable:
         """The files."""
         return (self.model, self.matcher)
@@ -89,8 +79,7 @@ class XFeat(PairNetwork):
         """The size at which an image is looked at. Raises NoEvidence where a side is under 32 pixels."""
         return InputSize.of(pixels, self.longest, 32, least=32)
 
-    def _detect(self, detector: Any, place: Place, images: Sequence[Pixels]) -> list[tuple[Keypoints, InputSize]]:
-        sizes = [self.size(image) for image in images]
-        batch = to_tensor([size.resized(image) for size, image in zip(sizes, images, strict=True)], place)
-        found = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=HEAT)
-        return list(zip(found, sizes, strict=True))
+    def detect(self, detector: Any, batch: Any) -> list[Keypoints]:
+        """The surest keypoints of each image of a batch (n, 3, height, width) in 0..1."""
+        found: list[Keypoints] = detector.detectAndCompute(batch, top_k=self.keypoints, detection_threshold=HEAT)
+        return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from PIL import Image
@@ -51,6 +52,15 @@ def require_size(image: Any, least: int) -> Pixels:
     if min(width, height) < least:
         raise NoEvidence(f"an image of {width} x {height} pixels is too small, {least} x {least} are needed")
     return pixels
+
+
+def shrink(pixels: Pixels, longest: int) -> Pixels:
+    """The image, where its longer side has more than `longest` pixels made smaller by averages over areas."""
+    scale = min(1.0, longest / max(pixels.shape[:2]))
+    if scale == 1:
+        return pixels
+    size = max(1, round(pixels.shape[1] * scale)), max(1, round(pixels.shape[0] * scale))
+    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def is_one_color(pixels: Pixels) -> bool:

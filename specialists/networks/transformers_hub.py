@@ -11,7 +11,7 @@ import numpy as np
 
 from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub
+from looktwice.pipelines.runtime.networks import Place, WeightsError, diffusers_part, from_hub
 from looktwice.specialists.networks.checkpoint_kinds import FOLDER, is_weights_file
 from looktwice.specialists.networks.checkpoints import refuse_file
 from looktwice.specialists.networks.image_size import require_size
@@ -94,6 +94,20 @@ class HubNetwork(Network[Item, Result]):
     def network_key(self) -> Hashable:
         """The transformers class, the id, the revision, and whether it is compiled."""
         return (self.model_class, self.model, self.revision, self.compile)
+
+
+def open_diffusion(model: str, revision: str | None, place: Place) -> dict[str, Any]:
+    """The parts of a pipeline of diffusers that denoises images by words, by their names. Raises WeightsError."""
+    refuse_file(model, "the id or folder of a pipeline of diffusers")
+    source, settings = (model, revision), {"torch_dtype": place.torch_dtype, "use_safetensors": True}
+    words = {"dtype": place.torch_dtype, "use_safetensors": True, "subfolder": "text_encoder"}
+    return {
+        "unet": diffusers_part("UNet2DConditionModel", *source, "unet", **settings),
+        "vae": diffusers_part("AutoencoderKL", *source, "vae", **settings),
+        "scheduler": diffusers_part("DDIMScheduler", *source, "scheduler"),
+        "text_encoder": from_hub("CLIPTextModel", *source, **words),
+        "tokenizer": from_hub("CLIPTokenizer", *source, subfolder="tokenizer"),
+    }
 
 
 def require_numbers(scores: Any, model: str, dtype: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from looktwice.pipelines.runtime.networks import WeightsError, import_torch, import_transformers
 from looktwice.specialists.networks.conversion import Rules, count, open_converted, rename
-from looktwice.specialists.segmentation.sam_files import DECODER_NAMES, HEADS, name_perceptrons
+from looktwice.specialists.segmentation.sam_files import DECODER_NAMES, decoder_settings, name_perceptrons
 
 SIDE = 1024  # pixels of the square that every release looks at
 
@@ -59,7 +59,7 @@ def open_sam2(path: str, tensors: Mapping[str, Any]) -> Any:
             "patch_size": 16,
             "mask_input_channels": tensors["sam_prompt_encoder.mask_downscaling.3.weight"].shape[0],
         },
-        mask_decoder_config=_decoder(tensors, width),
+        mask_decoder_config=decoder_settings(tensors, width, "sam_mask_decoder", "layers.0"),
     )
     return open_converted("Sam2Model", config, named, path)
 
@@ -93,18 +93,4 @@ def _vision(path: str, tensors: Mapping[str, Any], width: int) -> dict[str, Any]
         "backbone_channel_list": stages[::-1],
         "backbone_feature_sizes": [[SIDE // step, SIDE // step] for step in (4, 8, 16)],
         "fpn_hidden_size": width,
-    }
-
-
-def _decoder(tensors: Mapping[str, Any], width: int) -> dict[str, Any]:
-    within = tensors["sam_mask_decoder.transformer.layers.0.cross_attn_token_to_image.q_proj.weight"].shape[0]
-    return {
-        "hidden_size": width,
-        "mlp_dim": tensors["sam_mask_decoder.transformer.layers.0.mlp.layers.0.weight"].shape[0],
-        "num_hidden_layers": count(tensors, r"sam_mask_decoder\.transformer\.layers\.(\d+)\."),
-        "num_attention_heads": HEADS,
-        "attention_downsample_rate": width // within,
-        "num_multimask_outputs": tensors["sam_mask_decoder.mask_tokens.weight"].shape[0] - 1,
-        "iou_head_depth": count(tensors, r"sam_mask_decoder\.iou_prediction_head\.layers\.(\d+)\."),
-        "iou_head_hidden_dim": tensors["sam_mask_decoder.iou_prediction_head.layers.0.weight"].shape[0],
     }

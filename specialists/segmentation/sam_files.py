@@ -113,7 +113,9 @@ def _settings(tensors: Mapping[str, Any]) -> dict[str, Any]:
         "hidden_size": width,
         "mask_input_channels": tensors["prompt_encoder.mask_downscaling.3.weight"].shape[0],
     }
-    return {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": _decoder(tensors, width)}
+    decoder = decoder_settings(tensors, width, "mask_decoder", "lin1")
+    decoder["layer_norm_eps"] = 1e-5  # of the decoder's transformer, as torch has it
+    return {"vision_config": vision, "prompt_encoder_config": prompts, "mask_decoder_config": decoder}
 
 
 def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, Any]:
@@ -131,16 +133,17 @@ def _encoder(tensors: Mapping[str, Any], size: int, hidden: int) -> dict[str, An
     }
 
 
-def _decoder(tensors: Mapping[str, Any], width: int) -> dict[str, Any]:
-    within = tensors["mask_decoder.transformer.layers.0.cross_attn_token_to_image.q_proj.weight"].shape[0]
+def decoder_settings(tensors: Mapping[str, Any], width: int, decoder: str, mlp: str) -> dict[str, Any]:
+    """The configuration of a mask decoder: `decoder` is its name in the file, `mlp` that of a layer's first weights."""
+    first = f"{decoder}.transformer.layers.0."
+    within = tensors[f"{first}cross_attn_token_to_image.q_proj.weight"].shape[0]
     return {
         "hidden_size": width,
-        "mlp_dim": tensors["mask_decoder.transformer.layers.0.mlp.lin1.weight"].shape[0],
-        "num_hidden_layers": count(tensors, r"mask_decoder\.transformer\.layers\.(\d+)\."),
+        "mlp_dim": tensors[f"{first}mlp.{mlp}.weight"].shape[0],
+        "num_hidden_layers": count(tensors, rf"{decoder}\.transformer\.layers\.(\d+)\."),
         "num_attention_heads": HEADS,
-        "layer_norm_eps": 1e-5,  # of the decoder's transformer, as torch has it
         "attention_downsample_rate": width // within,
-        "num_multimask_outputs": tensors["mask_decoder.mask_tokens.weight"].shape[0] - 1,
-        "iou_head_depth": count(tensors, r"mask_decoder\.iou_prediction_head\.layers\.(\d+)\."),
-        "iou_head_hidden_dim": tensors["mask_decoder.iou_prediction_head.layers.0.weight"].shape[0],
+        "num_multimask_outputs": tensors[f"{decoder}.mask_tokens.weight"].shape[0] - 1,
+        "iou_head_depth": count(tensors, rf"{decoder}\.iou_prediction_head\.layers\.(\d+)\."),
+        "iou_head_hidden_dim": tensors[f"{decoder}.iou_prediction_head.layers.0.weight"].shape[0],
     }
