@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from looktwice.pipelines.geometry import bounds, contains
-from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
-from looktwice.prompting.drawing.colors import RGB, black_or_white, rgb
+from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.base import Layout, check_grid, draw_grid, font_for, gridded_views
+from looktwice.prompting.grids.base import GridStage, Layout, check_grid, font_for
 
 GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view
 
 
 @dataclass(frozen=True)
-class Axes(WithoutModel):
+class Axes(GridStage):
     """Ticks with numbers along the upper and left side of every image in every view.
 
     `frame` "pixels" counts pixels of the source image, also where the view is a crop, was resized or mirrored;
@@ -63,10 +61,6 @@ class Axes(WithoutModel):
                 f"found {self.tick}, {self.halo} and {self.lines}"
             )
 
-    def __call__(self, state: State, model: Model) -> State:
-        """Every view with its axes."""
-        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
-
     def draw(self, view: View) -> View:
         """One view with its axes. Raises ValueError."""
         if not view.parts:
@@ -88,9 +82,9 @@ class Axes(WithoutModel):
         self._draw_axes(pixels, grown.parts[0], size)
         return grown.with_pixels(pixels)
 
-    def gridded_views(self, views: tuple[View, ...]) -> tuple[View, ...]:
+    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
         """Those of the views that this stage gave that have axes, in their order."""
-        return tuple(view for view in gridded_views(views, self.layout) if view.parts)
+        return tuple(view for view in super().gridded_views(views) if view.parts)
 
     def at(self, view: View, x: float, y: float, part: int = 0) -> tuple[float, float]:
         """Where in a view that this stage gave the numbers x and y of an axis meet, in pixel centres of the view."""
@@ -181,23 +175,12 @@ class Axes(WithoutModel):
     def _stroke(self, pixels: Pixels, rows: slice, columns: slice, share: float = 1.0) -> None:
         piece = pixels[rows, columns]
         if piece.size and share > 0:
-            piece[:] = np.rint(piece * (1 - share) + np.asarray(self._color(piece)) * share)
+            piece[:] = np.rint(piece * (1 - share) + np.asarray(self.ink(piece)) * share)
 
     def _write(self, pixels: Pixels, text: str, left: int, top: int, size: float) -> None:
         height, width = render_text(text, size).shape
-        color = self._color(pixels[max(0, top) : top + height, max(0, left) : left + width])
-        draw_text(
-            pixels,
-            text,
-            left,
-            top,
-            size,
-            color,
-            0 if self.place == "margin" else self.halo,
-        )
-
-    def _color(self, ground: Pixels) -> RGB:
-        return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+        color = self.ink(pixels[max(0, top) : top + height, max(0, left) : left + width])
+        draw_text(pixels, text, left, top, size, color, 0 if self.place == "margin" else self.halo)
 
 
 def _unit(edge: float, scale: tuple[float, float]) -> float:

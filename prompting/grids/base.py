@@ -10,10 +10,11 @@ from typing import Literal
 import numpy as np
 
 from looktwice.pipelines.marks import Box
+from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.state import State
+from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import RGB, check_color
+from looktwice.prompting.drawing.colors import RGB, black_or_white, check_color, rgb
 
 Layout = Literal["overlay", "original_plus_overlay"]
 Size = tuple[int, int]
@@ -73,6 +74,29 @@ def font_for(size: Size, font_size: float | None) -> float:
     return max(LEAST_FONT, size[0] // 40) if font_size is None else font_size
 
 
+class GridStage(WithoutModel):
+    """A stage that draws a grid; a subclass gives `draw`, and has these settings."""
+
+    color: str
+    layout: Layout
+
+    def __call__(self, state: State, model: Model) -> State:
+        """Every view with its grid. Raises ValueError that names the sample where the grid does not fit."""
+        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
+
+    def draw(self, view: View) -> View:
+        """One view with its grid. Raises ValueError."""
+        raise NotImplementedError
+
+    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
+        """Those of the views that this stage gave that have the grid, in the order of their numbers."""
+        return tuple(views if self.layout == "overlay" else views[1::2])
+
+    def ink(self, ground: Pixels) -> RGB:
+        """The colour of what is drawn over these pixels."""
+        return black_or_white(ground) if self.color == "contrast" else rgb(self.color)
+
+
 def draw_grid(state: State, layout: Layout, draw: Callable[[View, int], View]) -> State:
     """The state with a grid on every view; `draw` is given the view and its number from 1.
 
@@ -86,11 +110,6 @@ def draw_grid(state: State, layout: Layout, draw: Callable[[View, int], View]) -
             raise ValueError(f"sample {state.sample.id}, view {number}: {exc}") from exc
         views += [drawn] if layout == "overlay" else [view, drawn]
     return state.replace(views=tuple(views))
-
-
-def gridded_views(views: Sequence[View], layout: Layout) -> tuple[View, ...]:
-    """Those of the views that `draw_grid` gave that have the grid."""
-    return tuple(views if layout == "overlay" else views[1::2])
 
 
 def grid_edge(length: int, edge: int, pieces: int) -> int:

@@ -12,11 +12,12 @@ import numpy as np
 from looktwice.pipelines.marks import Box, Point
 from looktwice.pipelines.model import Model
 from looktwice.pipelines.picture import Pixels
-from looktwice.pipelines.state import State, WithoutModel
+from looktwice.pipelines.state import State
 from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import BRIGHT, black_or_white, rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
 from looktwice.prompting.grids.base import (
+    GridStage,
     Layout,
     Size,
     check_grid,
@@ -26,7 +27,6 @@ from looktwice.prompting.grids.base import (
     font_for,
     format_coordinates,
     grid_edge,
-    gridded_views,
     read_coordinates,
     source_box,
 )
@@ -35,7 +35,7 @@ OFFSET = 3  # pixels from a dot to its label
 
 
 @dataclass(frozen=True)
-class DotGrid(WithoutModel):
+class DotGrid(GridStage):
     """A matrix of dots, each with its coordinates beside it: Scaffold (Lei et al. 2024), VP-grid of VLM2-Bench.
 
     The defaults are those of Scaffold's released code: 6 `rows` and 6 `columns` of dots at whole pixels, spaced by the
@@ -79,7 +79,8 @@ class DotGrid(WithoutModel):
 
     def draw(self, view: View, number: int | None = None) -> View:
         """One view with its dots; `number` is written before row and column. Raises ValueError."""
-        radius, size = self._sizes(view.size)
+        radius = view.size[0] // 240 if self.radius is None else self.radius
+        size = font_for(view.size, self.font_size)
         self._check_room(view.size, radius, size, number)
         ground, pixels = view.pixels, np.array(view.pixels)
         for row in range(1, self.rows + 1):
@@ -104,10 +105,6 @@ class DotGrid(WithoutModel):
         across, down = cells * size[0] / (self.columns + 1), cells * size[1] / (self.rows + 1)
         left, top = max(0.0, x + 0.5 - across), max(0.0, y + 0.5 - down)
         return Box(f"({row},{column})", left, top, min(size[0], x + 0.5 + across), min(size[1], y + 0.5 + down))
-
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have dots, in the order of their numbers."""
-        return gridded_views(views, self.layout)
 
     def places(self, views: Sequence[View], reply: str) -> tuple[Point, ...]:
         """The coordinates that a reply names, as points of the source images, labelled as they were written.
@@ -137,9 +134,6 @@ class DotGrid(WithoutModel):
             "right, all from 1."
         )
 
-    def _sizes(self, size: Size) -> tuple[float, float]:
-        return size[0] // 240 if self.radius is None else self.radius, font_for(size, self.font_size)
-
     def _check_room(self, size: Size, radius: float, font: float, number: int | None) -> None:
         across, down = size[0] / (self.columns + 1), size[1] / (self.rows + 1)
         if min(across, down) < 2 * radius + 2:
@@ -158,7 +152,7 @@ class DotGrid(WithoutModel):
 
 
 @dataclass(frozen=True)
-class RuledGrid(WithoutModel):
+class RuledGrid(GridStage):
     """Lines that divide the view into `rows` x `columns` cells of a size, each with its name.
 
     `names`: "A1" has letters for columns and numbers for rows, "number" counts along the rows, "row-column" writes
@@ -190,10 +184,6 @@ class RuledGrid(WithoutModel):
                 f"thickness is 1 or more pixels and alpha lies in 0..1, found {self.thickness} and {self.alpha}"
             )
 
-    def __call__(self, state: State, model: Model) -> State:
-        """Every view with its lines. Raises ValueError that names the sample where the grid does not fit."""
-        return draw_grid(state, self.layout, lambda view, number: self.draw(view))
-
     def draw(self, view: View) -> View:
         """One view with its lines and names. Raises ValueError."""
         size = font_for(view.size, self.font_size)
@@ -217,10 +207,6 @@ class RuledGrid(WithoutModel):
         x0, x1 = (grid_edge(size[0], edge, self.columns) for edge in (column, column + 1))
         y0, y1 = (grid_edge(size[1], edge, self.rows) for edge in (row, row + 1))
         return Box(self.name(row, column), x0, y0, x1, y1)
-
-    def gridded_views(self, views: Sequence[View]) -> tuple[View, ...]:
-        """Those of the views that this stage gave that have lines, in their order."""
-        return gridded_views(views, self.layout)
 
     def places(self, views: Sequence[View], reply: str, number: int = 1) -> tuple[Box, ...]:
         """The cells that a reply names, as boxes of the source image, labelled with their names, in order.
@@ -265,8 +251,7 @@ class RuledGrid(WithoutModel):
         upper = (slice(y0 - half, y0 - half + self.thickness), slice(x0, x1))
         for piece in ([left] if column else []) + ([upper] if row else []):
             ground = view.pixels[piece]
-            color = black_or_white(ground) if self.color == "contrast" else rgb(self.color)
-            pixels[piece] = np.rint(ground * (1 - self.alpha) + np.asarray(color) * self.alpha)
+            pixels[piece] = np.rint(ground * (1 - self.alpha) + np.asarray(self.ink(ground)) * self.alpha)
 
     def _write(self, pixels: Pixels, view: View, row: int, column: int, size: float) -> None:
         box = self.cell(view.size, row, column)
@@ -276,8 +261,7 @@ class RuledGrid(WithoutModel):
         if self.at == "center":
             left, top = round((box.x0 + box.x1 - width) / 2), round((box.y0 + box.y1 - height) / 2)
         ground = view.pixels[max(0, top) : top + height, max(0, left) : left + width]
-        color = black_or_white(ground) if self.color == "contrast" else rgb(self.color)
-        draw_text(pixels, box.label, left, top, size, color, self.halo)
+        draw_text(pixels, box.label, left, top, size, self.ink(ground), self.halo)
 
     def _check_room(self, size: Size, font: float) -> None:
         across, down = size[0] / self.columns, size[1] / self.rows
