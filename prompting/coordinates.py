@@ -11,7 +11,7 @@ from looktwice.pipelines.marks import Box, Mark
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.state import Stage, State
 from looktwice.pipelines.view import View
-from looktwice.prompting.grids.base import source_box
+from looktwice.prompting.grids.grids import source_box
 
 __all__ = ["UNITS", "Frame", "ShownImage", "ToolError", "find_new_regions", "map_to_sources", "state_of_view"]
 

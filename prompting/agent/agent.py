@@ -19,8 +19,7 @@ from looktwice.prompting.agent.result_controls import ResultControl
 from looktwice.prompting.agent.tool import AgentTool, ToolResult, describe_tool, parse_arguments
 from looktwice.prompting.agent.view_tools import Answer
 from looktwice.prompting.coordinates import NO_MODEL, UNITS, Frame, ShownImage, ToolError, find_new_regions
-from looktwice.prompting.turns.ask import Ask, check_token_count
-from looktwice.prompting.turns.history import History
+from looktwice.prompting.turns.ask import Ask, History, check_token_count
 from looktwice.prompting.wording.text_file import Text, fill_in, read_texts, text_of
 from looktwice.specialists.protocols import NoEvidence
 

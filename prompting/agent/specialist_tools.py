@@ -18,8 +18,7 @@ from looktwice.prompting.agent.tool import (
 from looktwice.prompting.agent.view_tools import Zoom
 from looktwice.prompting.controls.crops import OracleCrop
 from looktwice.prompting.coordinates import ToolError
-from looktwice.prompting.markers.matches import MatchOverlay
-from looktwice.prompting.markers.overlays import DepthOverlay
+from looktwice.prompting.markers.overlays import DepthOverlay, MatchOverlay
 from looktwice.prompting.markers.set_of_mark import SetOfMark
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomOnDetections

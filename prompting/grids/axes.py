@@ -15,7 +15,7 @@ from looktwice.pipelines.transforms import pad
 from looktwice.pipelines.view import Part, View
 from looktwice.prompting.drawing.colors import rgb
 from looktwice.prompting.drawing.text import draw_text, render_text
-from looktwice.prompting.grids.base import GridStage, Layout, check_grid, font_for
+from looktwice.prompting.grids.grids import GridStage, Layout, check_grid, font_for
 
 GAP = 2  # free pixels between a tick and its number
 Tick = tuple[str, float]  # what is written, and where: a pixel centre of the view

@@ -1,14 +1,13 @@
 from .base import Halo as Halo
 from .chosen_mark import ChosenMark as ChosenMark
 from .labels import Label as Label
-from .matches import MatchOverlay as MatchOverlay
 from .overlays import (
     DepthOverlay as DepthOverlay,
+    MatchOverlay as MatchOverlay,
     ScalarOverlay as ScalarOverlay,
     SegmentTint as SegmentTint,
 )
-from .points import Arrows as Arrows, Circles as Circles, Crosshairs as Crosshairs, Dots as Dots
-from .polygons import Polygons as Polygons
+from .points import Arrows as Arrows, Circles as Circles, Crosshairs as Crosshairs, Dots as Dots, Polygons as Polygons
 from .presets import (
     BlinkPaperStyle as BlinkPaperStyle,
     BlinkReleasedStyle as BlinkReleasedStyle,
@@ -23,5 +22,4 @@ from .regions import (
     Tint as Tint,
 )
 from .set_of_mark import SetOfMark as SetOfMark
-from .vpbench import VPBenchStyle as VPBenchStyle
-from .vpbench_prompt import VPBenchPrompt as VPBenchPrompt
+from .vpbench import VPBenchPrompt as VPBenchPrompt, VPBenchStyle as VPBenchStyle

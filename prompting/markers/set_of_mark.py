@@ -20,7 +20,7 @@ from looktwice.prompting.drawing.masks import Region, raster
 from looktwice.prompting.drawing.placement import Plate, place_numbers
 from looktwice.prompting.drawing.text import plate
 from looktwice.prompting.evidence import Missing, collect, handle_missing, with_views
-from looktwice.prompting.grids.base import LEAST_FONT, column_letters
+from looktwice.prompting.grids.grids import LEAST_FONT, column_letters
 from looktwice.prompting.markers.base import clip_pixels
 from looktwice.prompting.markers.candidates import (
     Candidate,

@@ -14,7 +14,7 @@ from looktwice.pipelines.pipeline import calls_made
 from looktwice.pipelines.state import Stage, State, WithoutModel
 from looktwice.prompting.coordinates import UNITS, Frame, ShownImage, ToolError
 from looktwice.prompting.evidence import Missing, shown_sources
-from looktwice.prompting.grids.base import source_box
+from looktwice.prompting.grids.grids import source_box
 from looktwice.prompting.turns.ask import Ask, measure_turns, read_answer
 from looktwice.prompting.views.crop import Crop
 from looktwice.prompting.views.zoom import ZoomTargets, zoom_views

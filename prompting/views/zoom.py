@@ -16,8 +16,7 @@ from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
 from looktwice.prompting.evidence import KEPT, Missing, handle_missing, shown_sources
-from looktwice.prompting.grids.base import read_coordinates, source_box
-from looktwice.prompting.grids.grids import DotGrid, RuledGrid
+from looktwice.prompting.grids.grids import DotGrid, RuledGrid, read_coordinates, source_box
 from looktwice.prompting.views.crop import Crop
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.sharing import look_once

@@ -1,6 +1,7 @@
-from .answer_format import AnswerLine as AnswerLine, JsonAnswer as JsonAnswer
 from .instructions import (
+    AnswerLine as AnswerLine,
     ChainOfThought as ChainOfThought,
+    JsonAnswer as JsonAnswer,
     Letters as Letters,
     MarksAsText as MarksAsText,
     MultipleChoice as MultipleChoice,

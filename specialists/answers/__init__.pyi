@@ -1,9 +1,9 @@
 from .baselines import Chance as Chance, Guess as Guess
 from .camera import CameraMotion as CameraMotion
-from .color import ColorAtMark as ColorAtMark
+from .color import ColorAtMark as ColorAtMark, DarkerPoint as DarkerPoint
 from .correspondence import MatchedPoint as MatchedPoint, NearestFeature as NearestFeature
-from .counting import Count as Count
 from .depth import NearerPoint as NearerPoint
+from .detections import Count as Count, FittingBox as FittingBox, ReadText as ReadText
 from .identity import (
     CountIdentities as CountIdentities,
     FaceIdentity as FaceIdentity,
@@ -13,7 +13,4 @@ from .identity import (
 )
 from .image_scores import MostReal as MostReal, MostSimilar as MostSimilar
 from .jigsaw import SeamMatcher as SeamMatcher
-from .localization import FittingBox as FittingBox
-from .reading import ReadText as ReadText
-from .reflectance import DarkerPoint as DarkerPoint
 from .spatial import SpatialRelation as SpatialRelation

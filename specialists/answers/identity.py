@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
 from looktwice.specialists.answers.choices import AnswerRule, best_choice, true_or_false
-from looktwice.specialists.answers.counting import choose_number
+from looktwice.specialists.answers.detections import choose_number
 from looktwice.specialists.answers.question_parsing import parse_count, parse_sameness
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence

@@ -11,8 +11,7 @@ from PIL import Image
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_file, weights_hash
-from looktwice.specialists.networks.checkpoint_kinds import refuse_other, unwrap
-from looktwice.specialists.networks.checkpoints import read_tensors, try_tensors
+from looktwice.specialists.networks.checkpoints import read_tensors, refuse_other, try_tensors, unwrap
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_size
 from looktwice.specialists.networks.network import Network
 

@@ -9,8 +9,7 @@ from typing import Any
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place
-from looktwice.specialists.detection.grounding_dino_files import open_grounding_dino
-from looktwice.specialists.detection.grounding_dino_package import open_grounding_dino_package
+from looktwice.specialists.detection.grounding_dino_files import open_grounding_dino, open_grounding_dino_package
 from looktwice.specialists.detection.network_boxes import asked_words, surest_boxes, to_numbers
 from looktwice.specialists.networks.packages import require_float32
 from looktwice.specialists.networks.transformers_hub import HubModel, HubNetwork, first_images, require_numbers

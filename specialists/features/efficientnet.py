@@ -11,8 +11,13 @@ import numpy as np
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, import_torch, weights_hash
-from looktwice.specialists.networks.checkpoint_kinds import refuse_other, unwrap
-from looktwice.specialists.networks.checkpoints import find_package_file, read_tensors, try_tensors
+from looktwice.specialists.networks.checkpoints import (
+    find_package_file,
+    read_tensors,
+    refuse_other,
+    try_tensors,
+    unwrap,
+)
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.network import Network
 from looktwice.specialists.results import FeatureGrid

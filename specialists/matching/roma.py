@@ -13,8 +13,7 @@ from PIL import Image
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, weights_hash
 from looktwice.specialists.matching.pair_network import Pair, PairNetwork
-from looktwice.specialists.networks.checkpoint_kinds import require_kind, unwrap
-from looktwice.specialists.networks.checkpoints import fetch, read_tensors
+from looktwice.specialists.networks.checkpoints import fetch, read_tensors, require_kind, unwrap
 from looktwice.specialists.networks.image_size import InputSize
 from looktwice.specialists.networks.packages import fixed_draws, import_package
 from looktwice.specialists.results import Matches

@@ -15,17 +15,108 @@ from looktwice.pipelines.config.spec import NOT_IDENTITY
 from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime.networks import Place, WeightsError, from_hub, import_torch
-from looktwice.specialists.networks.checkpoint_kinds import is_weights_file, require_kind, unwrap
-from looktwice.specialists.networks.checkpoints import read_tensors
+from looktwice.specialists.networks.checkpoints import is_weights_file, load_weights, read_tensors, require_kind, unwrap
 from looktwice.specialists.networks.image_size import MEAN, STD, require_colors, require_pixels
 from looktwice.specialists.networks.network import Network
-from looktwice.specialists.networks.packages import require_float32
+from looktwice.specialists.networks.packages import import_package, require_float32
 from looktwice.specialists.results import Boxes, Masks
-from looktwice.specialists.segmentation.mask_filter import MaskFilter
-from looktwice.specialists.segmentation.sam2_files import open_sam2
 from looktwice.specialists.segmentation.sam3 import see_square
-from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1
-from looktwice.specialists.segmentation.sam_package import SamPackage, open_sam_package
+from looktwice.specialists.segmentation.sam_files import fix_sam_hq, open_sam1, open_sam2
+
+
+@dataclass(frozen=True)
+class MaskFilter:
+    """Which of many masks are worth keeping, with the defaults of Kirillov et al. (ICCV 2023, appendix B).
+
+    A mask is kept where its predicted IoU is above `iou` and its `stability` above that: the IoU of the mask with
+    itself when the logits are cut one higher and one lower. Of masks whose boxes overlap by more than `overlap` IoU
+    the surest stays. `smallest` is the least share of the image that a mask covers. Of more than `most` the surest
+    are kept. SAM 2 predicts lower: its authors cut at an `iou` of 0.8.
+    """
+
+    iou: float = 0.88
+    stability: float = 0.95
+    overlap: float = 0.7
+    smallest: float = 0.0
+    most: int = 64
+
+    def __post_init__(self) -> None:
+        shares = (self.iou, self.stability, self.overlap, self.smallest)
+        if not all(0 <= share <= 1 for share in shares):
+            raise ValueError(f"iou, stability, overlap and smallest lie in 0..1, found {shares}")
+        if self.most < 1:
+            raise ValueError(f"most is 1 mask or more, found {self.most}")
+
+
+BUILDS = {768: "vit_b", 1024: "vit_l", 1280: "vit_h"}  # the package's names, by the channels of the encoder
+
+
+@dataclass(frozen=True, eq=False)
+class SamPackage:
+    """The package and a network of it, which several threads may use."""
+
+    package: Any
+    network: Any
+
+    def masks(self, pixels: Pixels, prompts: NDArray[np.float64], filter: MaskFilter | None, most: int) -> Masks:
+        """A mask of each prompt, box (n, 4) or point (n, 2), or with a filter those worth it of all points.
+
+        Prompts are given as the package takes them, in pixels, and it adds half a pixel itself; `most` at once.
+        """
+        if filter is not None:
+            return self._kept(pixels, prompts, filter, most)
+        predictor, size = self.package.SamPredictor(self.network), pixels.shape[:2]
+        predictor.set_image(pixels)
+        masks, scores = [], []
+        for start in range(0, len(prompts), most):
+            chunk = prompts[start : start + most]
+            found, iou, _ = predictor.predict_torch(**self._tensors(predictor.transform, chunk, size))
+            best = iou.argmax(1)
+            rows = import_torch().arange(len(chunk), device=best.device)
+            masks.append(found[rows, best].cpu().numpy())
+            scores.append(iou[rows, best].cpu().numpy())
+        return Masks(np.concatenate(masks), np.concatenate(scores), np.full(len(prompts), ""))
+
+    def _tensors(self, transform: Any, prompts: NDArray[np.float64], size: Sequence[int]) -> dict[str, Any]:
+        def tensor(values: NDArray[np.float64]) -> Any:
+            return import_torch().as_tensor(values, device=self.network.device, dtype=import_torch().float32)
+
+        boxes = prompts.shape[1] == 4
+        given: dict[str, Any] = {"point_coords": None, "point_labels": None, "multimask_output": not boxes}
+        if boxes:
+            return given | {"boxes": tensor(transform.apply_boxes(prompts, size))}
+        labels = tensor(np.ones((len(prompts), 1)))
+        return given | {
+            "point_coords": tensor(transform.apply_coords(prompts, size))[:, None], "point_labels": labels
+        }  # fmt: skip
+
+    def _kept(self, pixels: Pixels, points: NDArray[np.float64], filter: MaskFilter, most: int) -> Masks:
+        height, width = pixels.shape[:2]
+        generator = self.package.SamAutomaticMaskGenerator(
+            self.network, points_per_side=None, point_grids=[(points + 0.5) / (width, height)], points_per_batch=most,
+            pred_iou_thresh=filter.iou, stability_score_thresh=filter.stability, box_nms_thresh=filter.overlap,
+        )  # fmt: skip
+        least = max(1.0, filter.smallest * height * width)
+        found = [each for each in generator.generate(pixels) if each["area"] >= least]
+        surest = sorted(found, key=lambda each: -each["predicted_iou"])[: filter.most]
+        surest.sort(key=lambda each: -each["area"])
+        masks = np.reshape([each["segmentation"] for each in surest], (-1, height, width)).astype(bool)
+        return Masks(masks, np.array([each["predicted_iou"] for each in surest]), np.full(len(surest), ""))
+
+
+def open_sam_package(model: str, place: Place) -> SamPackage:
+    """The package's network with the tensors of an original file such as `sam_vit_b_01ec64.pth`.
+
+    Raises WeightsError where the package is missing, or the file is of another network or lacks a tensor.
+    """
+    package, tensors = import_package("segment_anything"), unwrap(read_tensors(model))
+    require_kind(model, tensors, "SAM")
+    width = tensors["image_encoder.pos_embed"].shape[-1]
+    if width not in BUILDS:
+        raise WeightsError(f"{model} has an encoder of {width} channels; the package builds {list(BUILDS)}")
+    network = package.sam_model_registry[BUILDS[width]]()
+    return SamPackage(package, load_weights(network, tensors, model).to(place.device))
+
 
 KINDS = {
     "sam": "SamModel", "sam_hq": "SamHQModel", "sam2": "Sam2Model", "sam2_video": "Sam2Model",

@@ -18,7 +18,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.drawing.colors import golden_hue
 from looktwice.prompting.evidence import project
 from looktwice.prompting.markers import DepthOverlay, MatchOverlay, ScalarOverlay, SegmentTint
-from looktwice.prompting.markers.matches import spread_matches
+from looktwice.prompting.markers.overlays import spread_matches
 from looktwice.specialists.maps import SGBM
 from looktwice.specialists.matching import SIFT
 from looktwice.specialists.protocols import NoEvidence

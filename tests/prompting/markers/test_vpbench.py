@@ -13,7 +13,7 @@ from looktwice.pipelines.picture import Picture, Pixels
 from looktwice.pipelines.pipeline import NoModel
 from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
-from looktwice.prompting.drawing.hershey import draw_hershey, hershey_size
+from looktwice.prompting.drawing.text import draw_hershey, hershey_size
 from looktwice.prompting.markers import Polygons, VPBenchPrompt, VPBenchStyle
 from looktwice.prompting.markers.labels import Label
 from looktwice.prompting.markers.vpbench import VPBenchName

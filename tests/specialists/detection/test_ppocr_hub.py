@@ -15,8 +15,7 @@ import pytest
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.detection import PPOCR
-from looktwice.specialists.detection.ppocr import _recognize
-from looktwice.specialists.detection.ppocr_hub import find_text, read_line
+from looktwice.specialists.detection.ppocr import _recognize, find_text, read_line
 from tests import tiny_detectors as tiny
 
 torch = pytest.importorskip("torch")

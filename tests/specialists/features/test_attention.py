@@ -20,8 +20,7 @@ from looktwice.pipelines.sample import Sample
 from looktwice.pipelines.state import State
 from looktwice.prompting.markers import ScalarOverlay
 from looktwice.specialists.features import AttentionShare, VisionAttention
-from looktwice.specialists.features.attention import labelled, measure_shares, window_order
-from looktwice.specialists.features.attention_weights import _attend, receive
+from looktwice.specialists.features.attention import _attend, labelled, measure_shares, receive, window_order
 from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
 

@@ -23,8 +23,7 @@ from looktwice.pipelines.view import View
 from looktwice.prompting.turns import Ask
 from looktwice.prompting.views import FixedHeight
 from looktwice.specialists.features import QuestionAttention
-from looktwice.specialists.features.question_attention import words_among
-from looktwice.specialists.features.token_places import spread, token_places
+from looktwice.specialists.features.question_attention import spread, token_places, words_among
 from tests import tiny_networks
 from tests.planted_network import MORE, seeks_ink
 

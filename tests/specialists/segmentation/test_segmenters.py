@@ -18,8 +18,7 @@ from looktwice.prompting.markers import SegmentTint
 from looktwice.specialists.protocols import NoEvidence
 from looktwice.specialists.results import Boxes, Masks
 from looktwice.specialists.segmentation import SAM, GroundedSAM, SegmentEverything
-from looktwice.specialists.segmentation.mask_filter import MaskFilter
-from looktwice.specialists.segmentation.sam import SamNetwork, open_sam
+from looktwice.specialists.segmentation.sam import MaskFilter, SamNetwork, open_sam
 from tests import tiny_segmenters
 
 torch = pytest.importorskip("torch")
