@@ -135,7 +135,8 @@ class TaggedCalls(_CallsInText):
 
     def result_turns(self, answers: Sequence[tuple[ToolCall, Parts]]) -> tuple[Message, ...]:
         """One user turn with all results."""
-        return (Message("user", tuple(part for _, parts in answers for part in _wrap_response(parts))),)
+        wrapped = (("<tool_response>", *parts, "</tool_response>") for _, parts in answers)
+        return (Message("user", tuple(part for parts in wrapped for part in parts)),)
 
     def find_fault(self, reply: Reply) -> str:
         """Nothing: a reply without a call is an answer."""
@@ -215,12 +216,6 @@ def _named_images(parts: Parts) -> Iterable[str | View]:
     for before, part in zip(("", *parts), parts, strict=False):
         if isinstance(part, View):
             yield from (before, part) if isinstance(before, str) and before else (part,)
-
-
-def _wrap_response(parts: Parts) -> Iterable[str | View]:
-    yield "<tool_response>"
-    yield from parts
-    yield "</tool_response>"
 
 
 def _refuse_constant(name: str) -> Any:

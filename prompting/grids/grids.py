@@ -77,7 +77,11 @@ def font_for(size: Size, font_size: float | None) -> float:
 
 
 class GridStage(WithoutModel):
-    """A stage that draws a grid; a subclass gives `draw`, and has these settings."""
+    """A stage that draws a grid; a subclass gives `draw`.
+
+    `layout` "original_plus_overlay" shows each view twice, untouched and then with the grid. `color` is "contrast"
+    (black or white, by what lies under it), a CSS name or "#rrggbb".
+    """
 
     color: str
     layout: Layout

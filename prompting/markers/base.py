@@ -17,7 +17,7 @@ from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample, check_marks
 from looktwice.pipelines.state import State, WithoutModel
 from looktwice.pipelines.view import View
-from looktwice.prompting.drawing.colors import check_color
+from looktwice.prompting.drawing.colors import LOCAL, check_color
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.evidence import KEPT
 from looktwice.prompting.markers.labels import UNLABELLED, Label, draw_labels
@@ -143,6 +143,23 @@ class Marking(WithoutModel):
             raise ValueError(
                 f"sample {sample.id}: only {', '.join(self.only)} was to be drawn, but there are {', '.join(labels)}"
             )
+
+
+@dataclass(frozen=True)
+class ColoredMarking(Marking):
+    """Draws marks in a colour.
+
+    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
+    "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is its opacity, 0..1.
+    """
+
+    color: str = "red"
+    alpha: float = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_color(self.color, *LOCAL, "distinct")
+        check_opacity(self, "alpha")
 
 
 def check_opacity(thing: Any, name: str) -> None:

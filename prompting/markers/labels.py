@@ -31,8 +31,9 @@ class Label:
     R, at size 15 alone); `font_file` is a TrueType file instead. `color` and `plate` are CSS names, "#rrggbb" or
     "contrast" (black or white against what lies below); `plate` may be "mark", the mark's own colour, or "none".
     `alpha` is the plate's opacity 0..1, `padding` its rim around the letters, `min_width` its least width; `halo` is a
-    rim of black or white around the letters of a label without a plate. `placement` is the side that is tried first,
-    and `gap` the free pixels between drawing and label.
+    rim of black or white around the letters of a label without a plate. `placement` is the side that is tried first
+    ("inside": the middle of the largest circle that a region holds), and `gap` the free pixels between drawing and
+    label.
     """
 
     text: str = "{label}"

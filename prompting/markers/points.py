@@ -17,34 +17,28 @@ import numpy as np
 from looktwice.pipelines.geometry import Rect
 from looktwice.pipelines.marks import Box, Mark, Mask, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import Floats, Shape, paint_shape, square
-from looktwice.prompting.markers.base import Halo, Marking, Spot, check_filling, check_lengths, check_opacity
+from looktwice.prompting.markers.base import ColoredMarking, Halo, Spot, check_filling, check_lengths
 
 Kind = Literal["points", "boxes", "masks", "all"]
 KINDS: dict[str, type | tuple[type, ...]] = {"points": Point, "boxes": Box, "masks": Mask, "all": (Point, Box, Mask)}
 
 
 @dataclass(frozen=True)
-class PointMarking(Marking):
+class PointMarking(ColoredMarking):
     """Draws a shape around points; a subclass gives its `shape`.
 
-    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the pixels below),
-    "black-or-white" (in the same way) or "distinct" (another colour for each mark). `alpha` is the opacity, 0..1.
     `marks` says which are drawn: points, or the middles of boxes and masks. The other settings are those of all
     markers.
     """
 
-    color: str = "red"
-    alpha: float = 1
     halo: Halo = field(default_factory=Halo)
     marks: Kind = "points"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_color(self.color, *LOCAL, "distinct")
-        check_opacity(self, "alpha")
         if self.lettering.placement == "inside" and self.open:
             raise ValueError("label.placement: inside would hide the point; use Dots, or place the label beside it")
 
@@ -66,7 +60,10 @@ class PointMarking(Marking):
         anchors: list[Anchor] = []
         grow = self.halo.width * scale
         shapes = [self.shape(scale, spot) for spot in spots]
-        colors = [self._color(pixels, spot, shape) for spot, shape in zip(spots, shapes, strict=True)]
+        colors = [
+            resolve_color(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
+            for spot, shape in zip(spots, shapes, strict=True)
+        ]
         for spot, shape, color in zip(spots, shapes, colors, strict=True):
             x, y = spot.place.center
             self.below(pixels, spot, scale, color)
@@ -85,9 +82,6 @@ class PointMarking(Marking):
 
     def below(self, pixels: Pixels, spot: Spot, scale: float, color: RGB) -> None:
         """Draw what lies under the shape: nothing, unless a marker has a filling."""
-
-    def _color(self, pixels: Pixels, spot: Spot, shape: Shape) -> RGB:
-        return resolve_color(self.color, pixels, *spot.place.center, max(map(abs, shape.box)), spot.number)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from looktwice.pipelines.marks import Box, Mark, Point
 from looktwice.pipelines.picture import Pixels
-from looktwice.prompting.drawing.colors import LOCAL, RGB, check_color, readable_color, resolve_color, rgb
+from looktwice.prompting.drawing.colors import RGB, check_color, readable_color, resolve_color, rgb
 from looktwice.prompting.drawing.masks import inner_center
 from looktwice.prompting.drawing.placement import Anchor
 from looktwice.prompting.drawing.shapes import (
@@ -22,33 +22,23 @@ from looktwice.prompting.drawing.shapes import (
     rim_strips,
 )
 from looktwice.prompting.markers.base import (
+    ColoredMarking,
     Halo,
     Marking,
     Spot,
     check_filling,
     check_lengths,
-    check_opacity,
 )
 from looktwice.prompting.markers.labels import UNLABELLED, Label
 
 
 @dataclass(frozen=True)
-class RegionMarking(Marking):
+class RegionMarking(ColoredMarking):
     """Colour on boxes and masks.
 
-    `color` is a CSS name, "#rrggbb", "contrast" (of six vivid colours the one that stands out from the region's
-    pixels), "black-or-white" (in the same way) or "distinct" (another colour for each mark); `alpha` is its opacity,
-    0..1. Points are left alone. A label stands `inside` at the middle of the largest circle that the region holds. The
+    Points are left alone. A label stands `inside` at the middle of the largest circle that the region holds. The
     other settings are those of all markers.
     """
-
-    color: str = "red"
-    alpha: float = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_color(self.color, *LOCAL, "distinct")
-        check_opacity(self, "alpha")
 
     def accepts(self, mark: Mark) -> bool:
         """Boxes and masks."""

@@ -111,7 +111,9 @@ class SetOfMark(WithoutModel):
         found, lacking = collect(state, self.images, lambda number: self.regions(state.sample, number))
         if lacking and self.missing != "keep":
             return handle_missing(state, self.missing, lacking)
-        marks = self._relabel([region for regions in found.values() for region in regions])
+        regions = [region for regions in found.values() for region in regions]
+        names = [str(n + 1) if self.text == "numbers" else column_letters(n) for n in range(len(regions))]
+        marks = [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
         taken = {mark.label for mark in state.sample.marks} & {mark.label for mark in marks}
         if taken:
             raise ValueError(
@@ -180,10 +182,6 @@ class SetOfMark(WithoutModel):
         if self.detector is not None:
             return from_boxes(look_once(self.detector, picture.pixels, self.words or None), picture.size, number)
         return from_marks(sample, number)
-
-    def _relabel(self, regions: Sequence[Box | Mask]) -> list[Box | Mask]:
-        names = (str(i + 1) if self.text == "numbers" else column_letters(i) for i in range(len(regions)))
-        return [replace(region, label=name) for region, name in zip(regions, names, strict=True)]
 
 
 def _to_keep(mark: Box | Mask, keep: str) -> Box | Mask:

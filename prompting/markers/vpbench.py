@@ -213,7 +213,8 @@ class VPBenchPrompt(Wording):
         looks = self.marks.looks(labels)
         if not self.marks.labels and len({look.color for look in looks}) < len(looks):
             raise ValueError(f"sample {sample.id}: without labels its points need `colors` of their own")
-        named = {label: self._name(look) for label, look in zip(labels, looks, strict=True)}
+        names = [look.text if self.marks.labels else f"the {look.color} point" for look in looks]
+        named = dict(zip(labels, names, strict=True))
         choices = "\n".join(
             f"({letter}) {_renamed(str(choice), named)}"
             for letter, choice in zip(sample.letters, sample.choices, strict=True)
@@ -235,9 +236,6 @@ class VPBenchPrompt(Wording):
         if not self.marks.labels:
             return "Each point is marked with a {shape} of its own colour: {color}."
         return "Each point is marked with a {shape} in {color} and its label beside it: {labels}."
-
-    def _name(self, look: Look) -> str:
-        return look.text if self.marks.labels else f"the {look.color} point"
 
 
 def _renamed(choice: str, names: dict[str, str]) -> str:

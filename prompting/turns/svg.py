@@ -18,6 +18,7 @@ import cv2
 import numpy as np
 
 from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.networks.image_size import shrink
 
 SPACE = "http://www.w3.org/2000/svg"
 ELEMENTS = {
@@ -118,11 +119,7 @@ def similarity(first: Pixels, second: Pixels, longest: int = 1024) -> float:
     """
     from skimage.metrics import structural_similarity
 
-    height, width = first.shape[:2]
-    scale = min(1.0, longest / max(height, width))
-    if scale < 1.0:
-        size = (max(1, round(width * scale)), max(1, round(height * scale)))
-        first, second = (cv2.resize(p, size, interpolation=cv2.INTER_AREA).astype(np.uint8) for p in (first, second))
+    first, second = shrink(first, longest), shrink(second, longest)
     if min(first.shape[:2]) < 7:
         return float("nan")
     return float(structural_similarity(first, second, channel_axis=2, data_range=255))  # type: ignore[no-untyped-call]

@@ -82,7 +82,8 @@ class Crop:
         `marks`, in its coordinates too, are what an inset must not hide.
         """
         areas, notes = self.areas(view, places)
-        pieces = [self._cut(view, area) for area in areas]
+        whole_view = (0, 0, *view.size)
+        pieces = [view if area == whole_view else transforms.crop(view, *area) for area in areas]
         if self.show == "crop":
             return [self._enlarged(piece) for piece in pieces], notes
         whole = self.outlined(view, areas)
@@ -177,9 +178,6 @@ class Crop:
     def _fitted(self, view: View, room: tuple[int, int]) -> View:
         """The view at the largest size that fits into (width, height) pixels."""
         return self._resized(view, min(room[0] / view.size[0], room[1] / view.size[1]))
-
-    def _cut(self, view: View, area: PixelRect) -> View:
-        return view if area == (0, 0, *view.size) else transforms.crop(view, *area)
 
     def _enlarged(self, view: View) -> View:
         return self._resized(view, max(1.0, (self.upscale or 0) / max(view.size)))

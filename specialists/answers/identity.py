@@ -96,10 +96,11 @@ class SameIdentity(AnswerRule):
     def decide(self, sample: Sample) -> tuple[str, float]:
         """The answer and the confidence. Raises NoEvidence."""
         claimed, words = parse_sameness(sample)
-        far = _pairwise_distances(_embed_images(self.identity, sample, words)).max()
+        vectors = _embed_images(self.identity, sample, words)
+        far = max(np.linalg.norm(one - two) for one, two in combinations(vectors, 2))
         if far == self.threshold:
             raise NoEvidence("the images are just as far apart as the threshold")
-        return true_or_false(sample, (far < self.threshold) == claimed), abs(far / self.threshold - 1)
+        return true_or_false(sample, bool(far < self.threshold) == claimed), abs(float(far) / self.threshold - 1)
 
 
 @dataclass(frozen=True)
@@ -203,11 +204,6 @@ def _parse_name(sample: Sample) -> str:
         except NoEvidence:
             continue
     return ""
-
-
-def _pairwise_distances(vectors: Vectors) -> Vectors:
-    pairs = combinations(vectors, 2)
-    return np.array([np.linalg.norm(one - two) for one, two in pairs])
 
 
 def _parse_images(choice: str, images: int) -> frozenset[int]:

@@ -50,7 +50,8 @@ class DlibNetworks:
         with self.turn:
             found = [each for each in self._boxes(image, upsample) if each[1] > threshold]
             found.sort(key=lambda each: -each[1])
-            vectors = [self._identity(image, box) for box, _ in found]
+            places = [self.landmarks(image, box) for box, _ in found]
+            vectors = [np.array(self.identity.compute_face_descriptor(image, place)) for place in places]
         height, width = pixels.shape[:2]
         edges = [(box.left(), box.top(), box.right() + 1, box.bottom() + 1) for box, _ in found]
         xyxy = np.reshape(edges, (-1, 4)).astype(np.float64).clip(0, [width, height, width, height])
@@ -61,9 +62,6 @@ class DlibNetworks:
             boxes, scores, _ = self.detector.run(image, upsample, 0.0)
             return list(zip(boxes, scores, strict=True))
         return [(each.rect, each.confidence) for each in self.detector(image, upsample)]
-
-    def _identity(self, image: Pixels, box: Any) -> NDArray[np.float64]:
-        return np.array(self.identity.compute_face_descriptor(image, self.landmarks(image, box)))
 
 
 def dlib_file(part: str, folder: Path | None) -> Path:

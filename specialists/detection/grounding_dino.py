@@ -5,6 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from looktwice.pipelines.picture import Pixels
@@ -86,12 +87,10 @@ class GroundingDINO(HubNetwork[Item, Boxes]):
         inputs = network.inputs(place, images=images, text=words, padding=True)
         outputs = network.model(**inputs)
         require_numbers(outputs.logits, self.model, place.dtype)
-        thresholds, reads_tokens = {"threshold": self.threshold}, "text_threshold" in _settings(network.processor)
         sizes = [image.shape[:2] for image in images]
-        found = network.processor.post_process_grounded_object_detection(
-            outputs, target_sizes=sizes, text_labels=words, **thresholds
-        )
-        if reads_tokens:
+        process = network.processor.post_process_grounded_object_detection
+        found = process(outputs, target_sizes=sizes, text_labels=words, threshold=self.threshold)
+        if "text_threshold" in signature(process).parameters:
             found = [
                 {**each, "text_labels": _likeliest(logits, ids, asked, self.threshold, network.processor)}
                 for each, logits, ids, asked in zip(found, outputs.logits, inputs["input_ids"], words, strict=True)
@@ -133,9 +132,3 @@ def _asked_word(label: str, asked: Sequence[str]) -> str:
 
 def _plain(text: str) -> str:
     return "".join(letter for letter in unicodedata.normalize("NFKD", text.lower()) if letter.isalnum())
-
-
-def _settings(processor: Any) -> Sequence[str]:
-    from inspect import signature
-
-    return list(signature(processor.post_process_grounded_object_detection).parameters)

@@ -75,7 +75,8 @@ class DIFT(Network[Item, FeatureGrid]):
     def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
         """One grid for each image."""
         torch = import_torch()
-        images = np.stack([_square(item[0], self.size) for item in items])
+        size, cubic = (self.size, self.size), Image.Resampling.BICUBIC  # as the authors' code resizes an image
+        images = np.stack([np.asarray(Image.fromarray(pixels).resize(size, cubic)) for pixels, _ in items])
         tensor = torch.from_numpy(images).to(place.device).permute(0, 3, 1, 2).to(place.torch_dtype) / 127.5 - 1
         words = network.embed_prompts([self.prompt.replace("{}", item[1]) if item[1] else "" for item in items])
         seeds = [noise_seed(item[0], self.seed) for item in items]
@@ -122,11 +123,6 @@ class DIFTHPatches(DIFT):
 def noise_seed(pixels: Pixels, seed: int) -> int:
     """The seed of an image's noise: another for every image, and the same one in every run."""
     return int(result_key(f"noise {seed}", pixels)[:15], 16)
-
-
-def _square(pixels: Pixels, side: int) -> Pixels:
-    """The image as a square, cubic, as the authors' code resizes it."""
-    return np.asarray(Image.fromarray(pixels).resize((side, side), Image.Resampling.BICUBIC))
 
 
 @dataclass(frozen=True, eq=False)

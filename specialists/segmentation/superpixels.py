@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
-from looktwice.specialists.networks.image_size import require_pixels
+from looktwice.specialists.networks.image_size import require_pixels, shrink
 from looktwice.specialists.results import Masks
 
 Labels = NDArray[np.intp]
@@ -44,7 +44,7 @@ class Felzenszwalb:
         from skimage.segmentation import felzenszwalb
 
         pixels = require_pixels(pixels)
-        small = _smaller(pixels, self.longest)
+        small = shrink(pixels, self.longest)
         found: Labels = felzenszwalb(small, scale=self.scale, sigma=self.sigma, min_size=self.min_size)
         return _masks(found, pixels, self.most)
 
@@ -77,7 +77,7 @@ class Slic:
         from skimage.segmentation import slic
 
         pixels = require_pixels(pixels)
-        small = _smaller(pixels, self.longest)
+        small = shrink(pixels, self.longest)
         found: Labels = slic(small, self.segments, self.compactness, sigma=self.sigma, start_label=0)
         return _masks(found, pixels, self.most)
 
@@ -85,15 +85,6 @@ class Slic:
 def _check_size(longest: int, most: int) -> None:
     if longest < 1 or most < 1:
         raise ValueError(f"longest is 1 or more pixels and most 1 or more regions, found {longest} and {most}")
-
-
-def _smaller(pixels: Pixels, longest: int) -> Pixels:
-    height, width = pixels.shape[:2]
-    share = longest / max(height, width)
-    if share >= 1:
-        return pixels
-    size = max(1, round(width * share)), max(1, round(height * share))
-    return np.asarray(cv2.resize(pixels, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _masks(labels: Labels, pixels: Pixels, most: int) -> Masks:
