@@ -16,8 +16,8 @@ from bench.upstream.row import Outputs, Row, photo, save, sort_rows
 from bench.upstream_networks import fill, grounding_dino
 from looktwice.pipelines.picture import Pixels
 from looktwice.specialists.detection import DIRE, FaceRecognition, GroundingDINO
+from looktwice.specialists.detection.face_networks import FILES, PARTS, _mend_pools
 from looktwice.specialists.detection.faces import dlib_file
-from looktwice.specialists.detection.mtcnn import FILES, PARTS, _mend_pools
 from looktwice.specialists.detection.ppocr import FILES as TEXT_FILES, normalize
 from looktwice.specialists.networks.onnx import open_onnx
 from looktwice.specialists.segmentation import U2Net

@@ -14,7 +14,7 @@ import numpy as np
 from bench.upstream.row import Outputs, Row, photo, save
 from bench.upstream_networks import depth_anything_v1, depth_anything_v2
 from looktwice.specialists.maps import DepthAnything, MarigoldAlbedo
-from looktwice.specialists.maps.retinex import levels_to_linear
+from looktwice.specialists.maps.reflectance import levels_to_linear
 from tests import tiny_depth, tiny_networks
 from tests.specialists.maps.test_marigold import intrinsics
 

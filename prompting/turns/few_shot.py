@@ -54,7 +54,8 @@ class FewShot(WithoutModel):
     def __post_init__(self) -> None:
         if self.n is not None and self.n < 0:
             raise ValueError(f"n is 0 or more examples, found {self.n}")
-        found = self._digest()
+        content = [[example.sample.sha, example.reply] for example in self.examples]
+        found = hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
         if self.sha and self.sha != found:
             raise ValueError(f"{self.path} or its images have changed: sha is {found}, and {self.sha} was expected")
         object.__setattr__(self, "sha", found)
@@ -95,10 +96,6 @@ class FewShot(WithoutModel):
         for stage in self.stages:
             shown = stage(shown, NO_MODEL)
         return Message("user", self.ask.parts(shown)), Message("assistant", (example.reply,))
-
-    def _digest(self) -> str:
-        content = [[example.sample.sha, example.reply] for example in self.examples]
-        return hashlib.sha256(json.dumps(content).encode()).hexdigest()[:16]
 
 
 def _parse_example(row: Any, path: Path, number: int) -> Example:

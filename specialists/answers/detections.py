@@ -9,8 +9,7 @@ from typing import Literal
 
 from looktwice.pipelines.geometry import iou
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, best_choice, boxes_by_letter
-from looktwice.specialists.answers.question_parsing import parse_count, parse_enclosed
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, boxes_by_letter, parse_count, parse_enclosed
 from looktwice.specialists.protocols import Detector, NoEvidence
 from looktwice.specialists.sharing import look_once
 

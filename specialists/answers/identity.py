@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, best_choice, true_or_false
+from looktwice.specialists.answers.choices import AnswerRule, best_choice, parse_count, parse_sameness, true_or_false
 from looktwice.specialists.answers.detections import choose_number
-from looktwice.specialists.answers.question_parsing import parse_count, parse_sameness
 from looktwice.specialists.networks.image_size import require_colors
 from looktwice.specialists.protocols import Detector, FaceDetector, FeatureExtractor, IdentityEmbedder, NoEvidence
 from looktwice.specialists.sharing import look_once

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from looktwice.pipelines.geometry import overlap
 from looktwice.pipelines.picture import Pixels
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import AnswerRule, true_or_false
-from looktwice.specialists.answers.question_parsing import parse_relation
+from looktwice.specialists.answers.choices import AnswerRule, parse_relation, true_or_false
 from looktwice.specialists.protocols import DepthEstimator, Detector, NoEvidence
 from looktwice.specialists.results import Boxes
 from looktwice.specialists.sharing import look_once
@@ -24,7 +23,7 @@ TOUCH, NEAR = 0.05, 0.5  # largest gaps between boxes that touch or are near eac
 class SpatialRelation(AnswerRule):
     """Answers yes or no to "Is the cat on top of the bed?" from the box with the highest score of each.
 
-    The words and the relation are read from the question (`RELATIONS` in `question_parsing`); left and right are the
+    The words and the relation are read from the question (`RELATIONS` in `choices`); left and right are the
     viewer's. Boxes touch up to a gap of 0.05 and are near each other up to 0.5 of their mean size (the square root of
     the area). "In front of" and "behind" compare the median `depth` in the
     boxes. Confidence is how far the boxes are from where the answer changes. Abstains where the question has no

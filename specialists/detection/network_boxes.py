@@ -1,15 +1,19 @@
-"""What detectors of Hugging Face transformers share: the words they are asked for, and boxes from what they give."""
+"""What detectors share: the words they are asked for, and boxes from what a network gives or a segmenter cuts out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from looktwice.pipelines.marks import mask_bounds
 from looktwice.pipelines.picture import Pixels
+from looktwice.specialists.protocols import Segmenter
 from looktwice.specialists.results import Boxes
+from looktwice.specialists.sharing import look_once
 
 
 def asked_words(words: Sequence[str] | None) -> tuple[str, ...]:
@@ -38,3 +42,23 @@ def lines_with(lines: Boxes, words: Sequence[str]) -> Boxes:
     kept = [(k, word) for word in words for k, text in enumerate(lines.labels) if word.lower() in text.lower()]
     chosen = lines[[k for k, _ in kept]] if kept else lines[:0]
     return Boxes(chosen.xyxy, chosen.scores, np.array([word for _, word in kept], str))
+
+
+@dataclass(frozen=True)
+class MaskBoxes:
+    """The boxes of a segmenter's masks, where a stage looks for a detector: `U2Net` zooms on what is salient.
+
+    Words that are looked for take the place of the `segmenter`'s own where it has any, as `SAM3` and `GroundedSAM` do.
+    """
+
+    segmenter: Segmenter
+
+    def __call__(self, pixels: Pixels, words: Sequence[str] | None = None, /) -> Boxes:
+        """A box for each mask of an HxWx3 RGB image, with its score and label."""
+        segmenter: Any = self.segmenter
+        if words and hasattr(segmenter, "words"):
+            segmenter = replace(segmenter, words=asked_words(words))
+        found = look_once(segmenter, pixels)
+        found = found[np.flatnonzero(found.masks.any((1, 2)))]
+        xyxy = [mask_bounds(mask) for mask in found.masks]
+        return Boxes(np.reshape(xyxy, (-1, 4)), found.scores, found.labels)

@@ -1,5 +1,4 @@
-from .depth_anything import DepthAnything as DepthAnything
-from .depth_anything_3 import DepthAnything3 as DepthAnything3
+from .depth_anything import DepthAnything as DepthAnything, DepthAnything3 as DepthAnything3
 from .depth_cues import (
     Brightness as Brightness,
     Haze as Haze,
@@ -9,6 +8,9 @@ from .depth_cues import (
     TextureSize as TextureSize,
     VerticalPosition as VerticalPosition,
 )
-from .marigold import MarigoldAlbedo as MarigoldAlbedo
-from .retinex import ColorRetinex as ColorRetinex, ConstantShading as ConstantShading
+from .reflectance import (
+    ColorRetinex as ColorRetinex,
+    ConstantShading as ConstantShading,
+    MarigoldAlbedo as MarigoldAlbedo,
+)
 from .sgbm import SGBM as SGBM

@@ -1,5 +1,4 @@
-from .grounded_sam import GroundedSAM as GroundedSAM
 from .sam import SAM as SAM, SegmentEverything as SegmentEverything
-from .sam3 import SAM3 as SAM3
+from .sam3 import SAM3 as SAM3, GroundedSAM as GroundedSAM
 from .superpixels import Felzenszwalb as Felzenszwalb, Slic as Slic
 from .u2net import U2Net as U2Net

@@ -22,8 +22,7 @@ from looktwice.pipelines.state import State
 from looktwice.pipelines.transforms import resize
 from looktwice.prompting.burnt_in import EraseMarks, RecoverMarks
 from looktwice.prompting.burnt_in.label_ocr import ReadLabel
-from looktwice.prompting.burnt_in.recover import _match_labels, label_words
-from looktwice.prompting.burnt_in.rectangles import FoundRectangle
+from looktwice.prompting.burnt_in.recover import FoundRectangle, _match_labels, label_words
 from looktwice.prompting.markers import Circles, Label
 from looktwice.prompting.markers.presets import BlinkReleasedStyle
 from tests.burnt_in import as_released, made

