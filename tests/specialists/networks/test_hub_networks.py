@@ -187,7 +187,7 @@ def test_a_box_has_the_likeliest_words_whatever_their_order(name: str, built: Ca
 
 def test_the_likeliest_words_are_those_of_the_highest_token() -> None:
     class Words:
-        all_special_ids = (0, 9)
+        cls_token_id, sep_token_id, pad_token_id = 0, 9, 0
 
         def convert_tokens_to_ids(self, token: str) -> int:
             return {".": 1}[token]
