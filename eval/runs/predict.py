@@ -250,17 +250,12 @@ class Run:
         self, writer: RunWriter, known: Mapping[tuple[str, str], SampleRow], done: set[Key],
         unchanged: Mapping[str, Sequence[str]],
     ) -> None:  # fmt: skip
-        with ThreadPoolExecutor(2 * self.options.workers, thread_name_prefix="looktwice") as pool:  # some only wait
+        workers = self.options.workers
+        threads = 2 * workers if workers > 1 else 1  # some only wait to ask again; one worker asks in order
+        with ThreadPoolExecutor(threads, thread_name_prefix="looktwice") as pool:
             context = RunContext(
-                self.models,
-                writer,
-                pool,
-                threading.Semaphore(self.options.workers),
-                self._raise_if_stopped,
-                self.note,
-                self.drain,
-                self._hold,
-                self._on_error,
+                self.models, writer, pool, threading.Semaphore(workers),
+                self._raise_if_stopped, self.note, self.drain, self._hold, self._on_error,
             )  # fmt: skip
             slots = threading.Semaphore(2 * self.options.workers)
             try:

@@ -109,7 +109,7 @@ def test_what_waits_to_ask_again_is_given_up_at_once(tmp_path: Path) -> None:
         with when(lambda: server.stats["requests"] >= 1, send(signal.SIGINT)):
             assert looktwice("run", config, "--out", tmp_path, "--workers", 1).exit_code == 130
         assert time.monotonic() - start < 30
-        assert server.stats["requests"] <= 2  # while the first sample waits, the other one has its turn
+        assert server.stats["requests"] == 1
 
 
 def test_a_request_that_is_being_made_ready_does_not_leave_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
