@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from looktwice.pipelines.config.spec import settings, spec
+from looktwice.pipelines.config.spec import find_settings, settings, spec
 from looktwice.pipelines.model import canonical
 from looktwice.pipelines.runtime.networks import weights_hash
 from looktwice.pipelines.runtime.stores import ResultStore, current_store, result_key
@@ -57,7 +57,9 @@ def look_once(specialist: Callable[..., Result], *inputs: Any) -> Result:
         name = own or canonical(spec(specialist))
     except TypeError:  # a function, or one with a setting that no configuration can hold
         return specialist(*inputs)
-    given = (tuple(each) if isinstance(each, list) else each for each in inputs if each is not None)
+    given = list(inputs)
+    while given and given[-1] is None:  # what is not given
+        given.pop()
     key = result_key(name, *given)
     return store.share(key, lambda: _find(specialist, inputs, store if own else None, key))
 
@@ -81,6 +83,7 @@ def _find(
             store.put(key, whole)
     shared = whole.values if isinstance(whole, Plain) else whole
     if isinstance(shared, np.ndarray):
+        shared = shared.view()  # it may be the very picture that was given
         shared.flags.writeable = False
     return shared, _count_bytes(whole)
 
@@ -99,8 +102,8 @@ def _stored_name(specialist: Any) -> str:
     files = [Path(getattr(sys.modules.get(type(part).__module__), "__file__", None) or "") for part in parts]
     if not all(file.is_file() for file in files):  # a class of a notebook
         return ""
-    values = (getattr(part, f.name) for part in parts for f in dataclasses.fields(part))
-    files += specialist.files() if hasattr(specialist, "files") else filter(_is_path, values)
+    paths = filter(Path.exists, find_settings(specialist, Path))
+    files += specialist.files() if hasattr(specialist, "files") else paths
     return canonical([settings(specialist), [weights_hash(file) for file in files], _installed()])
 
 
@@ -116,10 +119,6 @@ def _parts(thing: Any) -> Iterator[Any]:
         inner = list(thing)
     for setting in inner:
         yield from _parts(setting)
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, Path) and value.exists()
 
 
 @cache

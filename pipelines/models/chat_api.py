@@ -325,7 +325,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             return float(text) * scale
     try:
         return max(0.0, email.utils.parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
 
 

@@ -194,7 +194,7 @@ def current_store() -> ResultStore | None:
 
 
 def result_key(name: str, *inputs: Any) -> str:
-    """sha256 over a name, which holds settings and weights, and over arrays, texts and dataclasses of arrays."""
+    """sha256 over a name, which holds settings and weights, and over arrays, texts, dataclasses and lists of these."""
     digest = hashlib.sha256(name.encode())
     for each in inputs:
         if is_dataclass(each):
@@ -202,6 +202,8 @@ def result_key(name: str, *inputs: Any) -> str:
         elif isinstance(each, np.ndarray):
             digest.update(f"\n{each.dtype.str}{each.shape}\n".encode())
             digest.update(np.ascontiguousarray(each).data)
+        elif isinstance(each, list | tuple):
+            digest.update(result_key("list", *each).encode())
         else:
             digest.update(f"\n{each!r}".encode())
     return digest.hexdigest()

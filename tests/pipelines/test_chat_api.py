@@ -302,6 +302,7 @@ WAITS = [
     ({"retry-after": formatdate(0, usegmt=True)}, 0.0),
     ({"retry-after": IN_AN_HOUR}, 3600.0),
     ({"retry-after": "soon"}, None),
+    ({"retry-after": "Mon, 01 Jan 99999999999999999999 00:00:00 GMT"}, None),
     ({}, None),
 ]
 

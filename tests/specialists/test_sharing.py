@@ -194,6 +194,41 @@ def test_arrays_are_shared_read_only_and_stored(tmp_path: Path) -> None:
     assert len(LOOKS) == 1
 
 
+@dataclass(frozen=True)
+class Given:
+    """What it was given, as a text of its own for each look."""
+
+    files: tuple[Path, ...] = ()
+
+    def __call__(self, *inputs: Any) -> float:
+        LOOKS.append("given")
+        return float(len(LOOKS))
+
+
+def test_lists_of_pictures_what_is_left_out_and_paths_in_a_list_tell_results_apart(tmp_path: Path) -> None:
+    """Long arrays in a list were told apart by the beginning and end that is printed of them."""
+    plain = np.zeros((100, 100, 3), np.uint8)
+    dotted = plain.copy()
+    dotted[50, 50] = 9
+    weights = [tmp_path / folder / "weights" for folder in "ab"]
+    for file in weights:
+        file.parent.mkdir()
+        file.write_text(str(file))
+    with use_result_store(tmp_path / "results"):
+        assert look_once(Given(), [plain]) != look_once(Given(), [dotted])
+        assert look_once(Given(), plain, None, "x") != look_once(Given(), plain, "x")
+        assert look_once(Given(), plain, None) == look_once(Given(), plain)
+        first, second = (look_once(Given((file,)), plain) for file in weights)
+    assert first != second
+
+
+def test_a_picture_that_is_its_own_result_stays_as_it_is(tmp_path: Path) -> None:
+    picture = PICTURE.copy()
+    with use_result_store(tmp_path):
+        assert not look_once(Slow(gives=picture), picture).flags.writeable
+    assert picture.flags.writeable
+
+
 def test_what_others_might_change_is_shared_with_nobody(tmp_path: Path) -> None:
     with use_result_store(tmp_path):
         assert look_once(Slow(gives="list"), PICTURE) is not look_once(Slow(gives="list"), PICTURE)
