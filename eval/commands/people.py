@@ -18,7 +18,7 @@ def annotate(
     ask: Annotated[
         str, typer.Option(help="errors: which kind of error; answers: people answer themselves.")
     ] = "errors",
-    n: Annotated[int, typer.Option("-n", min=1, help="How many items.")] = 60,
+    n: Annotated[int, typer.Option("--n", "-n", min=1, help="How many items.")] = 60,
     verdict: Annotated[str, typer.Option(help="errors: draw rows of this verdict, or any.")] = "wrong",
     by: Annotated[
         list[str] | None, typer.Option(help="A column that makes strata: contestant, task, answer ...")

@@ -244,10 +244,12 @@ def _named(own: Sequence[Row]) -> str:
 
 def _cost_lines(shown: Table) -> Iterator[str]:
     """Tokens and list price of each contestant whose model has prices."""
-    for row in shown.where(metric="accuracy", task="micro", slice=""):
-        if row.cost is not None:
-            cost = format_cost(row.cost)
-            yield f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost} (list price)"
+    priced = [row for row in shown.where(metric="accuracy", task="micro", slice="") if row.cost is not None]
+    for row in priced:
+        cost = format_cost(row.cost or 0.0)
+        yield f"{row.contestant}: {row.tokens_in:,} tokens in, {row.tokens_out:,} out, cost {cost} (list price)"
+    if len(priced) > 1:
+        yield "cost: what each would cost alone; a reply that several share, or that was cached, is paid for once"
 
 
 def _judge_lines(run: RunScores) -> Iterator[str]:

@@ -106,7 +106,13 @@ def read_with(log: Log, reader: Stage) -> Log:
 
 
 def _score_row(scorer: RecordScorer, row: dict[str, Any]) -> dict[str, Any]:
-    sample = {"id": row["sample"], "question": row["question"], "images": [], "marks": [], "meta": {}}
+    sample = {
+        "id": row["sample"],
+        "question": row["question"],
+        "images": [],
+        "marks": [],
+        "meta": {"subtask": row["task"]},
+    }
     key = letter_or_text(row["key"]) if row["choices"] else row["key"]
     asked = SampleRow(row["task"], "", key, sample | {"choices": list(row["choices"])})
     call = {"messages": (), "reply": {"text": row["reply"]}}

@@ -13,6 +13,12 @@ from looktwice.pipelines.model import Model
 from looktwice.pipelines.models.keys import mask_keys
 from looktwice.pipelines.state import Stage, State, WithoutModel
 
+ASKED_RELATIONS = (
+    ("Relative_Depth", re.compile(r"\b[a-z] is (?:closer|nearer)\b")),
+    ("Relative_Reflectance", re.compile(r"\b[a-z] is darker\b")),
+)
+"""The subtasks that are known by what their choices say."""
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -58,8 +64,11 @@ class Reader(WithoutModel, ABC):
 
 
 def subtask_of(state: State) -> str:
-    """The subtask that the sample's `meta` names, or nothing."""
-    return str(state.sample.meta.get("subtask", ""))
+    """The subtask that `meta` names, else the one of BLINK whose relation the choices ask for, or nothing."""
+    if named := state.sample.meta.get("subtask", ""):
+        return str(named)
+    texts = [text.lower() for text in choice_texts(state)]
+    return next((name for name, word in ASKED_RELATIONS if any(word.search(text) for text in texts)), "")
 
 
 def choice_texts(state: State) -> list[str]:
