@@ -192,6 +192,7 @@ ASIDE = 30.0  # seconds for which a server that cannot be reached is not asked, 
 CROWDED = (429, 503)  # statuses of a server that had too many requests
 WINDOW = 1.0  # seconds, at least, in which refusals are counted
 FEWEST = 20  # answers and refusals of a window, at least
+SLOW_WINDOW = 10.0  # seconds after which a window ends with fewer, which say only whether the server takes them
 TOO_MANY = 0.1  # of them refused: fewer are chance, and each holds its own request alone
 LONG_AGO = 60.0  # seconds after which nothing is known of a server any more
 FASTER = 1.1  # times as many a second after a window without too many refusals
@@ -219,16 +220,19 @@ class Pace:
 
     def note(self, refused: bool, now: float) -> None:
         """An answer, or a refusal as there were too many requests. A pause begins the window anew."""
-        if now - self.last > WINDOW:
-            self.rate = math.inf if now - self.last > LONG_AGO else self.rate
+        idle = now - self.last
+        self.rate = math.inf if idle > LONG_AGO else self.rate
+        if idle > max(WINDOW, 3 / self.rate):
             self._begin(now)
         self.last = now
         self.refused += refused
         self.answered += not refused
         seconds, total = now - self.begun, self.answered + self.refused
-        if seconds < WINDOW or total < FEWEST:
+        if seconds < WINDOW or (total < FEWEST and seconds < SLOW_WINDOW):
             return
-        if self.refused <= TOO_MANY * total:
+        if total < FEWEST:
+            self.rate *= 1 if self.refused else 2
+        elif self.refused <= TOO_MANY * total:
             self.rate *= FASTER
         elif self.answered:
             self.rate = max(self.answered, total / 4) / seconds

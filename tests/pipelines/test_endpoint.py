@@ -230,6 +230,16 @@ def test_a_few_refusals_slow_nothing_down_and_are_forgotten() -> None:
     assert slow.rate == math.inf, "of a server that was not asked for a minute nothing is known"
 
 
+def test_a_server_that_recovered_is_sent_more_again_however_slow_it_was() -> None:
+    """Answers more than a second apart began the window anew each time, so that the pace stayed as it was."""
+    pace, now = Pace(rate=0.68), 100.0
+    pace.last = pace.begun = now
+    while now < 280:
+        now += 1 / pace.rate
+        pace.note(False, now)
+    assert pace.rate > 5
+
+
 def test_a_server_that_refuses_is_passed_by_for_another_of_its_fleet() -> None:
     servers, asked = Servers(), list[str]()
     servers.paces["full"] = Pace(rate=0.5, due=time.monotonic() + 60)
