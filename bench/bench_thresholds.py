@@ -161,7 +161,7 @@ def check(crowd: Crowd, repeats: int, rng: np.random.Generator) -> Checked:
 
 def unlike(times: int) -> Iterator[str]:
     """A line for each kind of crowd: how often both intervals hold the threshold, how often the function is refused."""
-    yield "| questions | asked | n | holds % | by rising alone % | width, by rising alone | function refused % |"
+    yield "| questions | asked | n | holds % | rising alone % | width, rising alone | function refused % |"
     yield "|---|---|---:|---:|---:|---:|---:|"
     cases = [(f"easy and hard, a factor of {np.exp(gap):.0f}", gap, 0.0, 1) for gap in (1.5, 3.0, 4.5)]
     cases = [("alike", 0.0, 0.0, 1), *cases, ("five on a picture", 0.0, 0.8, 5)]
